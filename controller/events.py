@@ -1,0 +1,217 @@
+"""The words that pass between the core and the switches: what happened, and what shall be done.
+
+All are plain values. `session` numbers one connection of one switch, so that a late word of an old
+connection is known as such. `ticket` numbers one order of the core and comes back with its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.known import Port
+from controller.model import Address
+from controller.program import Flow, FlowKey, Group, Meter, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A switch as it was read: what is ours, what is foreign but in a place we could want, and what was counted."""
+
+    program: Program
+    foreign_flows: frozenset[FlowKey] = frozenset()
+    flow_counters: Mapping[FlowKey, Counters] = field(default_factory=dict)
+    group_counters: Mapping[int, Counters] = field(default_factory=dict)
+    bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
+    port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    received: Counters
+    sent: Counters
+    receive_drops: int
+    send_drops: int
+
+
+# What a switch says
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOpened:
+    """Hello is done and the ports are known; nothing was asked of it yet."""
+
+    session: int
+    dpid: int
+    peer: str
+    ports: Mapping[str, Port]
+    meters: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchClosed:
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRead:
+    session: int
+    ticket: int
+    installed: Installed
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchApplied:
+    """The switch has answered the barrier behind the last change of this ticket."""
+
+    session: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRefused:
+    """`change` is None when the switch complained of a message that no change stands for."""
+
+    session: int
+    ticket: int | None
+    change: Change | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortSeen:
+    session: int
+    name: str
+    port: Port | None  # None: it is gone
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourSeen:
+    """An ARP or neighbour discovery packet told that `mac` has `address`."""
+
+    session: int
+    in_port: int
+    address: Address
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Solicited:
+    """Somebody asks for the MAC of `target` (IPv6; ARP is answered by flows)."""
+
+    session: int
+    in_port: int
+    target: Address
+    asker: Address
+    asker_mac: str
+
+
+SwitchEvent = (
+    SwitchOpened | SwitchClosed | SwitchRead | SwitchApplied | SwitchRefused | PortSeen | NeighbourSeen | Solicited
+)
+
+
+# What the core orders
+
+
+@dataclass(frozen=True, slots=True)
+class AddMeter:
+    meter: Meter
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyMeter:
+    meter: Meter
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMeter:
+    meter_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddGroup:
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyGroup:
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    group_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddFlow:
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyFlow:
+    flow: Flow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFlow:
+    flow: Flow
+
+
+Change = (
+    AddMeter | ModifyMeter | DeleteMeter | AddGroup | ModifyGroup | DeleteGroup | AddFlow | ModifyFlow | DeleteFlow
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    session: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """The changes in this order; a barrier wherever the kind of change changes, and one behind the last."""
+
+    session: int
+    ticket: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send an ARP request or neighbour solicitation out of a port."""
+
+    session: int
+    out_port: int
+    source_mac: str
+    source: Address
+    target: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """Answer a neighbour solicitation: `target` is at `mac`."""
+
+    session: int
+    out_port: int
+    mac: str
+    target: Address
+    asker: Address
+    asker_mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    session: int
+    reason: str
+
+
+Effect = Read | Apply | Ask | Advertise | Close

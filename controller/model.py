@@ -1,0 +1,204 @@
+"""What people wrote in gateway.yaml, as frozen values. Nothing here knows how it was written or what is seen.
+
+        terminals                    site                        uplinks
+    phone ──┐                ┌───────────────────┐          ┌── wifi ── next hop ──►
+            ├─ inside port ──┤ bridge            ├── port ──┤
+    laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
+                             └───────────────────┘
+
+A site has an inside and uplinks, and nothing says which end of the network it is. A subnet that has an
+uplink of its own is a subflow subnet: MPTCP opens one subflow from each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
+
+Address = IPv4Address | IPv6Address
+Interface = IPv4Interface | IPv6Interface
+
+
+class Family(Enum):
+    """Everything in which the two families differ, so that no code path is written twice."""
+
+    IPV4 = (4, 0x0800, "ipv4_src", "ipv4_dst", 1, "icmpv4_type", 8, 0, ("224.0.0.0/4", "255.255.255.255", "169.254.0.0/16"))
+    IPV6 = (6, 0x86DD, "ipv6_src", "ipv6_dst", 58, "icmpv6_type", 128, 129, ("ff00::/8", "fe80::/10"))
+
+    def __init__(
+        self,
+        version: int,
+        eth_type: int,
+        source: str,
+        destination: str,
+        icmp_protocol: int,
+        icmp_type: str,
+        echo_request: int,
+        echo_reply: int,
+        never_routed: tuple[str, ...],
+    ) -> None:
+        self.version = version
+        self.eth_type = eth_type
+        self.source = source
+        self.destination = destination
+        self.icmp_protocol = icmp_protocol
+        self.icmp_type = icmp_type
+        self.echo_request = echo_request
+        self.echo_reply = echo_reply
+        self.never_routed = never_routed
+
+    @staticmethod
+    def of(address: Address | Interface) -> Family:
+        return Family.IPV4 if address.version == 4 else Family.IPV6
+
+
+class Mode(StrEnum):
+    """How a terminal's uplink packets leave."""
+
+    BICAST = "bicast"  # the bicast class rides every usable uplink, the rest the active one
+    SINGLE = "single"  # everything rides the active uplink, the others stand behind it
+    OFF = "off"  # each subflow subnet rides its own uplink, as if we were not here
+
+
+class UplinkKind(StrEnum):
+    ETHERNET = "ethernet"
+
+
+class Datapath(StrEnum):
+    SYSTEM = "system"
+    NETDEV = "netdev"
+
+
+@dataclass(frozen=True, slots=True)
+class NextHop:
+    address: Address
+    mac: str | None  # None: learned
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    name: str
+    kind: UplinkKind
+    port: str
+    mac: str | None  # None: the port's own
+    addresses: tuple[Interface, ...]
+    next_hops: tuple[NextHop, ...]
+
+    def next_hop(self, family: Family) -> NextHop | None:
+        return next((hop for hop in self.next_hops if Family.of(hop.address) is family), None)
+
+    def address(self, family: Family) -> Interface | None:
+        return next((own for own in self.addresses if Family.of(own) is family), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """Inside addresses behind one gateway address a family."""
+
+    name: str
+    gateways: tuple[Interface, ...]
+    mac: str | None  # None: that of the port a terminal stands behind
+    uplink: str | None  # set: a subflow subnet
+
+    def gateway(self, family: Family) -> Interface | None:
+        return next((own for own in self.gateways if Family.of(own) is family), None)
+
+    def holds(self, address: Address) -> bool:
+        return any(Family.of(own) is Family.of(address) and address in own.network for own in self.gateways)
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalAddress:
+    address: Address
+    subnet: str
+    port: str
+    mac: str | None  # None: learned
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    name: str
+    addresses: tuple[TerminalAddress, ...]
+    mode: Mode  # until somebody wishes another
+    default_uplink: str
+    access_point: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPoint:
+    """The air that terminals share; its bandwidth is not the uplink's."""
+
+    name: str
+    bandwidth_bps: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficClass:
+    """IP protocol numbers; none at all is the rest: whatever no other class takes."""
+
+    name: str
+    protocols: tuple[int, ...]
+
+
+REST = TrafficClass("rest", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    name: str
+    dpid: int
+    bridge: str
+    datapath: Datapath
+    bicast: TrafficClass
+    uplinks: tuple[Uplink, ...]
+    subnets: tuple[Subnet, ...]
+    terminals: tuple[Terminal, ...]
+    access_points: tuple[AccessPoint, ...]
+
+    def uplink(self, name: str) -> Uplink:
+        return next(uplink for uplink in self.uplinks if uplink.name == name)
+
+    def subnet(self, name: str) -> Subnet:
+        return next(subnet for subnet in self.subnets if subnet.name == name)
+
+    @property
+    def classes(self) -> tuple[TrafficClass, ...]:
+        return (self.bicast, REST)
+
+    @property
+    def inside_ports(self) -> tuple[str, ...]:
+        return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    certificate: str
+    key: str
+    ca: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the controller listens and what it keeps."""
+
+    openflow: Endpoint
+    tls: Tls | None
+    api: Endpoint
+    token_file: str | None
+    state_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    settings: Settings
+    sites: tuple[Site, ...]

@@ -1,0 +1,142 @@
+"""What a switch is to do, as plain values: flows, groups and meters, with no OpenFlow library.
+
+Field names are OpenFlow's own (`eth_dst`, `ipv4_src`, ...). Field values have one canonical form, so
+that a program read back from a switch compares equal to the one that was sent:
+
+    numbers            int
+    MAC addresses      "08:00:27:81:6b:cf"
+    addresses          "192.168.110.3", "fd00:110::3"
+    masked values      "224.0.0.0/4" (addresses), "01:00:00:00:00:00/01:00:00:00:00:00" (MACs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast": every flow of ours carries it
+COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00
+GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # reserved: groups have no cookie
+METER_IDS = range(0x6200, 0x6300)  # reserved: meters have none either
+
+Value = int | str
+Fields = tuple[tuple[str, Value], ...]
+
+
+def fields(**values: Value) -> Fields:
+    """The canonical form of a match: sorted by name."""
+    return tuple(sorted(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class SetField:
+    field: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Copy the whole of one field into another of the same width."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecTtl:
+    """Decrement TTL or hop limit; the datapath drops a packet whose life ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputInPort:
+    """Back out of the port it came in by: OpenFlow refuses that unless it is asked for by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToController:
+    """The whole packet, to the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup:
+    group_id: int
+
+
+Action = SetField | Move | DecTtl | Output | OutputInPort | ToController | ToGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One line of a table. `meter` limits what matches; `goto` continues in a later table."""
+
+    table: int
+    priority: int
+    match: Fields
+    actions: tuple[Action, ...] = ()
+    goto: int | None = None
+    meter: int | None = None
+
+    @property
+    def key(self) -> FlowKey:
+        return (self.table, self.priority, self.match)
+
+
+FlowKey = tuple[int, int, Fields]
+
+
+class GroupKind(StrEnum):
+    ALL = "all"
+    FAST_FAILOVER = "fast_failover"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`watch_port` is set in FAST_FAILOVER groups only: the first bucket with a live port is taken."""
+
+    actions: tuple[Action, ...]
+    watch_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    group_id: int
+    kind: GroupKind
+    buckets: tuple[Bucket, ...]
+    label: str = field(default="", compare=False)  # for people; a switch does not keep it
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Drops what exceeds `rate_pps` packets a second after a burst of `burst_packets`."""
+
+    meter_id: int
+    rate_pps: int
+    burst_packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that is ours on one switch."""
+
+    flows: Mapping[FlowKey, Flow] = field(default_factory=dict)
+    groups: Mapping[int, Group] = field(default_factory=dict)
+    meters: Mapping[int, Meter] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, flows: Iterable[Flow] = (), groups: Iterable[Group] = (), meters: Iterable[Meter] = ()
+    ) -> Program:
+        return cls(
+            {flow.key: flow for flow in flows},
+            {group.group_id: group for group in groups},
+            {meter.meter_id: meter for meter in meters},
+        )
+
+
+EMPTY = Program()
