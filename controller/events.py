@@ -51,7 +51,6 @@ class SwitchOpened:
     dpid: int
     peer: str
     ports: Mapping[str, Port]
-    meters: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +164,7 @@ class DeleteFlow:
     flow: Flow
 
 
-Change = (
-    AddMeter | ModifyMeter | DeleteMeter | AddGroup | ModifyGroup | DeleteGroup | AddFlow | ModifyFlow | DeleteFlow
-)
+Change = AddMeter | ModifyMeter | DeleteMeter | AddGroup | ModifyGroup | DeleteGroup | AddFlow | ModifyFlow | DeleteFlow
 
 
 @dataclass(frozen=True, slots=True)

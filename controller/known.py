@@ -34,11 +34,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What one switch showed: its ports by name, MACs behind them, and whether it has meters."""
+    """What one switch showed: its ports by name and the MACs behind them."""
 
     ports: Mapping[str, Port] = field(default_factory=dict)
     macs: Mapping[Neighbour, str] = field(default_factory=dict)
-    meters: bool = False
 
 
 @dataclass(frozen=True, slots=True)

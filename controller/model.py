@@ -23,7 +23,17 @@ Interface = IPv4Interface | IPv6Interface
 class Family(Enum):
     """Everything in which the two families differ, so that no code path is written twice."""
 
-    IPV4 = (4, 0x0800, "ipv4_src", "ipv4_dst", 1, "icmpv4_type", 8, 0, ("224.0.0.0/4", "255.255.255.255", "169.254.0.0/16"))
+    IPV4 = (
+        4,
+        0x0800,
+        "ipv4_src",
+        "ipv4_dst",
+        1,
+        "icmpv4_type",
+        8,
+        0,
+        ("224.0.0.0/4", "255.255.255.255", "169.254.0.0/16"),
+    )
     IPV6 = (6, 0x86DD, "ipv6_src", "ipv6_dst", 58, "icmpv6_type", 128, 129, ("ff00::/8", "fe80::/10"))
 
     def __init__(
@@ -133,12 +143,28 @@ class AccessPoint:
     bandwidth_bps: int | None
 
 
+class Protocol(Enum):
+    """A protocol by which traffic is told apart, with its number in each family."""
+
+    TCP = ("tcp", 6, 6)
+    UDP = ("udp", 17, 17)
+    ICMP = ("icmp", 1, 58)
+    SCTP = ("sctp", 132, 132)
+
+    def __init__(self, label: str, ipv4_number: int, ipv6_number: int) -> None:
+        self.label = label
+        self._numbers = {Family.IPV4: ipv4_number, Family.IPV6: ipv6_number}
+
+    def number(self, family: Family) -> int:
+        return self._numbers[family]
+
+
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """IP protocol numbers; none at all is the rest: whatever no other class takes."""
+    """Traffic by protocol; no protocol at all means whatever no other class takes."""
 
     name: str
-    protocols: tuple[int, ...]
+    protocols: tuple[Protocol, ...]
 
 
 REST = TrafficClass("rest", ())
@@ -164,7 +190,7 @@ class Site:
 
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
-        return (self.bicast, REST)
+        return (self.bicast, REST) if self.bicast.protocols else (self.bicast,)
 
     @property
     def inside_ports(self) -> tuple[str, ...]:

@@ -1,0 +1,315 @@
+"""gateway.yaml into the model, or one ConfigError. Nothing half: a file is taken whole or refused whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from itertools import combinations
+
+from controller import document
+from controller.document import ConfigError, Mapped, Place
+from controller.model import (
+    AccessPoint,
+    Address,
+    Config,
+    Datapath,
+    Endpoint,
+    Family,
+    Interface,
+    Mode,
+    NextHop,
+    Protocol,
+    Settings,
+    Site,
+    Subnet,
+    Terminal,
+    TerminalAddress,
+    Tls,
+    TrafficClass,
+    Uplink,
+    UplinkKind,
+)
+
+__all__ = ["ConfigError", "load", "parse"]
+
+MOST_UPLINKS = 8
+MOST_TERMINALS = 250
+DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
+DEFAULT_API = Endpoint("127.0.0.1", 8653)
+DEFAULT_STATE = "/var/lib/bicast/state.json"
+
+
+def load(path: str) -> Config:
+    return _config(document.read(path))
+
+
+def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
+    return _config(document.parse(path, text))
+
+
+def _config(top: Place) -> Config:
+    keys = top.mapping("controller", required=("sites",))
+    sites = tuple(_site(name, place) for name, place in keys["sites"].by_name())
+    if not sites:
+        raise keys["sites"].wrong("at least one site")
+    settings = _settings(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
+    config = Config(settings, sites)
+    _once(
+        ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
+    )
+    _once(
+        (
+            (f"sites.{site.name}.terminals.{terminal.name}", terminal.name)
+            for site in sites
+            for terminal in site.terminals
+        ),
+        top.file,
+        "a terminal name that no other site has",
+    )
+    _once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
+    return config
+
+
+def _once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
+    """Each value stands at one place only."""
+    seen: dict[str, str] = {}
+    for where, value in named:
+        if value in seen:
+            raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
+        seen[value] = where
+
+
+def _settings(place: Place) -> Settings:
+    keys = place.mapping("openflow", "api", "state")
+    nothing = Place(place.file, place.where, {})
+    openflow_place = keys.maybe("openflow", lambda inner: inner, nothing)
+    openflow = openflow_place.mapping("listen", "tls")
+    api_place = keys.maybe("api", lambda inner: inner, nothing)
+    api = api_place.mapping("listen", "token_file")
+    settings = Settings(
+        openflow=openflow.maybe("listen", Place.endpoint, DEFAULT_OPENFLOW),
+        tls=openflow.maybe("tls", _tls, None),
+        api=api.maybe("listen", Place.endpoint, DEFAULT_API),
+        token_file=api.maybe("token_file", Place.text, None),
+        state_file=keys.maybe("state", Place.text, DEFAULT_STATE),
+    )
+    if not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
+        raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
+    if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
+        raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
+    return settings
+
+
+def _tls(place: Place) -> Tls:
+    keys = place.mapping(required=("certificate", "key", "ca"))
+    return Tls(keys["certificate"].text(), keys["key"].text(), keys["ca"].text())
+
+
+def _site(name: str, place: Place) -> Site:
+    keys = place.mapping(
+        "datapath", "bicast", "access_points", "bridge", required=("dpid", "uplinks", "subnets", "terminals")
+    )
+    uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name())
+    if not 1 <= len(uplinks) <= MOST_UPLINKS:
+        raise keys["uplinks"].wrong(f"1 to {MOST_UPLINKS} uplinks")
+    uplink_names = {uplink.name: uplink.name for uplink in uplinks}
+    subnets = tuple(_subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name())
+    access_points = keys.maybe("access_points", _access_points, ())
+    air = {access_point.name: access_point.name for access_point in access_points}
+    terminals = tuple(_terminal(label, at, subnets, uplink_names, air) for label, at in keys["terminals"].by_name())
+    if len(terminals) > MOST_TERMINALS:
+        raise keys["terminals"].wrong(f"at most {MOST_TERMINALS} terminals")
+    site = Site(
+        name=name,
+        dpid=_dpid(keys["dpid"]),
+        bridge=keys.maybe("bridge", Place.port_name, f"br-{name}"[:15]),
+        datapath=keys.maybe("datapath", lambda at: at.choice({kind.value: kind for kind in Datapath}), Datapath.SYSTEM),
+        bicast=keys.maybe("bicast", _bicast, TrafficClass("bicast", (Protocol.TCP,))),
+        uplinks=uplinks,
+        subnets=subnets,
+        terminals=terminals,
+        access_points=access_points,
+    )
+    _ports_once(site, place)
+    _networks_apart(site, place)
+    _addresses_once(site, place)
+    return site
+
+
+def _dpid(place: Place) -> int:
+    text = place.text().lower()
+    if len(text) != 16 or set(text) - set("0123456789abcdef") or not int(text, 16):
+        raise place.wrong("a datapath id of 16 hexadecimal digits, not all zero, such as 0000000000000001")
+    return int(text, 16)
+
+
+def _bicast(place: Place) -> TrafficClass:
+    options = {protocol.label: protocol for protocol in Protocol}
+    chosen = place.each()
+    if [inner.value for inner in chosen] == ["all"]:
+        return TrafficClass("bicast", ())
+    protocols = tuple(inner.choice(options) for inner in chosen)
+    if not protocols or len(set(protocols)) != len(protocols):
+        raise place.wrong(f"a list of protocols, each once, of {', '.join(options)}, or [all]")
+    return TrafficClass("bicast", protocols)
+
+
+def _uplink(name: str, place: Place) -> Uplink:
+    keys = place.mapping("kind", "mac", required=("port", "addresses", "next_hops"))
+    addresses = _interfaces(keys["addresses"])
+    next_hops = tuple(_next_hop(inner, addresses) for inner in keys["next_hops"].each())
+    if not next_hops:
+        raise keys["next_hops"].wrong("at least one next hop")
+    _one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
+    return Uplink(
+        name=name,
+        kind=keys.maybe("kind", lambda at: at.choice({kind.value: kind for kind in UplinkKind}), UplinkKind.ETHERNET),
+        port=keys["port"].port_name(),
+        mac=keys.maybe("mac", Place.mac, None),
+        addresses=addresses,
+        next_hops=next_hops,
+    )
+
+
+def _interfaces(place: Place) -> tuple[Interface, ...]:
+    interfaces = tuple(inner.interface() for inner in place.each())
+    if not interfaces:
+        raise place.wrong("at least one address with its prefix length")
+    for inner, interface in zip(place.each(), interfaces, strict=True):
+        _a_host(inner, interface.ip, interface)
+    _one_a_family(interfaces, place)
+    return interfaces
+
+
+def _one_a_family(addresses: tuple[Address | Interface, ...], place: Place) -> None:
+    families = [Family.of(address) for address in addresses]
+    if len(set(families)) != len(families):
+        raise place.wrong("one of each family at most")
+
+
+def _a_host(place: Place, address: Address, network_of: Interface) -> None:
+    """Refuse the network's own and its broadcast address where the prefix leaves them."""
+    network = network_of.network
+    if network.num_addresses > 2 and (
+        address == network.network_address or (address.version == 4 and address == network.broadcast_address)
+    ):
+        raise place.wrong(f"an address of a machine in {network}")
+
+
+def _next_hop(place: Place, own: tuple[Interface, ...]) -> NextHop:
+    keys = place.mapping("mac", required=("address",))
+    address = keys["address"].address()
+    same_family = [interface for interface in own if Family.of(interface) is Family.of(address)]
+    reachable = [interface for interface in same_family if address in interface.network]
+    if not same_family or not (reachable or (address.version == 6 and address.is_link_local)):
+        networks = ", ".join(str(interface.network) for interface in own)
+        raise keys["address"].wrong(f"an address in the uplink's own networks {networks}, or a link-local one")
+    if address in [interface.ip for interface in own]:
+        raise keys["address"].wrong("another machine's address: this is the uplink's own")
+    for interface in reachable:
+        _a_host(keys["address"], address, interface)
+    return NextHop(address, keys.maybe("mac", Place.mac, None))
+
+
+def _subnet(name: str, place: Place, uplinks: dict[str, str]) -> Subnet:
+    keys = place.mapping("mac", "uplink", required=("gateways",))
+    return Subnet(
+        name=name,
+        gateways=_interfaces(keys["gateways"]),
+        mac=keys.maybe("mac", Place.mac, None),
+        uplink=keys.maybe("uplink", lambda at: at.choice(uplinks), None),
+    )
+
+
+def _access_points(place: Place) -> tuple[AccessPoint, ...]:
+    return tuple(
+        AccessPoint(name, inner.mapping("bandwidth_bps").maybe("bandwidth_bps", _bandwidth_bps, None))
+        for name, inner in place.by_name()
+    )
+
+
+def _bandwidth_bps(place: Place) -> int:
+    return place.integer(1, 10**12)
+
+
+def _terminal(
+    name: str, place: Place, subnets: tuple[Subnet, ...], uplinks: dict[str, str], air: dict[str, str]
+) -> Terminal:
+    keys = place.mapping("mode", "default_uplink", "access_point", required=("addresses",))
+    inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each()]
+    if not inside:
+        raise keys["addresses"].wrong("at least one address")
+    for family in Family:
+        _one_a_subflow([place for place in inside if Family.of(place.address) is family], subnets, keys["addresses"])
+    return Terminal(
+        name=name,
+        addresses=tuple(inside),
+        mode=keys.maybe("mode", lambda at: at.choice({mode.value: mode for mode in Mode}), Mode.BICAST),
+        default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
+        access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
+    )
+
+
+def _terminal_address(place: Place, subnets: tuple[Subnet, ...]) -> TerminalAddress:
+    keys: Mapped = place.mapping("mac", required=("address", "port"))
+    address = keys["address"].address()
+    subnet = next((subnet for subnet in subnets if subnet.holds(address)), None)
+    if subnet is None:
+        networks = ", ".join(str(own.network) for each in subnets for own in each.gateways)
+        raise keys["address"].wrong(f"an address in one of the site's subnets {networks}")
+    gateway = subnet.gateway(Family.of(address))
+    assert gateway is not None  # it holds the address
+    _a_host(keys["address"], address, gateway)
+    return TerminalAddress(address, subnet.name, keys["port"].port_name(), keys.maybe("mac", Place.mac, None))
+
+
+def _one_a_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], place: Place) -> None:
+    if len(places) < 2:
+        return
+    uplink_of = {subnet.name: subnet.uplink for subnet in subnets}
+    uplinks = [uplink_of[inside.subnet] for inside in places]
+    if None in uplinks or len(set(uplinks)) != len(uplinks):
+        raise place.wrong("one address a family, or one in each of several subnets with an uplink of their own")
+
+
+def _ports_once(site: Site, place: Place) -> None:
+    seen: dict[str, str] = {}
+    for uplink in site.uplinks:
+        where = f"{place.where}.uplinks.{uplink.name}.port"
+        if uplink.port in seen:
+            raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
+        seen[uplink.port] = where
+    for terminal in site.terminals:
+        for number, inside in enumerate(terminal.addresses):
+            if inside.port in seen:
+                where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
+                raise ConfigError(
+                    place.file, where, inside.port, f"a port inside: it is the uplink's at {seen[inside.port]}"
+                )
+
+
+def _networks_apart(site: Site, place: Place) -> None:
+    networks = [
+        *((f"uplinks.{uplink.name}.addresses", own) for uplink in site.uplinks for own in uplink.addresses),
+        *((f"subnets.{subnet.name}.gateways", own) for subnet in site.subnets for own in subnet.gateways),
+    ]
+    for (first_at, first), (second_at, second) in combinations(networks, 2):
+        if first.version == second.version and first.network.overlaps(second.network):
+            expected = f"a network apart from {first.network} at {place.where}.{first_at}"
+            raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
+
+
+def _addresses_once(site: Site, place: Place) -> None:
+    inside = [
+        *(
+            (f"{place.where}.subnets.{subnet.name}.gateways", str(own.ip))
+            for subnet in site.subnets
+            for own in subnet.gateways
+        ),
+        *(
+            (f"{place.where}.terminals.{terminal.name}.addresses[{number}].address", str(each.address))
+            for terminal in site.terminals
+            for number, each in enumerate(terminal.addresses)
+        ),
+    ]
+    _once(inside, place.file, "an address that nobody else has")

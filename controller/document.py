@@ -1,0 +1,194 @@
+"""A YAML document walked with a finger on the place, so that a complaint can name it.
+
+Every scalar is read as the text it was written as: YAML 1.1 would turn the MAC 10:20:30:40:50:51 into a
+number in base sixty, and the datapath id 0000000000000001 into an octal one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_interface
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from controller.model import Address, Endpoint, Interface
+
+T = TypeVar("T")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+LARGEST_BYTES = 1 << 20
+
+
+class ConfigError(Exception):
+    """The one error of a bad configuration: where, what stands there, and what should."""
+
+    def __init__(self, file: str, where: str, value: object, expected: str) -> None:
+        self.file, self.where, self.value, self.expected = file, where, value, expected
+        shown = repr(value) if value is not None else "nothing"
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        super().__init__(f"{file}: {where or 'top level'}: found {shown}, expected {expected}")
+
+
+class _Loader(yaml.BaseLoader):
+    """Refuses a key that is written twice; YAML itself would keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is not a plain word", key.start_mark)
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A value in a document and the path that leads to it."""
+
+    file: str
+    where: str
+    value: object
+
+    def wrong(self, expected: str) -> ConfigError:
+        return ConfigError(self.file, self.where, self.value, expected)
+
+    def _inner(self, step: str, value: object) -> Place:
+        return Place(self.file, f"{self.where}.{step}" if self.where else step, value)
+
+    def mapping(self, *allowed: str, required: tuple[str, ...] = ()) -> Mapped:
+        """A mapping with no other keys than these."""
+        named = self.named()
+        for key, place in named.items():
+            if key not in allowed and key not in required:
+                raise ConfigError(
+                    self.file, place.where, key, f"one of the keys {', '.join(sorted({*allowed, *required}))}"
+                )
+        for key in required:
+            if key not in named:
+                raise self._inner(key, None).wrong("a value: this key is required")
+        return Mapped(self, named)
+
+    def named(self) -> dict[str, Place]:
+        if not isinstance(self.value, dict):
+            raise self.wrong("a mapping of keys to values")
+        return {key: self._inner(key, value) for key, value in self.value.items()}
+
+    def by_name(self) -> Iterator[tuple[str, Place]]:
+        """A mapping whose keys are names that people chose."""
+        for key, place in self.named().items():
+            if not NAME.fullmatch(key):
+                raise ConfigError(self.file, place.where, key, "a name of letters, digits, '.', '_' and '-'")
+            yield key, place
+
+    def each(self) -> list[Place]:
+        if not isinstance(self.value, list):
+            raise self.wrong("a list")
+        return [Place(self.file, f"{self.where}[{number}]", value) for number, value in enumerate(self.value)]
+
+    def text(self) -> str:
+        if not isinstance(self.value, str) or not self.value or not self.value.isprintable():
+            raise self.wrong("a text")
+        return self.value
+
+    def _parsed(self, parse: Callable[[str], T], expected: str) -> T:
+        try:
+            return parse(self.text())
+        except ValueError:
+            raise self.wrong(expected) from None
+
+    def integer(self, least: int, most: int) -> int:
+        expected = f"a whole number from {least} to {most}"
+        number = self._parsed(lambda text: int(text) if text.isascii() and text.isdigit() else int(""), expected)
+        if not least <= number <= most:
+            raise self.wrong(expected)
+        return number
+
+    def choice(self, options: dict[str, T]) -> T:
+        text = self.text()
+        if text not in options:
+            raise self.wrong(f"one of {', '.join(options)}")
+        return options[text]
+
+    def mac(self) -> str:
+        text = self.text().lower()
+        if not MAC.fullmatch(text):
+            raise self.wrong("a MAC address such as 08:00:27:81:6b:cf")
+        if int(text[:2], 16) & 1 or text == "00:00:00:00:00:00":
+            raise self.wrong("a unicast MAC address: this one is multicast or zero")
+        return text
+
+    def address(self) -> Address:
+        return self._usable(self._parsed(ip_address, "an IPv4 or IPv6 address"))
+
+    def interface(self) -> Interface:
+        interface = self._parsed(ip_interface, "an address with its prefix length, such as 192.168.100.2/24")
+        self._usable(interface.ip)
+        if interface.network.prefixlen == 0:
+            raise self.wrong("a prefix length of 1 or more")
+        return interface
+
+    def _usable(self, address: Address) -> Address:
+        if address.is_multicast or address.is_unspecified or address.is_loopback:
+            raise self.wrong("the address of one machine, not a multicast, unspecified or loopback one")
+        if getattr(address, "scope_id", None):
+            raise self.wrong("an address without a zone: the port already says where it is")
+        return address
+
+    def port_name(self) -> str:
+        text = self.text()
+        if len(text) > 15 or "/" in text or " " in text:  # IFNAMSIZ leaves 15
+            raise self.wrong("the name of a network interface, 15 characters at most")
+        return text
+
+    def endpoint(self) -> Endpoint:
+        expected = "an address and a port, such as 127.0.0.1:6653 or [::1]:6653"
+        host, colon, port = self.text().rpartition(":")
+        if not colon or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise self.wrong(expected)
+        if host.startswith("[") != (":" in host):
+            raise self.wrong(expected)
+        host = host.removeprefix("[").removesuffix("]")
+        self._parsed(lambda _: ip_address(host), expected)
+        return Endpoint(host, int(port))
+
+
+class Mapped:
+    """The keys of a mapping, each found, or None where it was left out."""
+
+    def __init__(self, place: Place, named: dict[str, Place]) -> None:
+        self.place = place
+        self._named = named
+
+    def __getitem__(self, key: str) -> Place:
+        return self._named[key]
+
+    def maybe(self, key: str, read: Callable[[Place], T], otherwise: T) -> T:
+        return read(self._named[key]) if key in self._named else otherwise
+
+
+def read(path: str) -> Place:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(path, "", None, f"a file that can be read ({error.strerror})") from None
+    if len(raw) > LARGEST_BYTES:
+        raise ConfigError(path, "", f"{len(raw)} bytes or more", f"at most {LARGEST_BYTES} bytes")
+    return parse(path, raw)
+
+
+def parse(path: str, raw: bytes | str) -> Place:
+    try:
+        return Place(path, "", yaml.load(raw, _Loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(path, line, error.problem or error.context, "YAML") from None
+    except (yaml.YAMLError, UnicodeError, RecursionError, ValueError) as error:
+        raise ConfigError(path, "", type(error).__name__, "a file in YAML, UTF-8") from None

@@ -1,0 +1,69 @@
+"""What must change on a switch for it to hold the program that is wanted: the least, in an order that never points at nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from controller.events import (
+    AddFlow,
+    AddGroup,
+    AddMeter,
+    Change,
+    DeleteFlow,
+    DeleteGroup,
+    DeleteMeter,
+    ModifyFlow,
+    ModifyGroup,
+    ModifyMeter,
+)
+from controller.program import Program
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# Flows point to groups and meters: those come before the flows that need them and go after the flows that needed them.
+ORDER: tuple[type[Change], ...] = (
+    AddMeter,
+    ModifyMeter,
+    AddGroup,
+    ModifyGroup,
+    AddFlow,
+    ModifyFlow,
+    DeleteFlow,
+    DeleteGroup,
+    DeleteMeter,
+)
+
+
+def diff(installed: Program, wanted: Program) -> tuple[Change, ...]:
+    return tuple(sorted(_changes(installed, wanted), key=lambda change: ORDER.index(type(change))))
+
+
+def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
+    for meter in _only_in(wanted.meters, installed.meters):
+        yield AddMeter(meter)
+    for meter in _other_in(wanted.meters, installed.meters):
+        yield ModifyMeter(meter)
+    for meter in _only_in(installed.meters, wanted.meters):
+        yield DeleteMeter(meter.meter_id)
+    for group in _only_in(wanted.groups, installed.groups):
+        yield AddGroup(group)
+    for group in _other_in(wanted.groups, installed.groups):
+        yield ModifyGroup(group)
+    for group in _only_in(installed.groups, wanted.groups):
+        yield DeleteGroup(group.group_id)
+    for flow in _only_in(wanted.flows, installed.flows):
+        yield AddFlow(flow)
+    for flow in _other_in(wanted.flows, installed.flows):
+        yield ModifyFlow(flow)
+    for flow in _only_in(installed.flows, wanted.flows):
+        yield DeleteFlow(flow)
+
+
+def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
+    return (value for key, value in these.items() if key not in those)
+
+
+def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
+    return (value for key, value in wanted.items() if key in installed and installed[key] != value)

@@ -1,0 +1,73 @@
+"""The flows by which a bridge answers for the gateway's own addresses: ARP and ping by itself, discovery through the app.
+
+An ARP request is turned into its answer in place, so the gateway is found with no controller alive. A
+neighbour solicitation cannot be: the answer needs an option that the question does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.model import Address, Family
+from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, fields
+
+ENTRY = 0
+LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 30, 20
+
+ARP = 0x0806
+ARP_REQUEST, ARP_REPLY = 1, 2
+NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+
+
+def answering(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+    """Answer for `own`; show the app what tells the MACs of `learn`, an address or a network."""
+    family = Family.of(own)
+    yield from (_arp if family is Family.IPV4 else _discovery)(in_port, mac, own, learn)
+    yield _echo(family, in_port, mac, own)
+
+
+def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+    asked = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
+    answer: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        SetField("arp_op", ARP_REPLY),
+        Move("arp_sha", "arp_tha"),
+        Move("arp_spa", "arp_tpa"),
+        SetField("arp_sha", mac),
+        SetField("arp_spa", str(own)),
+        OutputInPort(),
+    )
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), answer)
+    if learn:
+        yield Flow(ENTRY, LEARN_AND_ANSWER_PRIORITY, fields(**asked, arp_spa=learn), (ToController(), *answer))
+        told = fields(in_port=in_port, eth_type=ARP, arp_spa=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+    discovery = {"in_port": in_port, "eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol}
+    asked = fields(**discovery, icmpv6_type=NEIGHBOUR_SOLICITATION, ipv6_nd_target=str(own))
+    yield Flow(ENTRY, ANSWER_PRIORITY, asked, (ToController(),))
+    if learn:
+        told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
+    match = fields(
+        in_port=in_port,
+        eth_dst=mac,
+        eth_type=family.eth_type,
+        ip_proto=family.icmp_protocol,
+        **{family.icmp_type: family.echo_request, family.destination: str(own)},
+    )
+    actions: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move(family.source, family.destination),
+        SetField(family.source, str(own)),
+        SetField(family.icmp_type, family.echo_reply),
+        OutputInPort(),
+    )
+    return Flow(ENTRY, ECHO_PRIORITY, match, actions)
