@@ -1,0 +1,215 @@
+"""The counter where people and scripts ask. It reads snapshots and posts wishes; it decides nothing.
+
+Every write is a PUT of a whole value, so sending it twice does no more than sending it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, ConfigDict, StrictStr
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from controller import problems
+from controller.gate import Gate, read_token
+from controller.listing import ListedProgram, listed
+from controller.metrics import registry_of
+from controller.model import Mode, Settings
+from controller.program import Program
+from controller.snapshot import GatewayView, Snapshot, TerminalView
+from controller.wishes import ALL, Answer, Impossible, NotAnswered, UnknownTerminal, Writer
+
+DESCRIPTION = (
+    "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
+    "An answer to a wish says what was done; every error is a problem of RFC 9457."
+)
+
+
+class ModeWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    mode: Mode
+
+
+class ActiveWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    uplink: StrictStr
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """That this is answered is the news; how the gateways are is told by /api/v1/status."""
+
+    status: str
+
+
+class _Unknown(Exception):
+    """A gateway that is not there, or has no program yet."""
+
+
+def make_app(
+    reader: Callable[[], Snapshot],
+    program: Callable[[str], Program | None],
+    writer: Writer,
+    settings: Settings,
+) -> FastAPI:
+    """`program` is asked for gateways of the snapshot only. Raises CannotServe when the token cannot be read."""
+    token = read_token(settings)
+    app = FastAPI(
+        title="bicast",
+        version="1",
+        description=DESCRIPTION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        responses=_problems(
+            {421: "asked for under a name that is not ours"} if token is None else {401: "no token, or a wrong one"},
+            {413: "the body is too large", 500: "the controller failed"},
+        ),
+    )
+    app.add_middleware(Gate, token=token)
+    app.openapi = lambda: _document(app, token is not None)  # type: ignore[method-assign]
+    _add_problems(app)
+    _add_reads(app, reader, program)
+    _add_writes(app, writer)
+    return app
+
+
+def _add_problems(app: FastAPI) -> None:
+    app.add_exception_handler(HTTPException, problems.on_http_exception)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid)
+    app.add_exception_handler(Exception, problems.on_failure)
+    for error, status in ((_Unknown, 404), (UnknownTerminal, 404), (Impossible, 409), (NotAnswered, 503)):
+        app.add_exception_handler(error, _say(status))
+
+
+def _say(status: int) -> Callable[[Request, Exception], Response]:
+    return lambda request, error: problems.problem(request.scope, status, str(error))
+
+
+def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[str], Program | None]) -> None:
+    registry = registry_of(reader)
+
+    def gateway_of(snapshot: Snapshot, name: str) -> GatewayView:
+        for gateway in snapshot.gateways:
+            if gateway.name == name:
+                return gateway
+        raise _Unknown(f"there is no gateway {name!r}; /api/v1/gateways lists those there are")
+
+    @app.get("/healthz", summary="Is the controller there?")
+    async def health() -> Health:
+        return Health("ok")
+
+    @app.get(
+        "/metrics",
+        summary="Everything countable, for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/api/v1/status", summary="Everything at one moment, and how the configuration fares")
+    async def status() -> Snapshot:
+        return reader()
+
+    @app.get("/api/v1/gateways", summary="All gateways")
+    async def gateways() -> tuple[GatewayView, ...]:
+        return reader().gateways
+
+    @app.get("/api/v1/gateways/{name}", summary="One gateway", responses=_problems({404: "no such gateway"}))
+    async def gateway(name: str) -> GatewayView:
+        return gateway_of(reader(), name)
+
+    @app.get("/api/v1/terminals", summary="All terminals")
+    async def terminals() -> tuple[TerminalView, ...]:
+        return reader().terminals
+
+    @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=_problems({404: "no such terminal"}))
+    async def terminal(name: str) -> TerminalView:
+        for one in reader().terminals:
+            if one.name == name:
+                return one
+        raise UnknownTerminal(f"there is no terminal {name!r}; /api/v1/terminals lists those there are")
+
+    @app.get(
+        "/api/v1/program",
+        summary="What the switches are to do: of all gateways that have a program, or of one",
+        responses=_problems({404: "no such gateway, or it has no program yet"}),
+    )
+    async def programs(gateway: str | None = None) -> list[ListedProgram]:
+        if gateway is not None:
+            return [program_of(gateway)]
+        found = ((one.name, program(one.name)) for one in reader().gateways)
+        return [listed(name, one) for name, one in found if one is not None]
+
+    @app.get(
+        "/api/v1/gateways/{name}/program",
+        summary="What one switch is to do",
+        responses=_problems({404: "no such gateway, or it has no program yet"}),
+    )
+    async def gateway_program(name: str) -> ListedProgram:
+        return program_of(name)
+
+    def program_of(name: str) -> ListedProgram:
+        view = gateway_of(reader(), name)
+        found = program(name)
+        if found is None:
+            raise _Unknown(f"gateway {name!r} has no program yet: no switch of dpid {view.dpid} has connected")
+        return listed(name, found)
+
+
+def _add_writes(app: FastAPI, writer: Writer) -> None:
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed", 503: "the core did not answer in time"}
+    of_one = _problems({404: "no such terminal"}, wrong)
+
+    @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=_problems(wrong))
+    def set_mode_of_all(wish: ModeWish) -> Answer:
+        return writer.set_mode(ALL, wish.mode)
+
+    @app.put("/api/v1/terminals/{name}/mode", summary="Set the mode of a terminal", responses=of_one)
+    def set_mode(name: str, wish: ModeWish) -> Answer:
+        return writer.set_mode(_one(name), wish.mode)
+
+    @app.put("/api/v1/terminals/{name}/active", summary="Set the active uplink of a terminal", responses=of_one)
+    def set_active(name: str, wish: ActiveWish) -> Answer:
+        return writer.set_active(_one(name), wish.uplink)
+
+    def _one(name: str) -> str:
+        if name == ALL:
+            raise UnknownTerminal("there is no terminal 'all'; the mode of all is set at /api/v1/mode")
+        return name
+
+
+def _problems(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Described responses, in the shape that FastAPI takes; their schema is added by `_document`."""
+    content = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()
+    }
+
+
+def _document(app: FastAPI, token: bool) -> dict[str, Any]:
+    """FastAPI's own document, with our problems in the place of its validation errors."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for path in document["paths"].values():
+            for operation in path.values():
+                if "requestBody" not in operation:  # FastAPI promises a 422 to every parameter; a string is never wrong
+                    operation["responses"].pop("422", None)
+        components = document["components"]
+        del components["schemas"]["HTTPValidationError"], components["schemas"]["ValidationError"]
+        components["schemas"]["Problem"] = problems.SCHEMA
+        if token:
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

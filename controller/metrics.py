@@ -1,0 +1,130 @@
+"""A snapshot in Prometheus' words. Every label value comes from gateway.yaml, so their number is bounded by it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from controller.events import Counters
+from controller.snapshot import GatewayState, GatewayView, Snapshot
+
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
+    """A registry of its own: one snapshot a scrape, and nothing of the process beside it."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_SnapshotCollector(reader))
+    return registry
+
+
+class _SnapshotCollector(Collector):
+    def __init__(self, reader: Callable[[], Snapshot]) -> None:
+        self._reader = reader
+
+    def collect(self) -> Iterator[Family]:
+        snapshot = self._reader()
+        yield from _configuration(snapshot)
+        yield from _gateways(snapshot.gateways)
+        yield from _uplinks(snapshot.gateways)
+        yield from _buckets(snapshot.gateways)
+        yield from _terminals(snapshot)
+
+
+def _configuration(snapshot: Snapshot) -> Iterator[Family]:
+    yield CounterMetricFamily(
+        "bicast_configuration_failures",
+        "Configurations that were refused while an older one stayed in force",
+        value=snapshot.config_failures,
+    )
+    yield GaugeMetricFamily(
+        "bicast_configuration_loaded_timestamp_seconds",
+        "When the configuration in force was loaded",
+        value=snapshot.config_loaded_at,
+    )
+
+
+def _gateways(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+    state = GaugeMetricFamily(
+        "bicast_gateway_state", "1 for the state the switch is in, 0 for the others", labels=["gateway", "state"]
+    )
+    reconciles = CounterMetricFamily(
+        "bicast_gateway_reconciles", "Times the switch was read and brought to what is wanted", labels=["gateway"]
+    )
+    changes = CounterMetricFamily(
+        "bicast_gateway_changes_sent", "Flow, group and meter modifications sent", labels=["gateway"]
+    )
+    refusals = CounterMetricFamily("bicast_gateway_refusals", "Modifications the switch refused", labels=["gateway"])
+    conflicts = GaugeMetricFamily(
+        "bicast_gateway_conflicts", "Foreign flows that stand where ours would", labels=["gateway"]
+    )
+    for gateway in gateways:
+        for one in GatewayState:
+            state.add_metric([gateway.name, one], float(gateway.state is one))
+        reconciles.add_metric([gateway.name], gateway.reconciles)
+        changes.add_metric([gateway.name], gateway.changes_sent)
+        refusals.add_metric([gateway.name], gateway.refusals)
+        conflicts.add_metric([gateway.name], len(gateway.conflicts))
+    yield from (state, reconciles, changes, refusals, conflicts)
+
+
+def _uplinks(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+    labels = ["gateway", "uplink"]
+    up = GaugeMetricFamily("bicast_uplink_up", "1 when the uplink's port is there and up", labels=labels)
+    traffic = _Traffic("bicast_uplink", "the uplink's port", [*labels, "direction"])
+    drops = CounterMetricFamily(
+        "bicast_uplink_dropped_packets", "Packets the uplink's port dropped", labels=[*labels, "direction"]
+    )
+    for gateway in gateways:
+        for uplink in gateway.uplinks:
+            up.add_metric([gateway.name, uplink.name], float(uplink.up))
+            if uplink.counters is not None:
+                traffic.add([gateway.name, uplink.name, "up"], uplink.counters.sent)
+                traffic.add([gateway.name, uplink.name, "down"], uplink.counters.received)
+                drops.add_metric([gateway.name, uplink.name, "up"], uplink.counters.send_drops)
+                drops.add_metric([gateway.name, uplink.name, "down"], uplink.counters.receive_drops)
+    yield from (up, *traffic.families, drops)
+
+
+def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+    """Buckets towards uplinks; what goes to a terminal is counted as the terminal's own."""
+    traffic = _Traffic("bicast_bucket", "a group's bucket", ["gateway", "group", "uplink"])
+    for gateway in gateways:
+        sums: dict[tuple[str, str], Counters] = defaultdict(lambda: Counters(0, 0))
+        for group in gateway.groups:
+            for bucket in group.buckets:
+                if bucket.uplink is not None and bucket.counters is not None:
+                    place = (group.label, bucket.uplink)
+                    before = sums[place]
+                    sums[place] = Counters(
+                        before.packets + bucket.counters.packets, before.bytes + bucket.counters.bytes
+                    )
+        for (group_label, uplink), counters in sums.items():
+            traffic.add([gateway.name, group_label, uplink], counters)
+    yield from traffic.families
+
+
+def _terminals(snapshot: Snapshot) -> Iterator[Family]:
+    traffic = _Traffic("bicast_terminal", "the terminal", ["gateway", "terminal", "direction"])
+    for terminal in snapshot.terminals:
+        for direction, counters in (("up", terminal.sent), ("down", terminal.received)):
+            if counters is not None:
+                traffic.add([terminal.gateway, terminal.name, direction], counters)
+    yield from traffic.families
+
+
+class _Traffic:
+    """Packets and bytes of one kind of place, always both."""
+
+    def __init__(self, prefix: str, place: str, labels: list[str]) -> None:
+        self._packets = CounterMetricFamily(f"{prefix}_packets", f"Packets through {place}", labels=labels)
+        self._bytes = CounterMetricFamily(f"{prefix}_bytes", f"Bytes through {place}", labels=labels)
+        self.families: tuple[Family, ...] = (self._packets, self._bytes)
+
+    def add(self, labels: list[str], counters: Counters) -> None:
+        self._packets.add_metric(labels, counters.packets)
+        self._bytes.add_metric(labels, counters.bytes)

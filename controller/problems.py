@@ -1,0 +1,132 @@
+"""Every error of the API in one shape: problem details, RFC 9457.
+
+`type` is always about:blank, so `title` is the status' own phrase (section 4.2.1), and `detail` is the sentence that
+says what happened and what to do. Where a request itself is at fault, `errors` names each place in it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
+
+MEDIA_TYPE = "application/problem+json"
+LONGEST_ECHO = 100  # characters of a value that was sent to us
+WHERE_TO_LOOK = "/api/v1/openapi.json lists what there is"
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "Problem details, RFC 9457",
+    "required": ["type", "title", "status", "detail", "instance"],
+    "additionalProperties": False,
+    "properties": {
+        "type": {"type": "string", "const": "about:blank"},
+        "title": {"type": "string", "description": "the phrase of the status"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "what happened and what to do"},
+        "instance": {"type": "string", "description": "the path that was asked for"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["where", "value", "expected"],
+                "additionalProperties": False,
+                "properties": {"where": {"type": "string"}, "value": {}, "expected": {"type": "string"}},
+            },
+        },
+    },
+}
+
+EXPECTED = {
+    "missing": "a value: this key is required",
+    "extra_forbidden": "no such key",
+    "model_attributes_type": "a JSON object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a request."""
+
+    where: str
+    value: object
+    expected: str
+
+
+def problem(
+    scope: Scope,
+    status: int,
+    detail: str,
+    faults: Sequence[Fault] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "instance": quote(scope["path"]),
+    }
+    if faults:
+        body["errors"] = [asdict(fault) for fault in faults]
+    # ASCII only: JSON may have brought us lone surrogates, which no UTF-8 can carry back.
+    return Response(json.dumps(body, allow_nan=False).encode("ascii"), status, headers, MEDIA_TYPE)
+
+
+def on_http_exception(request: Request, error: Exception) -> Response:
+    """What the framework refuses by itself: no such route, not that method, a body that is no text."""
+    assert isinstance(error, HTTPException)
+    path = quote(request.url.path)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return problem(request.scope, 404, f"there is nothing at {path}; {WHERE_TO_LOOK}")
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "")
+        detail = f"{path} takes {allowed}, not {request.method}"
+        return problem(request.scope, 405, detail, headers={"Allow": allowed})
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        return malformed(request, [Fault("body", None, "JSON in UTF-8, not too deep and with no number too long")])
+    return problem(request.scope, error.status_code, error.detail, headers=error.headers)
+
+
+def on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return malformed(request, [_fault(one, error.body) for one in error.errors()])
+
+
+def on_failure(request: Request, _error: Exception) -> Response:
+    """Ours, not the asker's. The server logs the error itself; none of it leaves the house."""
+    return problem(request.scope, 500, "the controller failed on this request; its log says at which line")
+
+
+def malformed(request: Request, faults: Sequence[Fault]) -> Response:
+    detail = "; ".join(f"{fault.where}: expected {fault.expected}" for fault in faults)
+    return problem(request.scope, 422, f"nothing was done. {detail}", faults)
+
+
+def _fault(error: Mapping[str, Any], body: object) -> Fault:
+    where = ".".join(str(step) for step in error["loc"])
+    kind, value = error["type"], error["input"]
+    if kind == "json_invalid":
+        return Fault("body", _echo(body), f"JSON ({error['ctx']['error']} at character {error['loc'][1]})")
+    if kind == "missing":
+        value = None
+    return Fault(where, _echo(value), EXPECTED.get(kind) or error["msg"].removeprefix("Input should be "))
+
+
+def _echo(value: object) -> object:
+    """A value as it was sent, when it is short and JSON can say it; else the beginning of it as text."""
+    plain = value is None or isinstance(value, bool | str) or (isinstance(value, int | float) and math.isfinite(value))
+    text = value if isinstance(value, str) else json.dumps(value, default=repr)
+    if len(text) > LONGEST_ECHO:
+        return text[:LONGEST_ECHO] + "..."
+    return value if plain else text

@@ -1,0 +1,91 @@
+"""Where the API stands: a socket, a thread of its own, and an end. The application knows none of it.
+
+The socket is either bound here or handed in at file descriptor 3 by systemd's convention (sd_listen_fds(3)). A parent
+that cannot know our process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from controller.gate import CannotServe, is_loopback
+from controller.model import Endpoint, Settings
+
+HANDED_IN = 3  # SD_LISTEN_FDS_START
+LAST_ANSWERS_S = 1
+
+
+class Serving:
+    """The API while it is offered; it answers from the moment this exists."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+        host, port = listener.getsockname()[:2]
+        self.endpoint = Endpoint(host, port)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                loop="asyncio",
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                access_log=False,
+                log_config=None,
+                log_level="error",
+                timeout_graceful_shutdown=LAST_ANSWERS_S,
+            )
+        )
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="api", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Takes no more questions, ends the answers that are under way, gives the address back."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def serve(app: ASGIApp, settings: Settings) -> Serving:
+    return Serving(app, _handed_in(settings) or _bound(settings.api))
+
+
+def _bound(endpoint: Endpoint) -> socket.socket:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=128)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotServe(
+                f"{endpoint} is taken, perhaps by another controller: stop that one, or set controller.api.listen"
+            ) from error
+        raise CannotServe(
+            f"the API cannot listen at {endpoint} ({os.strerror(error.errno or 0)}): set controller.api.listen"
+        ) from error
+
+
+def _handed_in(settings: Settings) -> socket.socket | None:
+    count = os.environ.get("LISTEN_FDS")
+    if count is None or os.environ.get("LISTEN_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        listener = socket.socket(fileno=HANDED_IN)
+        listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise CannotServe(f"LISTEN_FDS={count} is set, but file descriptor {HANDED_IN} is no socket") from error
+    if count != "1" or not listening or listener.family not in (socket.AF_INET, socket.AF_INET6):
+        listener.detach()
+        raise CannotServe(f"LISTEN_FDS={count}: one listening TCP socket at file descriptor {HANDED_IN} was expected")
+    host = listener.getsockname()[0]
+    if settings.token_file is None and not is_loopback(host):
+        listener.detach()
+        raise CannotServe(f"the socket handed in listens to strangers at {host}: set controller.api.token_file")
+    listener.set_inheritable(False)
+    return listener
