@@ -1,0 +1,31 @@
+# `make lab` shows it, `make test` tests it; both first install what is missing.
+# Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
+.PHONY: help setup lab test bench check clean
+die_with_make = setpriv --pdeathsig KILL
+
+help:
+	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
+	@echo '             (LAB_ONCE=1 ends it after the comparison)'
+	@echo 'make test    every check and every test'
+	@echo 'make bench   what the controller and the switch can do, measured, in ratios of one run'
+	@echo 'make check   linters, types and shell scripts alone'
+	@echo 'make setup   packages and virtual environments, which the others do by themselves'
+	@echo 'make clean   removes what these made here (not the packages) and ends runs that still live'
+
+setup:
+	@setup/setup.sh
+
+check: setup
+	@$(die_with_make) setup/check.sh
+
+lab: setup
+	@$(die_with_make) ./bicast lab
+
+bench: setup
+	@$(die_with_make) ./bicast experiment bench
+
+test: check
+	@$(die_with_make) setup/test.sh
+
+clean:
+	@setup/clean.sh

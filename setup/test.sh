@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Every test: first what depends on the OpenFlow library, on Ryu, then the whole suite on os-ken, each in a world of its
+# own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit
+# Without it an interrupted first run would be followed by the second.
+trap 'exit 130' INT
+export BICAST_TREE=$PWD # by this setup/clean.sh knows our processes
+
+# pytest ARGUMENT ... of the environment $1
+run() {
+    local python=$1/bin/python
+    shift
+    setpriv --pdeathsig KILL "$python" -m topologies.isolate "$python" -m pytest "$@"
+}
+
+on_ryu=0
+if [[ -x .venv-ryu/bin/python ]]; then
+    echo "test: on Ryu"
+    run .venv-ryu tests/wire tests/app
+    on_ryu=$?
+fi
+echo "test: on os-ken"
+run .venv
+on_os_ken=$?
+
+if ((on_ryu)); then
+    echo "test: the run on Ryu, above, failed" >&2
+    exit "$on_ryu"
+fi
+exit "$on_os_ken"
