@@ -1,0 +1,154 @@
+"""One packet as a value: the headers that OpenFlow can name, and builders that read like prose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from ipaddress import IPv6Address, ip_address
+
+from controller.program import Value
+from tests.fakes.fields import IllDefined, bits, field, satisfied
+
+TERMINAL_MAC = "02:00:00:00:00:c1"
+GATEWAY_MAC = "02:00:00:00:00:01"
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+NO_MAC = "00:00:00:00:00:00"
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A header that the packet has not is None. `payload` only tells packets apart; `size` is in bytes."""
+
+    eth_src: str
+    eth_dst: str
+    eth_type: int
+    ip_proto: int | None = None
+    ip_ttl: int | None = None
+    ipv4_src: str | None = None
+    ipv4_dst: str | None = None
+    ipv6_src: str | None = None
+    ipv6_dst: str | None = None
+    tcp_src: int | None = None
+    tcp_dst: int | None = None
+    udp_src: int | None = None
+    udp_dst: int | None = None
+    icmpv4_type: int | None = None
+    icmpv4_code: int | None = None
+    icmpv6_type: int | None = None
+    icmpv6_code: int | None = None
+    ipv6_nd_target: str | None = None
+    ipv6_nd_sll: str | None = None
+    ipv6_nd_tll: str | None = None
+    arp_op: int | None = None
+    arp_spa: str | None = None
+    arp_tpa: str | None = None
+    arp_sha: str | None = None
+    arp_tha: str | None = None
+    payload: int = 0
+    size: int = 64
+
+    @property
+    def headers(self) -> dict[str, Value]:
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("ip_ttl", "payload", "size")}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def get(self, name: str) -> Value:
+        """A field that this packet must have."""
+        headers = self.headers
+        if not satisfied(field(name).needs, headers) or name not in headers:
+            raise IllDefined(f"this packet has no {name}: {headers}")
+        return headers[name]
+
+    def with_field(self, name: str, value: Value) -> Packet:
+        self.get(name)
+        bits(name, value)
+        return replace(self, **{name: value})  # type: ignore[arg-type]
+
+
+def tcp(
+    source: str,
+    destination: str,
+    *,
+    eth_src: str = TERMINAL_MAC,
+    eth_dst: str = GATEWAY_MAC,
+    tcp_src: int = 40000,
+    tcp_dst: int = 80,
+    ttl: int = 64,
+    payload: int = 0,
+) -> Packet:
+    packet = ip(source, destination, 6, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
+    return replace(packet, tcp_src=tcp_src, tcp_dst=tcp_dst)
+
+
+def udp(
+    source: str,
+    destination: str,
+    *,
+    eth_src: str = TERMINAL_MAC,
+    eth_dst: str = GATEWAY_MAC,
+    udp_src: int = 40000,
+    udp_dst: int = 53,
+    ttl: int = 64,
+    payload: int = 0,
+) -> Packet:
+    packet = ip(source, destination, 17, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
+    return replace(packet, udp_src=udp_src, udp_dst=udp_dst)
+
+
+def echo(
+    source: str,
+    destination: str,
+    *,
+    eth_src: str = TERMINAL_MAC,
+    eth_dst: str = GATEWAY_MAC,
+    reply: bool = False,
+    ttl: int = 64,
+    payload: int = 0,
+) -> Packet:
+    """A ping, or the answer to one."""
+    if ip_address(source).version == 4:
+        packet = ip(source, destination, 1, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
+        return replace(packet, icmpv4_type=0 if reply else 8, icmpv4_code=0)
+    packet = ip(source, destination, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
+    return replace(packet, icmpv6_type=129 if reply else 128, icmpv6_code=0)
+
+
+def ip(
+    source: str,
+    destination: str,
+    protocol: int,
+    *,
+    eth_src: str = TERMINAL_MAC,
+    eth_dst: str = GATEWAY_MAC,
+    ttl: int = 64,
+    payload: int = 0,
+) -> Packet:
+    """A packet of either family, of a protocol (SCTP, ...) that has no builder of its own."""
+    packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, ip_ttl=ttl, payload=payload)
+    if ip_address(source).version == 4:
+        return replace(packet, ipv4_src=source, ipv4_dst=destination)
+    return replace(packet, eth_type=0x86DD, ipv6_src=source, ipv6_dst=destination)
+
+
+def arp_request(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
+    """Who has `target`? Tell `source`."""
+    return Packet(eth_src, BROADCAST, 0x0806, arp_op=1, arp_spa=source, arp_tpa=target, arp_sha=eth_src, arp_tha=NO_MAC)
+
+
+def arp_reply(source: str, target: str, *, eth_src: str = TERMINAL_MAC, eth_dst: str = GATEWAY_MAC) -> Packet:
+    """`source` is at `eth_src`, said to `target`."""
+    return Packet(eth_src, eth_dst, 0x0806, arp_op=2, arp_spa=source, arp_tpa=target, arp_sha=eth_src, arp_tha=eth_dst)
+
+
+def solicit(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
+    """A neighbour solicitation, to the solicited-node group of `target` (RFC 4861, 4.3)."""
+    tail = int(IPv6Address(target)) & 0xFFFFFF
+    group = str(IPv6Address(int(IPv6Address("ff02::1:ff00:0")) | tail))
+    eth_dst = "33:33:ff:" + ":".join(f"{tail:06x}"[at : at + 2] for at in (0, 2, 4))
+    packet = ip(source, group, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=255)
+    return replace(packet, icmpv6_type=135, icmpv6_code=0, ipv6_nd_target=target, ipv6_nd_sll=eth_src)
+
+
+def advertise(source: str, destination: str, *, eth_src: str = TERMINAL_MAC, eth_dst: str = GATEWAY_MAC) -> Packet:
+    """A neighbour advertisement: `source` is at `eth_src` (RFC 4861, 4.4)."""
+    packet = ip(source, destination, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=255)
+    return replace(packet, icmpv6_type=136, icmpv6_code=0, ipv6_nd_target=source, ipv6_nd_tll=eth_src)

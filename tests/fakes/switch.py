@@ -1,0 +1,246 @@
+"""A switch that executes its flows and groups, and refuses what Open vSwitch refuses.
+
+Tests ask it what a network engineer would ask a real one: "does this packet leave port 2 with that MAC?" What a packet
+meets on its way is in pipeline.py, what is refused in admission.py; here is what the switch holds, says and counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from controller.events import (
+    AddFlow,
+    AddGroup,
+    AddMeter,
+    Apply,
+    Change,
+    Counters,
+    DeleteFlow,
+    DeleteGroup,
+    DeleteMeter,
+    Installed,
+    ModifyFlow,
+    ModifyGroup,
+    ModifyMeter,
+    PortCounters,
+    Read,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
+from controller.known import Port
+from controller.program import (
+    GROUP_IDS,
+    METER_IDS,
+    Bucket,
+    Fields,
+    Flow,
+    FlowKey,
+    Group,
+    GroupKind,
+    Meter,
+    Program,
+    ToGroup,
+)
+from tests.fakes.admission import Refused, check_flow, check_group
+from tests.fakes.fields import IllDefined, bits
+from tests.fakes.packet import Packet
+from tests.fakes.pipeline import Outcome, Way
+
+NOTHING = Counters(0, 0)
+Key = TypeVar("Key")
+
+
+class FakeSwitch:
+    def __init__(self, ports: Mapping[str, Port], dpid: int = 1) -> None:
+        self.ports = dict(ports)
+        self.dpid = dpid
+        self.flows: dict[FlowKey, Flow] = {}
+        self.groups: dict[int, Group] = {}
+        self.meters: dict[int, Meter] = {}
+        self.exhausted: set[int] = set()  # meters through which nothing passes now
+        self.changes: Counter[type[Change]] = Counter()  # by kind, the refused ones not among them
+        self._foreign: set[FlowKey] = set()
+        self._flow_counters: dict[FlowKey, Counters] = {}
+        self._group_counters: dict[int, Counters] = {}
+        self._bucket_counters: dict[tuple[int, int], Counters] = {}
+        self._received: dict[int, Counters] = {}
+        self._sent: dict[int, Counters] = {}
+
+    @classmethod
+    def with_ports(cls, *names: str) -> FakeSwitch:
+        """Ports 1, 2, ... of these names, all up."""
+        return cls({name: Port(at, f"02:00:00:00:00:{at:02x}", up=True) for at, name in enumerate(names, start=1)})
+
+    # What a controller says to it
+
+    def apply(self, order: Apply) -> tuple[SwitchRefused | SwitchApplied, ...]:
+        """In order; a refusal stops nothing behind it (without bundles, OpenFlow promises no more)."""
+        refusals = []
+        for change in order.changes:
+            try:
+                self.change(change)
+            except Refused as refused:
+                refusals.append(SwitchRefused(order.session, order.ticket, change, str(refused)))
+        return (*refusals, SwitchApplied(order.session, order.ticket))
+
+    def change(self, change: Change) -> None:
+        match change:
+            case AddFlow(flow):
+                check_flow(flow, self.groups, self.meters)
+                self._put(flow)
+                self._foreign.discard(flow.key)
+            case ModifyFlow(flow):
+                check_flow(flow, self.groups, self.meters)
+                if flow.key in self.flows.keys() - self._foreign:
+                    self._put(flow)
+            case DeleteFlow(flow):
+                self._remove_flows([flow.key] if flow.key in self.flows.keys() - self._foreign else [])
+            case AddGroup(group):
+                if group.group_id in self.groups:
+                    raise Refused("OFPGMFC_GROUP_EXISTS", f"group {group.group_id:#x} is there already")
+                self._put_group(group)
+            case ModifyGroup(group):
+                if group.group_id not in self.groups:
+                    raise Refused("OFPGMFC_UNKNOWN_GROUP", f"there is no group {group.group_id:#x} to modify")
+                self._put_group(group)
+            case DeleteGroup(group_id):
+                self.groups.pop(group_id, None)
+                self._remove_flows([key for key, flow in self.flows.items() if ToGroup(group_id) in flow.actions])
+            case AddMeter(meter):
+                if meter.meter_id in self.meters:
+                    raise Refused("OFPMMFC_METER_EXISTS", f"meter {meter.meter_id:#x} is there already")
+                self.meters[meter.meter_id] = meter
+            case ModifyMeter(meter):
+                if meter.meter_id not in self.meters:
+                    raise Refused("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
+                self.meters[meter.meter_id] = meter
+            case DeleteMeter(meter_id):
+                self.meters.pop(meter_id, None)
+                self.exhausted.discard(meter_id)
+                self._remove_flows([key for key, flow in self.flows.items() if flow.meter == meter_id])
+        self.changes[type(change)] += 1
+
+    def add_foreign(self, flow: Flow) -> None:
+        """A flow with somebody else's cookie. (Foreign groups and meters are those outside our reserved ids.)"""
+        check_flow(flow, self.groups, self.meters)
+        self._put(flow)
+        self._foreign.add(flow.key)
+
+    # What it says to a controller
+
+    def opened(self, session: int) -> SwitchOpened:
+        return SwitchOpened(session, self.dpid, "fake", dict(self.ports))
+
+    def read(self, order: Read) -> SwitchRead:
+        return SwitchRead(order.session, order.ticket, self.installed())
+
+    def installed(self) -> Installed:
+        """As controller/openflow.py reads a switch: our flows by cookie, our groups and meters by reserved ids."""
+        ours = {key: flow for key, flow in self.flows.items() if key not in self._foreign}
+        groups = {group_id: group for group_id, group in self.groups.items() if group_id in GROUP_IDS}
+        return Installed(
+            program=Program(
+                ours, groups, {meter_id: meter for meter_id, meter in self.meters.items() if meter_id in METER_IDS}
+            ),
+            foreign_flows=frozenset(self._foreign),
+            flow_counters={key: self._flow_counters.get(key, NOTHING) for key in ours},
+            group_counters={group_id: self._group_counters.get(group_id, NOTHING) for group_id in groups},
+            bucket_counters={
+                group_id: tuple(self._bucket_counters.get((group_id, at), NOTHING) for at in range(len(group.buckets)))
+                for group_id, group in groups.items()
+            },
+            port_counters={
+                port.number: PortCounters(
+                    self._received.get(port.number, NOTHING), self._sent.get(port.number, NOTHING), 0, 0
+                )
+                for port in self.ports.values()
+            },
+        )
+
+    # What happens to its cables
+
+    def down(self, name: str) -> None:
+        self.ports[name] = replace(self.ports[name], up=False)
+
+    def up(self, name: str) -> None:
+        self.ports[name] = replace(self.ports[name], up=True)
+
+    def live(self, number: int) -> bool:
+        return any(port.up for port in self.ports.values() if port.number == number)
+
+    # What it does with a packet
+
+    def send(self, packet: Packet, in_port: int) -> Outcome:
+        """Everything that comes of one packet that arrives at a port."""
+        if not self.live(in_port):
+            raise ValueError(f"no packet can arrive at port {in_port}: it is down or absent; ports are {self.ports}")
+        _count(self._received, in_port, packet)
+        way = Way(self, in_port)
+        way.through_table(0, packet)
+        for sent in way.sent:
+            _count(self._sent, sent.port, sent.packet)
+        return Outcome(tuple(way.sent), tuple(way.punted))
+
+    def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None:
+        """The flow that takes this packet in this table."""
+        headers = packet.headers | {"in_port": in_port}
+        found = [flow for flow in self.flows.values() if flow.table == table and _matches(flow.match, headers)]
+        best = [flow for flow in found if flow.priority == max(flow.priority for flow in found)]
+        if len(best) > 1:
+            raise IllDefined(f"{len(best)} flows of one priority match {packet}: {best}")
+        if not best:
+            return None
+        _count(self._flow_counters, best[0].key, packet)
+        return best[0]
+
+    def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]:
+        """The buckets of a group that take this packet."""
+        if group_id not in self.groups:
+            raise IllDefined(f"a bucket leads to group {group_id:#x}, which is not there")
+        group = self.groups[group_id]
+        buckets = list(enumerate(group.buckets))
+        if group.kind is GroupKind.FAST_FAILOVER:
+            buckets = [(at, bucket) for at, bucket in buckets if self.live(bucket.watch_port or 0)][:1]
+        _count(self._group_counters, group_id, packet)
+        for at, _ in buckets:
+            _count(self._bucket_counters, (group_id, at), packet)
+        return tuple(bucket for _, bucket in buckets)
+
+    # What it keeps
+
+    def _put(self, flow: Flow) -> None:
+        self.flows[flow.key] = flow
+
+    def _remove_flows(self, keys: Iterable[FlowKey]) -> None:
+        for key in keys:
+            del self.flows[key]
+            self._flow_counters.pop(key, None)
+            self._foreign.discard(key)
+
+    def _put_group(self, group: Group) -> None:
+        """Its counters begin again at nothing: Open vSwitch does so at every modification, 1.3.5 says nothing of it."""
+        check_group(group)
+        self.groups[group.group_id] = group
+        self._group_counters.pop(group.group_id, None)
+        for at in [key for key in self._bucket_counters if key[0] == group.group_id]:
+            del self._bucket_counters[at]
+
+
+def _matches(match: Fields, headers: Mapping[str, int | str]) -> bool:
+    for name, wanted in match:
+        if name not in headers:
+            return False
+        value, mask = bits(name, wanted)
+        if bits(name, headers[name])[0] & mask != value:
+            return False
+    return True
+
+
+def _count(counters: dict[Key, Counters], key: Key, packet: Packet) -> None:
+    before = counters.get(key, NOTHING)
+    counters[key] = Counters(before.packets + 1, before.bytes + packet.size)
