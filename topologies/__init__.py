@@ -1,0 +1,1 @@
+"""The stage: Mininet topologies in a world of their own, on an Open vSwitch of their own."""

@@ -1,0 +1,39 @@
+"""Running a program to its end, with an error that says what was run, where, and what it answered."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+Done = subprocess.CompletedProcess[str]
+
+
+class CommandFailed(Exception):
+    """A program ended otherwise than it should."""
+
+
+def run(
+    *argv: str,
+    where: str = "",
+    prefix: Sequence[str] = (),
+    given: str | None = None,
+    timeout_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> Done:
+    """Run `argv` (behind `prefix`, which leads to the place called `where`) and wait for its end."""
+    place = f"{where}: " if where else ""
+    try:
+        done = subprocess.run(
+            [*prefix, *argv], input=given, capture_output=True, text=True, timeout=timeout_s, env=environment
+        )
+    except FileNotFoundError as error:
+        raise CommandFailed(
+            f"{place}{error.filename} is not installed; `make setup` installs what is missing"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"{place}`{' '.join(argv)}` has not ended within {timeout_s} s") from error
+    if check and done.returncode != 0:
+        said = (done.stderr or done.stdout).strip() or "nothing"
+        raise CommandFailed(f"{place}`{' '.join(argv)}` ended with {done.returncode} and said: {said}")
+    return done

@@ -1,0 +1,204 @@
+"""A world of one's own: network, mount and process namespaces that end with the process that asked for them.
+
+    outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
+
+Labs and tests build namespaces, bridges and daemons. Here they are built in a world that the kernel takes
+down whole when its first process dies, and that process dies with the outer one, however it dies: nothing
+is ever left to clean up. The control pipe carries signal numbers inwards; its end means the outer is dead.
+
+    python -m topologies.isolate COMMAND [ARGUMENT...]      runs one command in a new world
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import fcntl
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+MARK = "BICAST_WORLD"  # its value is the world's process namespace, so that a stale one deceives nobody
+RUN = Path("/run")  # hidden inside a world, and the system's Open vSwitch with it
+RUN_DIRECTORY = RUN / "bicast-lab"
+FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
+CONTROL_ABOVE = 64  # out of the way of handed-in sockets
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG = 1
+UNSHARE = (
+    "unshare", "--net", "--mount", "--pid", "--propagation=private",
+    "--fork", "--kill-child=KILL", "--mount-proc",
+)  # fmt: skip
+
+
+class WorldError(Exception):
+    """The world could not be made."""
+
+
+def inside() -> bool:
+    return os.environ.get(MARK) == _process_namespace()
+
+
+def enter(argv: Sequence[str] | None = None, listeners: Sequence[socket.socket] = ()) -> None:
+    """Return at once inside a world; outside, run this very command (or `argv`) in one and end with its exit code.
+
+    `listeners` are bound outside and handed in as file descriptors 3, 4, ... by the LISTEN_FDS convention.
+    """
+    if not inside():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(run([sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners))
+
+
+def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
+    """Run `argv` in a new world; its exit code, 128 + signal number when a signal ended it."""
+    if os.geteuid() != 0:
+        raise WorldError(f"{argv[0]}: namespaces need root, this is user {os.geteuid()}; run it with sudo")
+    if shutil.which(UNSHARE[0]) is None:
+        raise WorldError(f"{argv[0]}: needs the command {UNSHARE[0]}; install the package util-linux")
+    reader, writer = os.pipe()
+    control = fcntl.fcntl(reader, fcntl.F_DUPFD, CONTROL_ABOVE)
+    os.close(reader)
+    environment = dict(os.environ)
+    if listeners:
+        environment["LISTEN_FDS"] = str(len(listeners))
+    watched = {*FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    command = [*UNSHARE, sys.executable, "-P", str(Path(__file__).resolve()), "--init", str(control), *argv]
+    world = subprocess.Popen(
+        command, env=environment, close_fds=False, preexec_fn=_prepared(before, os.getpid(), listeners)
+    )
+    os.close(control)
+    try:
+        return _relay(world, writer, watched)
+    finally:
+        os.close(writer)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _prepared(mask: set[signal.Signals | int], parent: int, listeners: Sequence[socket.socket]) -> Callable[[], None]:
+    """What happens in the child before unshare: die with the parent, and put the listeners where they belong."""
+
+    def prepare() -> None:
+        _die_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)  # the parent was killed before we asked to follow it
+        moved = [fcntl.fcntl(each.fileno(), fcntl.F_DUPFD, CONTROL_ABOVE) for each in listeners]
+        for number, high in enumerate(moved, FIRST_LISTENER):
+            os.dup2(high, number, inheritable=True)
+            os.close(high)
+        for each in FORWARDED:
+            signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    return prepare
+
+
+def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Signals]) -> int:
+    while True:
+        caught = signal.sigwaitinfo(watched)
+        if caught.si_signo == signal.SIGCHLD:
+            code = world.poll()
+            if code is not None:
+                return code if code >= 0 else 128 - code
+        elif caught.si_code <= 0:  # sent by a process; what the terminal sends has reached the inside already
+            os.write(writer, bytes([caught.si_signo]))
+
+
+def _init(control: int, argv: Sequence[str]) -> int:
+    """Process 1 of a world: prepares it, starts the command, passes signals on, reaps orphans, ends everything."""
+    for each in FORWARDED:
+        signal.signal(each, signal.SIG_IGN)
+    _checked("ip", "link", "set", "lo", "up")
+    _checked("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
+    RUN_DIRECTORY.mkdir()
+    os.set_inheritable(control, False)
+    os.environ[MARK] = _process_namespace()
+    wake_reader, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
+    signal.signal(signal.SIGCHLD, _awake)
+    signal.set_wakeup_fd(wake_writer)
+    child = os.fork()
+    if child == 0:
+        _become(argv)
+    while True:
+        ready, _, _ = select.select([control, wake_reader], [], [])
+        if control in ready:
+            message = os.read(control, 1)
+            if not message:
+                return 1  # the outer process is dead; the kernel ends everything here with us
+            os.kill(child, message[0])
+        if wake_reader in ready:
+            os.read(wake_reader, 512)
+            ended = _reaped().get(child)
+            if ended is not None:
+                return ended if ended >= 0 else 128 - ended
+
+
+def _become(argv: Sequence[str]) -> NoReturn:
+    for each in (*FORWARDED, signal.SIGCHLD):
+        signal.signal(each, signal.SIG_DFL)
+    if "LISTEN_FDS" in os.environ:
+        os.environ["LISTEN_PID"] = str(os.getpid())
+    try:
+        os.execvp(argv[0], list(argv))
+    except OSError as error:
+        print(f"{argv[0]}: cannot be run: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(127)
+
+
+def _awake(_number: int, _frame: FrameType | None) -> None:
+    """A handler must exist for the wake-up pipe to be written."""
+
+
+def _reaped() -> dict[int, int]:
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def _process_namespace() -> str:
+    return str(Path("/proc/self/ns/pid").stat().st_ino)
+
+
+def _die_with_parent() -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def _checked(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise WorldError(f"{' '.join(argv)}: {done.stderr.strip()}")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m topologies.isolate", description="Run a command in a new world.")
+    parser.add_argument("--init", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
+    given = parser.parse_args(argv)
+    if not given.command:
+        parser.error("a command is expected")
+    try:
+        return run(given.command) if given.init is None else _init(given.init, given.command)
+    except WorldError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

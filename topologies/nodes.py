@@ -1,0 +1,192 @@
+"""Mininet nodes that set themselves up: machines with addresses, routes and MPTCP, and the gateway's bridge.
+
+Everything is done in config() and start(), so that `mn --custom` raises the same topology as we do.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_interface
+from typing import Any
+
+from mininet.node import Node, OVSSwitch
+
+from topologies import command, ovs
+from topologies.command import Done
+
+MAX_BACKOFF_MS = 1000  # the least that OVS allows
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`ip route` words; `table` other than main is reached by `ip rule` from `source`."""
+
+    to: str
+    via: str
+    table: int | None = None
+    source: str | None = None
+    congestion_control: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubflowEndpoint:
+    """An address from which MPTCP opens subflows; `backup` rests until the others fail."""
+
+    address: str
+    device: str
+    backup: bool = False
+
+
+class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
+    """A host or router in a network namespace of its own.
+
+    addresses   interface name -> ("192.168.110.3/24", "fd00:110::3/64", ...)
+    routes      Route values
+    forwards    whether it is a router
+    endpoints   MPTCP SubflowEndpoint values; whoever has none accepts subflows all the same
+    bridge      interfaces that are one layer 2 segment (an access point)
+    """
+
+    pid: int
+    name: str
+
+    def run(self, *argv: str, given: str | None = None, timeout_s: float | None = None, check: bool = True) -> Done:
+        return command.run(*argv, where=self.name, prefix=self._prefix(), given=given, timeout_s=timeout_s, check=check)
+
+    def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
+        """Start a program here: popen("ping", "-c1", address, text=True) or one list or string of words."""
+        started: subprocess.Popen[Any] = super().popen(*args, **options)
+        return started
+
+    def _prefix(self) -> Sequence[str]:
+        return ("mnexec", "-a", str(self.pid))
+
+    def config(
+        self,
+        addresses: Mapping[str, Sequence[str]] | None = None,
+        routes: Sequence[Route] = (),
+        forwards: bool = False,
+        endpoints: Sequence[SubflowEndpoint] = (),
+        bridge: Sequence[str] = (),
+        **_others: Any,
+    ) -> None:
+        addresses = addresses or {}
+        self.run("ip", "link", "set", "lo", "up")
+        self._sysctls(forwards)
+        if bridge:
+            self._bridge(bridge)
+        for device, own in addresses.items():
+            for address in own:
+                # No duplicate address detection: an address must be usable at once.
+                nodad = ("nodad",) if ip_interface(address).version == 6 else ()
+                self.run("ip", "address", "add", address, "dev", device, *nodad)
+        for route in routes:
+            self._route(route)
+        self.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "0")
+        for number, endpoint in enumerate(endpoints, 1):
+            flags = ("subflow", "backup") if endpoint.backup else ("subflow",)
+            place = (endpoint.address, "dev", endpoint.device)
+            self.run("ip", "mptcp", "endpoint", "add", *place, "id", str(number), *flags)
+
+    def _sysctls(self, forwards: bool) -> None:
+        # Copies arrive from the wrong side, and the greater of `all` and the interface's own counts.
+        loose = [f"net.ipv4.conf.{name}.rp_filter=0" for name in ("all", "default", *self.intfNames())]
+        both = [f"net.ipv4.ip_forward={int(forwards)}", f"net.ipv6.conf.all.forwarding={int(forwards)}"]
+        # A lost SYN must not turn MPTCP off for an hour (blackhole detection).
+        mptcp = ["net.mptcp.enabled=1", "net.mptcp.blackhole_timeout=0"]
+        self.run("sysctl", "--quiet", "--ignore", "--write", *loose, *both, *mptcp)
+
+    def _bridge(self, members: Sequence[str]) -> None:
+        self.run("ip", "link", "add", "segment", "type", "bridge")
+        for member in members:
+            self.run("ip", "link", "set", member, "master", "segment", "up")
+        self.run("ip", "link", "set", "segment", "up")
+
+    def _route(self, route: Route) -> None:
+        family = "-6" if ":" in route.via else "-4"
+        words = ["ip", family, "route", "replace", route.to, "via", route.via]
+        if route.congestion_control is not None:
+            words += ["congctl", "lock", route.congestion_control]
+        if route.table is not None:
+            words += ["table", str(route.table)]
+        self.run(*words)
+        if route.source is not None:
+            table = str(route.table)
+            self.run("ip", family, "rule", "add", "from", route.source, "table", table, "priority", table)
+
+
+class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
+    """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, port numbers as the topology says.
+
+    It shares the world's own network namespace, so that a controller is at 127.0.0.1.
+    """
+
+    name: str
+
+    def __init__(self, name: str, **options: Any) -> None:
+        options |= {"datapath": "user", "failMode": "secure", "protocols": "OpenFlow13", "batch": False}
+        super().__init__(name, **options)
+
+    @classmethod
+    def setup(cls) -> None:
+        if not ovs.running():
+            raise command.CommandFailed("there is no private Open vSwitch; start one with topologies.ovs.PrivateOvs")
+        cls.OVSVersion = re.findall(r"\d+\.\d+", ovs.vsctl("--version"))[0]
+
+    def run(self, *argv: str, given: str | None = None, timeout_s: float | None = None, check: bool = True) -> Done:
+        return command.run(*argv, where=self.name, given=given, timeout_s=timeout_s, check=check)
+
+    def popen(self, *args: Any, **options: Any) -> subprocess.Popen[Any]:
+        started: subprocess.Popen[Any] = super().popen(*args, **options)
+        return started
+
+    def start(self, controllers: Sequence[Any]) -> None:
+        words = ["add-br", self.name, "--", "set", "Bridge", self.name, "datapath_type=netdev", "fail_mode=secure"]
+        self._quiet()
+        words += ["protocols=OpenFlow13", f"other_config:datapath-id={self.dpid}", "other_config:disable-in-band=true"]
+        for interface in self.intfList():
+            if interface.name != "lo":
+                words += self._port(interface.name, self.ports[interface])
+        ovs.vsctl(*words)
+        self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
+
+    def _quiet(self) -> None:
+        """Linux itself shall neither speak nor forward on the bridge's ports."""
+        names = [interface.name for interface in self.intfList() if interface.name != "lo"]
+        silent = [f"net.ipv6.conf.{name}.disable_ipv6=1" for name in names]
+        self.run("sysctl", "--quiet", "--write", *silent, *(f"net.ipv4.conf.{name}.forwarding=0" for name in names))
+
+    def _port(self, name: str, number: int) -> list[str]:
+        # linux-noop: otherwise OVS removes the shaper of its port whenever it is reconfigured.
+        return [
+            "--", "add-port", self.name, name,
+            "--", "set", "Interface", name, f"ofport_request={number}",
+            "--", f"--id=@{name}-qos", "create", "QoS", "type=linux-noop",
+            "--", "set", "Port", name, f"qos=@{name}-qos",
+        ]  # fmt: skip
+
+    def connect(self, *targets: str) -> None:
+        """Have these controllers, like tcp:127.0.0.1:6653, and no other."""
+        if not targets:
+            ovs.vsctl("del-controller", self.name)
+            return
+        ovs.vsctl("set-controller", self.name, *targets)
+        for record in ovs.vsctl("get", "Bridge", self.name, "controller").strip("[]\n").split(", "):
+            ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}")
+
+    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803  # Mininet's name
+        ovs.vsctl("--if-exists", "del-br", self.name)
+        if deleteIntfs:
+            self.deleteIntfs(checkName=False)
+
+    @classmethod
+    def batchStartup(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:  # noqa: N802
+        return switches
+
+    @classmethod
+    def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:  # noqa: N802
+        """None is stopped in a bunch: each is asked for itself."""
+        return ()

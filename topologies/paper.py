@@ -1,0 +1,106 @@
+"""The laboratory of the paper (paper 002, section 3.2, tables 2, 5 and 6).
+
+                          gateway (OVS, userspace)                        router
+             wifi ┌───────────────┐ gw-c1   gw-wifi ┌──────────────┐ wifi ┌────────┐
+     client ──────┤ .110.3   .110.2│       │.100.2   ├── 100 Mbit/s ├──────┤ .100.1 │ lan      lan
+                  │               │       │          ┊              ┊      │   .0.1 ├────────── server .0.2
+     client ──────┤ .210.3   .210.2│       │.200.2   ├── 10 Mbit/s  ├──────┤ .200.1 │
+             lte  └───────────────┘ gw-c2   gw-lte   └ 1 % each way ┘  lte └────────┘
+
+All addresses are 192.168.x.y/24. The client has one MPTCP subflow address on each side; the LTE one is
+backup, as in the paper, unless told otherwise. Nothing in the gateway forwards but Open vSwitch's bridge.
+
+    mn --custom topologies/paper.py --topo paper            raises it, in a world and on an OVS of its own
+    mn --custom topologies/paper.py --topo paper,wifi_up_loss_percent=10,congestion_control=bbr
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from mininet.topo import Topo
+
+from topologies.links import Shape, ShapedLink
+from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
+
+BRIDGE = "br-home"
+SERVER = "192.168.0.2"
+WIFI_BPS, LTE_BPS = 100_000_000, 10_000_000
+LTE_LOSS_PERCENT = 1.0
+
+
+class PaperTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    def build(
+        self,
+        wifi_up_loss_percent: float = 0.0,
+        wifi_down_loss_percent: float = 0.0,
+        lte_backup: bool = True,
+        congestion_control: str | None = None,  # of the server; None: the kernel's own default
+        shaped: bool = True,
+        **_options: Any,
+    ) -> None:
+        self._machines(bool(lte_backup), congestion_control)
+        wifi_up = wifi_down = lte = Shape()
+        if shaped:
+            wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)
+            wifi_down = Shape(WIFI_BPS, wifi_down_loss_percent)
+            lte = Shape(LTE_BPS, LTE_LOSS_PERCENT)
+        self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
+        self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)
+        self._link(
+            BRIDGE, "router", "gw-wifi", "wifi", "08:00:27:81:6b:cf", "08:00:27:33:6d:a7",
+            port1=3, label="wifi", forward=wifi_up, backward=wifi_down,
+        )  # fmt: skip
+        self._link(
+            BRIDGE, "router", "gw-lte", "lte", "08:00:27:e7:c6:f8", "08:00:27:e1:9e:e3",
+            port1=4, label="lte", forward=lte, backward=lte,
+        )  # fmt: skip
+        self._link("router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63")
+
+    def _machines(self, lte_backup: bool, congestion_control: str | None) -> None:
+        self.addHost(
+            "client",
+            cls=Machine,
+            addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
+            routes=[
+                Route("default", "192.168.110.2"),
+                Route("default", "192.168.110.2", table=110, source="192.168.110.3"),
+                Route("default", "192.168.210.2", table=210, source="192.168.210.3"),
+            ],
+            endpoints=[
+                SubflowEndpoint("192.168.110.3", "wifi"),
+                SubflowEndpoint("192.168.210.3", "lte", backup=lte_backup),
+            ],
+        )
+        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001")
+        self.addHost(
+            "router",
+            cls=Machine,
+            forwards=True,
+            addresses={"wifi": ["192.168.100.1/24"], "lte": ["192.168.200.1/24"], "lan": ["192.168.0.1/24"]},
+            routes=[Route("192.168.110.0/24", "192.168.100.2"), Route("192.168.210.0/24", "192.168.200.2")],
+        )
+        self.addHost(
+            "server",
+            cls=Machine,
+            addresses={"lan": [f"{SERVER}/24"]},
+            routes=[Route("default", "192.168.0.1", congestion_control=congestion_control)],
+        )
+
+    def _link(self, node1: str, node2: str, name1: str, name2: str, mac1: str, mac2: str, **options: Any) -> None:
+        self.addLink(
+            node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, addr1=mac1, addr2=mac2, **options
+        )  # fmt: skip
+
+
+topos = {"paper": PaperTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()

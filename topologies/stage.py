@@ -1,0 +1,73 @@
+"""Raising a topology on a private Open vSwitch, for the lab, the tests and the experiments.
+
+isolate.enter()
+with raised(PaperTopo(), controller="tcp:127.0.0.1:6653") as net:
+    net["client"].run("ping", "-c1", "192.168.0.2")
+    net.uplink("wifi").forward.set(loss_percent=10)
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mininet.log import lg
+from mininet.net import Mininet
+from mininet.topo import Topo
+
+from topologies import isolate
+from topologies.links import ShapedLink
+from topologies.nodes import Gateway, Machine
+from topologies.ovs import PrivateOvs
+
+OPEN_FILES = 16384
+
+
+class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
+    """A Mininet whose members are known by name and type."""
+
+    def machine(self, name: str) -> Machine:
+        machine = self.nameToNode[name]
+        assert isinstance(machine, Machine)
+        return machine
+
+    @property
+    def gateways(self) -> tuple[Gateway, ...]:
+        return tuple(self.switches)
+
+    def uplink(self, label: str) -> ShapedLink:
+        """The link of this name; `forward` is up (from the gateway), `backward` is down."""
+        return next(link for link in self.links if link.label == label)
+
+
+@contextmanager
+def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
+    """The topology, up and running; `controller` is OVS's word for it, like tcp:127.0.0.1:6653."""
+    _prepare_mininet()
+    with PrivateOvs():
+        net = Stage(topo=topo, build=False, controller=None)
+        try:
+            net.build()
+            net.start()
+            if controller is not None:
+                for gateway in net.gateways:
+                    gateway.connect(controller)
+            yield net
+        finally:
+            net.stop()
+
+
+def set_for_mn() -> None:
+    """What `mn --custom` needs before it builds: this command starts again in a world, on an Open vSwitch of its own."""
+    isolate.enter()
+    _prepare_mininet()
+    PrivateOvs().start()  # the world's end is its end
+
+
+def _prepare_mininet() -> None:
+    # In place of Mininet's own preparation, which writes sysctls of the whole machine.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(OPEN_FILES, hard)), hard))
+    Mininet.inited = True
+    lg.setLogLevel("warning")
