@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from controller.api import make_app
+from controller.serving import Serving, serve
+from tests.api.desk import SETTINGS, Desk
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture(scope="session")
+def shared() -> Desk:
+    return Desk()
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    """The core behind both servers, as at the start."""
+    shared.reset()
+    return shared
+
+
+@pytest.fixture(scope="session")
+def serving(shared: Desk) -> Iterator[Serving]:
+    """A real server on loopback, with no token."""
+    running = serve(make_app(shared.read, shared.program, shared, SETTINGS), SETTINGS)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def guarded(shared: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A real server that asks for a token."""
+    file = tmp_path_factory.mktemp("guarded") / "token"
+    file.write_text(TOKEN + "\n")
+    settings = replace(SETTINGS, token_file=str(file))
+    running = serve(make_app(shared.read, shared.program, shared, settings), settings)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def http(serving: Serving, desk: Desk) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
+        yield client

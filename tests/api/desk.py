@@ -1,0 +1,180 @@
+"""A core in memory: two gateways, two terminals, and wishes that are kept or refused as the real core does."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from ipaddress import ip_address, ip_interface
+
+from controller.events import Counters, PortCounters
+from controller.model import Endpoint, Mode, Settings
+from controller.program import (
+    Bucket,
+    DecTtl,
+    Flow,
+    Group,
+    GroupKind,
+    Meter,
+    Output,
+    Program,
+    SetField,
+    ToController,
+    ToGroup,
+    fields,
+)
+from controller.snapshot import (
+    AddressView,
+    BucketView,
+    GatewayState,
+    GatewayView,
+    GroupView,
+    NextHopView,
+    Snapshot,
+    TerminalView,
+    UplinkView,
+)
+from controller.wishes import ALL, Answer, Impossible, NotAnswered, UnknownTerminal
+
+SETTINGS = Settings(
+    openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
+)
+NEXT_HOP_MAC = "08:00:27:33:6d:a7"
+PROGRAM = Program.of(
+    flows=[
+        Flow(0, 10, (), (ToController(),), meter=0x6200),
+        Flow(1, 100, fields(in_port=3, eth_type=0x0800), (DecTtl(), ToGroup(0x62000001))),
+        Flow(0, 20, fields(eth_type=0x0800), goto=1),
+    ],
+    groups=[
+        Group(
+            0x62000001,
+            GroupKind.ALL,
+            (Bucket((SetField("eth_dst", NEXT_HOP_MAC), Output(1))), Bucket((Output(2),))),
+            "client bicast",
+        )
+    ],
+    meters=[Meter(0x6200, 100, 20)],
+)
+
+
+def _uplink(name: str, number: int, up: bool) -> UplinkView:
+    return UplinkView(
+        name,
+        f"gw-{name}",
+        number,
+        up,
+        (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
+        (NextHopView(ip_address("192.168.100.1"), NEXT_HOP_MAC), NextHopView(ip_address("fd00:100::1"), None)),
+        PortCounters(Counters(1000 + number, 2000), Counters(3000 + number, 4000), 5, 6),
+    )
+
+
+HOME = GatewayView(
+    name="home",
+    dpid="0000000000000001",
+    bridge="br-home",
+    state=GatewayState.STEADY,
+    since=1_700_000_000.0,
+    peer="127.0.0.1:51234",
+    last_error=None,
+    reconciles=3,
+    changes_sent=40,
+    last_changes=0,
+    refusals=0,
+    conflicts=("table 0, priority 10, any packet",),
+    uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
+    groups=(
+        GroupView(
+            0x62000001,
+            "client bicast",
+            GroupKind.ALL,
+            (BucketView("wifi", Counters(70, 7000)), BucketView("lte", Counters(71, 7100))),
+        ),
+        GroupView(0x62000002, "client delivery", GroupKind.ALL, (BucketView(None, Counters(9, 900)),)),
+    ),
+)
+SHED = replace(
+    HOME,
+    name="shed",
+    dpid="0000000000000002",
+    bridge="br-shed",
+    state=GatewayState.ABSENT,
+    peer=None,
+    conflicts=(),
+    uplinks=(),
+    groups=(),
+)
+
+
+def _terminal(name: str, address: str) -> TerminalView:
+    return TerminalView(
+        name=name,
+        gateway="home",
+        mode=Mode.BICAST,
+        active_uplink="wifi",
+        default_uplink="wifi",
+        access_point="air",
+        wished=False,
+        addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
+        sent=Counters(10, 1000),
+        received=Counters(20, 2000),
+    )
+
+
+START = Snapshot(
+    gateways=(HOME, SHED),
+    terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
+    config_path="/etc/bicast/gateway.yaml",
+    config_loaded_at=1_700_000_000.5,
+    config_failures=0,
+    config_error=None,
+)
+
+
+class Desk:
+    """Reader, program and writer in one. `silent` makes the core answer no more."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        self.snapshot = START
+        self.silent = False
+
+    def read(self) -> Snapshot:
+        return self.snapshot
+
+    def program(self, gateway: str) -> Program | None:
+        return {"home": PROGRAM, "shed": None}[gateway]
+
+    def set_mode(self, terminal: str, mode: Mode) -> Answer:
+        with self._one_at_a_time:
+            meant = self._meant(terminal)
+            done = tuple(f"{one.name} is {'already' if one.mode is mode else 'now'} in mode {mode}" for one in meant)
+            return self._keep([replace(one, mode=mode, wished=True) for one in meant if one.mode is not mode], done)
+
+    def set_active(self, terminal: str, uplink: str) -> Answer:
+        with self._one_at_a_time:
+            (one,) = self._meant(terminal)
+            if uplink not in ("wifi", "lte"):
+                raise Impossible(f"home has no uplink {uplink!r}; it has wifi, lte")
+            if ":" in str(one.addresses[0].address) and uplink == "lte":
+                raise Impossible(f"{terminal} cannot use lte: it has IPv6 only, lte has no next hop of it")
+            if one.active_uplink == uplink:
+                return self._keep([], (f"{terminal} is already on {uplink}",))
+            return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
+
+    def _meant(self, terminal: str) -> list[TerminalView]:
+        if self.silent:
+            raise NotAnswered("the core did not answer within 5 s; ask for the terminal before asking again")
+        meant = [one for one in self.snapshot.terminals if terminal in (ALL, one.name)]
+        if not meant:
+            raise UnknownTerminal(f"there is no terminal {terminal!r}; there are client, tablet")
+        return meant
+
+    def _keep(self, changed: list[TerminalView], done: tuple[str, ...]) -> Answer:
+        new = {one.name: one for one in changed}
+        terminals = tuple(new.get(one.name, one) for one in self.snapshot.terminals)
+        self.snapshot = replace(self.snapshot, terminals=terminals)
+        return Answer(done, bool(changed), 2 * len(changed))

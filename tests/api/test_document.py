@@ -1,0 +1,68 @@
+"""The OpenAPI document is true: what is generated from it is answered as it says."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, settings
+from schemathesis import Case
+
+from controller import problems
+from controller.api import make_app
+from controller.serving import Serving
+from tests.api.conftest import TOKEN
+from tests.api.desk import SETTINGS, Desk
+
+core = Desk()
+document = make_app(core.read, core.program, core, SETTINGS).openapi()
+schema = schemathesis.openapi.from_dict(document)
+
+
+generously = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@schema.parametrize()
+@generously
+def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Serving) -> None:
+    """All of schemathesis' checks: status, type, schema and headers of the answer, refusal of what is malformed."""
+    case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=5)
+
+
+@schema.include(path_regex="{name}").parametrize()
+@generously
+def test_every_answer_about_what_is_there_is_one_that_the_document_describes(case: Case, serving: Serving) -> None:
+    case.path_parameters = {"name": "home" if "gateways" in case.path else "client"}
+    answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=5)
+    assert answer.status_code != 404
+
+
+@pytest.mark.parametrize("path", sorted(document["paths"]))
+def test_what_fails_is_described_as_a_problem(path: str) -> None:
+    for operation in document["paths"][path].values():
+        for status, answer in operation["responses"].items():
+            assert (list(answer["content"]) == [problems.MEDIA_TYPE]) == (status != "200")
+
+
+def test_every_reading_of_the_house_is_described() -> None:
+    assert set(document["paths"]) == {
+        "/healthz",
+        "/metrics",
+        "/api/v1/status",
+        "/api/v1/gateways",
+        "/api/v1/gateways/{name}",
+        "/api/v1/gateways/{name}/program",
+        "/api/v1/terminals",
+        "/api/v1/terminals/{name}",
+        "/api/v1/program",
+        "/api/v1/mode",
+        "/api/v1/terminals/{name}/mode",
+        "/api/v1/terminals/{name}/active",
+    }
+
+
+def test_the_document_that_is_served_is_the_one_that_is_tested(http: httpx.Client, guarded: Serving) -> None:
+    assert http.get("/api/v1/openapi.json").json() == document
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with_token = httpx.get(f"http://{guarded.endpoint}/api/v1/openapi.json", headers=headers, trust_env=False).json()
+    assert with_token["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}

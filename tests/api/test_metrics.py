@@ -1,0 +1,77 @@
+"""The metrics are what Prometheus can read and what the snapshot says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.snapshot import GatewayState
+from tests.api.desk import HOME, Desk
+
+Labels = dict[str, str]
+
+
+def _samples(http: httpx.Client) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    answer = http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    samples = [one for family in text_string_to_metric_families(answer.text) for one in family.samples]
+    found = {(one.name, frozenset(one.labels.items())): one.value for one in samples}
+    assert len(found) == len(samples), "a series is written twice"
+    return found
+
+
+def _key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return (name, frozenset(labels.items()))
+
+
+def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = replace(desk.snapshot, config_failures=4)
+    samples = _samples(http)
+    wifi = {"gateway": "home", "uplink": "wifi"}
+    expected = {
+        _key("bicast_configuration_failures_total"): 4,
+        _key("bicast_configuration_loaded_timestamp_seconds"): 1_700_000_000.5,
+        _key("bicast_gateway_state", gateway="home", state="steady"): 1,
+        _key("bicast_gateway_state", gateway="home", state="absent"): 0,
+        _key("bicast_gateway_state", gateway="shed", state="absent"): 1,
+        _key("bicast_gateway_reconciles_total", gateway="home"): 3,
+        _key("bicast_gateway_changes_sent_total", gateway="home"): 40,
+        _key("bicast_gateway_refusals_total", gateway="home"): 0,
+        _key("bicast_gateway_conflicts", gateway="home"): 1,
+        _key("bicast_uplink_up", **wifi): 1,
+        _key("bicast_uplink_up", gateway="home", uplink="lte"): 0,
+        _key("bicast_uplink_packets_total", **wifi, direction="up"): 3001,
+        _key("bicast_uplink_bytes_total", **wifi, direction="up"): 4000,
+        _key("bicast_uplink_packets_total", **wifi, direction="down"): 1001,
+        _key("bicast_uplink_bytes_total", **wifi, direction="down"): 2000,
+        _key("bicast_uplink_dropped_packets_total", **wifi, direction="up"): 6,
+        _key("bicast_uplink_dropped_packets_total", **wifi, direction="down"): 5,
+        _key("bicast_bucket_packets_total", **wifi, group="client bicast"): 70,
+        _key("bicast_bucket_bytes_total", gateway="home", uplink="lte", group="client bicast"): 7100,
+        _key("bicast_terminal_packets_total", gateway="home", terminal="client", direction="up"): 10,
+        _key("bicast_terminal_bytes_total", gateway="home", terminal="client", direction="down"): 2000,
+    }
+    assert {key: samples.get(key) for key in expected} == expected
+
+
+def test_a_gateway_is_in_exactly_one_state(http: httpx.Client, desk: Desk) -> None:
+    for state in GatewayState:
+        desk.snapshot = replace(desk.snapshot, gateways=(replace(HOME, state=state),))
+        states = [value for (name, _), value in _samples(http).items() if name == "bicast_gateway_state"]
+        assert sum(states) == 1 and len(states) == len(GatewayState)
+
+
+def test_what_was_not_counted_yet_is_not_told_as_zero(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = replace(
+        desk.snapshot, terminals=tuple(replace(one, sent=None, received=None) for one in desk.snapshot.terminals)
+    )
+    assert not [key for key in _samples(http) if key[0].startswith("bicast_terminal")]
+
+
+def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> None:
+    twice = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
+    desk.snapshot = replace(desk.snapshot, gateways=(twice,))
+    samples = _samples(http)
+    assert samples[_key("bicast_bucket_packets_total", gateway="home", group="client bicast", uplink="wifi")] == 140

@@ -1,0 +1,107 @@
+"""A wish is kept whole, or refused whole with the reason."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.api.checks import problem
+from tests.api.desk import START, Desk
+
+
+def test_a_mode_is_set_and_the_answer_says_what_was_done(http: httpx.Client, desk: Desk) -> None:
+    answer = http.put("/api/v1/terminals/client/mode", json={"mode": "single"})
+    assert answer.status_code == 200
+    assert answer.json() == {"done": ["client is now in mode single"], "changed": True, "messages": 2}
+    assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == ["single", "bicast"]
+
+
+def test_the_same_wish_again_changes_nothing_and_says_so(http: httpx.Client, desk: Desk) -> None:
+    for path, wish in (
+        ("/api/v1/terminals/client/mode", {"mode": "off"}),
+        ("/api/v1/terminals/client/active", {"uplink": "lte"}),
+        ("/api/v1/mode", {"mode": "off"}),
+    ):
+        http.put(path, json=wish)
+        after_one = desk.snapshot
+        again = http.put(path, json=wish).json()
+        assert not again["changed"] and again["messages"] == 0
+        assert all("already" in sentence for sentence in again["done"])
+        assert desk.snapshot == after_one
+
+
+def test_the_mode_of_all_is_set_at_its_own_place_only(http: httpx.Client, desk: Desk) -> None:
+    problem(http.put("/api/v1/terminals/all/mode", json={"mode": "off"}), 404)
+    assert desk.snapshot == START
+    answer = http.put("/api/v1/mode", json={"mode": "off"}).json()
+    assert len(answer["done"]) == 2
+    assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+
+
+@pytest.mark.parametrize(
+    ("path", "wish", "status", "named"),
+    [
+        ("terminals/phone/mode", {"mode": "off"}, 404, "phone"),
+        ("terminals/phone/active", {"uplink": "lte"}, 404, "phone"),
+        ("terminals/client/active", {"uplink": "moon"}, 409, "wifi, lte"),
+        ("terminals/tablet/active", {"uplink": "lte"}, 409, "IPv6"),
+    ],
+)
+def test_an_impossible_wish_is_refused_with_its_reason_and_nothing_is_done(
+    http: httpx.Client, desk: Desk, path: str, wish: dict[str, str], status: int, named: str
+) -> None:
+    assert named in problem(http.put(f"/api/v1/{path}", json=wish), status)["detail"]
+    assert desk.snapshot is START
+
+
+@pytest.mark.parametrize(
+    ("wish", "where", "value", "expected"),
+    [
+        ({"mode": "fast"}, "body.mode", "fast", "'bicast', 'single' or 'off'"),
+        ({"mode": 5}, "body.mode", 5, "'bicast', 'single' or 'off'"),
+        ({"mode": ["off"]}, "body.mode", '["off"]', "'bicast', 'single' or 'off'"),
+        ({}, "body.mode", None, "a value: this key is required"),
+        ({"mode": "off", "till": 3}, "body.till", 3, "no such key"),
+        (["mode"], "body", '["mode"]', "a JSON object"),
+        ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single' or 'off'"),
+    ],
+)
+def test_a_malformed_wish_names_place_value_and_expectation(
+    http: httpx.Client, desk: Desk, wish: object, where: str, value: object, expected: str
+) -> None:
+    body = problem(http.put("/api/v1/terminals/client/mode", json=wish), 422)
+    assert body["errors"] == [{"where": where, "value": value, "expected": expected}]
+    assert desk.snapshot is START
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"{",
+        b'{"mode": "off"',
+        b"\xff\xfe\xfd",
+        b'{"mode": "\\ud800"}',
+        b'{"mode": NaN}',
+        b'{"mode": 1e999}',
+        b'{"mode": ' + b"9" * 5000 + b"}",
+        b"[" * 16000,
+        b'"off"',
+        b"null",
+    ],
+)
+def test_garbage_in_the_body_is_malformed_and_nothing_is_done(http: httpx.Client, desk: Desk, garbage: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    body = problem(http.put("/api/v1/terminals/client/mode", content=garbage, headers=headers), 422)
+    assert body["errors"][0]["where"].startswith("body")
+    assert desk.snapshot is START
+
+
+def test_an_uplink_is_a_name_and_no_number(http: httpx.Client) -> None:
+    body = problem(http.put("/api/v1/terminals/client/active", json={"uplink": 2}), 422)
+    assert body["errors"] == [{"where": "body.uplink", "value": 2, "expected": "a valid string"}]
+
+
+def test_a_core_that_does_not_answer_is_told_as_unavailable(http: httpx.Client, desk: Desk) -> None:
+    desk.silent = True
+    assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]
