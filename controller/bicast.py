@@ -42,11 +42,11 @@ ROUTE = 1
 LEAVE = 2
 
 FORWARD_PRIORITY = 10  # ENTRY: below everything that responders.py takes
-OWN_PRIORITY, TERMINAL_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = 40, 30, 20, 10  # ROUTE
+OWN_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = 50, 40, 30, 20, 10  # ROUTE
 CLASS_PRIORITY, REST_PRIORITY = 20, 10  # LEAVE
 
 
-def compile(site: Site, known: Known) -> Program:  # noqa: A001 - the verb of DESIGN.md
+def compile(site: Site, known: Known) -> Program:
     return _Compiler(site, known).program()
 
 
@@ -66,6 +66,18 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
                 if uplink and hop:
                     macs[uplink.port, hop.address] = _written(bucket, "eth_dst")
     return macs
+
+
+def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """By terminal, the groups through which it sends out of the site, and those through which it receives."""
+    ids = _group_ids(site)
+    return {
+        terminal.name: (
+            tuple(ids[_leaving(terminal, at, traffic)] for at in terminal.addresses for traffic in site.classes),
+            tuple(ids[_delivery(terminal, at)] for at in terminal.addresses),
+        )
+        for terminal in site.terminals
+    }
 
 
 def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
@@ -171,7 +183,7 @@ class _Compiler:
         # when it is back, with no controller alive.
         active = self._wanted.active_uplink(terminal)
         in_order = sorted(paths, key=lambda path: path.uplink.name != active)
-        buckets = tuple(Bucket(path.bucket.actions, watch_port=_out_port(path.bucket)) for path in in_order)
+        buckets = tuple(Bucket(path.bucket.actions, watch_port=_sent_to(path.bucket)) for path in in_order)
         return Group(self._ids[name], GroupKind.FAST_FAILOVER, buckets, name)
 
     # Flows
@@ -222,7 +234,7 @@ class _Compiler:
         ):
             yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(own), str(own.ip)))
         for own in chain.from_iterable(subnet.gateways for subnet in self._site.subnets):
-            yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.of(own), str(own.network)))
+            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), str(own.network)))
         for family in Family:
             for network in family.never_routed:
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
@@ -249,7 +261,3 @@ def _to(family: Family, network: str) -> tuple[tuple[str, Value], ...]:
 
 def _towards(source_mac: str, destination_mac: str, port: Port) -> tuple[Action, ...]:
     return (SetField("eth_src", source_mac), SetField("eth_dst", destination_mac), Output(port.number))
-
-
-def _out_port(bucket: Bucket) -> int:
-    return _sent_to(bucket)

@@ -32,6 +32,7 @@ from controller.model import (
 
 __all__ = ["ConfigError", "load", "parse"]
 
+EVERYBODY = "all"
 MOST_UPLINKS = 8
 MOST_TERMINALS = 250
 DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
@@ -235,6 +236,8 @@ def _bandwidth_bps(place: Place) -> int:
 def _terminal(
     name: str, place: Place, subnets: tuple[Subnet, ...], uplinks: dict[str, str], air: dict[str, str]
 ) -> Terminal:
+    if name == EVERYBODY:
+        raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
     keys = place.mapping("mode", "default_uplink", "access_point", required=("addresses",))
     inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each()]
     if not inside:

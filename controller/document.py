@@ -18,6 +18,7 @@ import yaml
 from controller.model import Address, Endpoint, Interface
 
 T = TypeVar("T")
+U = TypeVar("U")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 LARGEST_BYTES = 1 << 20
@@ -168,7 +169,7 @@ class Mapped:
     def __getitem__(self, key: str) -> Place:
         return self._named[key]
 
-    def maybe(self, key: str, read: Callable[[Place], T], otherwise: T) -> T:
+    def maybe(self, key: str, read: Callable[[Place], T], otherwise: U) -> T | U:
         return read(self._named[key]) if key in self._named else otherwise
 
 

@@ -1,4 +1,4 @@
-"""What must change on a switch for it to hold the program that is wanted: the least, in an order that never points at nothing."""
+"""The least that must change for a switch to hold the wanted program, in an order that never points at nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flows by which a bridge answers for the gateway's own addresses: ARP and ping by itself, discovery through the app.
+"""Flows that answer for the gateway's own addresses: ARP and ping by the bridge itself, discovery through the app.
 
 An ARP request is turned into its answer in place, so the gateway is found with no controller alive. A
 neighbour solicitation cannot be: the answer needs an option that the question does not hold.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.model import Address, Family
-from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, fields
+from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
 
 ENTRY = 0
 LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 30, 20
@@ -27,7 +27,7 @@ def answering(in_port: int, mac: str, own: Address, learn: str | None) -> Iterat
 
 
 def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
-    asked = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
+    asked: dict[str, Value] = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
     answer: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
         SetField("eth_src", mac),
@@ -46,7 +46,11 @@ def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Fl
 
 
 def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
-    discovery = {"in_port": in_port, "eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol}
+    discovery: dict[str, Value] = {
+        "in_port": in_port,
+        "eth_type": Family.IPV6.eth_type,
+        "ip_proto": Family.IPV6.icmp_protocol,
+    }
     asked = fields(**discovery, icmpv6_type=NEIGHBOUR_SOLICITATION, ipv6_nd_target=str(own))
     yield Flow(ENTRY, ANSWER_PRIORITY, asked, (ToController(),))
     if learn:
@@ -55,13 +59,8 @@ def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Itera
 
 
 def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
-    match = fields(
-        in_port=in_port,
-        eth_dst=mac,
-        eth_type=family.eth_type,
-        ip_proto=family.icmp_protocol,
-        **{family.icmp_type: family.echo_request, family.destination: str(own)},
-    )
+    asked: dict[str, Value] = {family.icmp_type: family.echo_request, family.destination: str(own)}
+    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, ip_proto=family.icmp_protocol, **asked)
     actions: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
         SetField("eth_src", mac),

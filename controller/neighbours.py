@@ -1,0 +1,69 @@
+"""When to ask who has an address: often while nobody is known, now and then afterwards, so that a change is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from controller.known import Neighbour, Observed
+from controller.model import Address, Family, Site
+
+NEXT_HOP_EVERY_S = 1.0  # nothing leaves by an uplink until its next hop has answered
+TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # an absent phone is not worth a broadcast a second
+KNOWN_EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """An address whose MAC is not in the file, and the address and MAC that ask for it."""
+
+    where: Neighbour
+    source: Address
+    source_mac: str
+    next_hop: bool
+
+
+def sought(site: Site, observed: Observed) -> Iterator[Sought]:
+    for uplink in site.uplinks:
+        for hop in uplink.next_hops:
+            own = uplink.address(Family.of(hop.address))
+            port = observed.ports.get(uplink.port)
+            if own and port and not hop.mac:
+                yield Sought((uplink.port, hop.address), own.ip, uplink.mac or port.mac, next_hop=True)
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            subnet = site.subnet(place.subnet)
+            own = subnet.gateway(Family.of(place.address))
+            port = observed.ports.get(place.port)
+            if own and port and not place.mac:
+                yield Sought((place.port, place.address), own.ip, subnet.mac or port.mac, next_hop=False)
+
+
+class Schedule:
+    """Remembers when each address was asked for, and asks again in time."""
+
+    def __init__(self) -> None:
+        self._next: dict[Neighbour, float] = {}
+        self._pause_s: dict[Neighbour, float] = {}
+
+    def due(self, site: Site, observed: Observed, now: float) -> Iterator[Sought]:
+        for each in sought(site, observed):
+            if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
+                self._next[each.where] = now + self._pause(each, each.where in observed.macs)
+                yield each
+
+    def _pause(self, each: Sought, known: bool) -> float:
+        if known:
+            self._pause_s.pop(each.where, None)
+            return KNOWN_EVERY_S
+        if each.next_hop:
+            return NEXT_HOP_EVERY_S
+        pause = self._pause_s.get(each.where, TERMINAL_FIRST_S)
+        self._pause_s[each.where] = min(2 * pause, TERMINAL_LAST_S)
+        return pause
+
+    def at_once(self, port: str) -> None:
+        """Something changed on this port: whoever is behind it may be another now."""
+        for where in [where for where in self._next if where[0] == port]:
+            del self._next[where]
+            self._pause_s.pop(where, None)

@@ -1,0 +1,134 @@
+"""A program in the words of ovs-ofctl: for a bridge that has no controller, and for people who read.
+
+Ports are written by name, so that a file fits every bridge that has ports of these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.known import Known, Observed, Port
+from controller.model import Site
+from controller.program import (
+    COOKIE,
+    Action,
+    Bucket,
+    DecTtl,
+    Flow,
+    Group,
+    GroupKind,
+    Meter,
+    Move,
+    Output,
+    OutputInPort,
+    Program,
+    SetField,
+    ToController,
+    ToGroup,
+    Value,
+)
+
+# OpenFlow's names that ovs-ofctl writes in another way, and the registers' names that `move` wants.
+NAMES = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst", "ipv6_nd_target": "nd_target"}
+REGISTERS = {
+    "eth_src": "NXM_OF_ETH_SRC[]",
+    "eth_dst": "NXM_OF_ETH_DST[]",
+    "arp_sha": "NXM_NX_ARP_SHA[]",
+    "arp_tha": "NXM_NX_ARP_THA[]",
+    "arp_spa": "NXM_OF_ARP_SPA[]",
+    "arp_tpa": "NXM_OF_ARP_TPA[]",
+    "ipv4_src": "NXM_OF_IP_SRC[]",
+    "ipv4_dst": "NXM_OF_IP_DST[]",
+    "ipv6_src": "NXM_NX_IPV6_SRC[]",
+    "ipv6_dst": "NXM_NX_IPV6_DST[]",
+}
+
+
+class Unwritten(Exception):
+    """A switch without a controller learns nothing: the file must give every MAC."""
+
+
+def wholly_written(site: Site) -> Known:
+    """What is known of a site from its file alone, its ports numbered in the order of the file."""
+    for uplink in site.uplinks:
+        if not uplink.mac or not all(hop.mac for hop in uplink.next_hops):
+            raise Unwritten(f"site {site.name}, uplink {uplink.name}: give its `mac` and its next hops' in the file")
+    for subnet in site.subnets:
+        if not subnet.mac:
+            raise Unwritten(f"site {site.name}, subnet {subnet.name}: give its `mac` in the file")
+    for terminal in site.terminals:
+        if not all(place.mac for place in terminal.addresses):
+            raise Unwritten(f"site {site.name}, terminal {terminal.name}: give the `mac` of each address in the file")
+    names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
+    return Known(observed=Observed({name: Port(number, "", True) for number, name in enumerate(names, 1)}))
+
+
+class Renderer:
+    """Knows the names of a bridge's ports; without them, numbers are written."""
+
+    def __init__(self, ports: Mapping[str, Port] | None = None) -> None:
+        self._names = {port.number: name for name, port in (ports or {}).items()}
+
+    def flows(self, program: Program) -> Iterator[str]:
+        ordered = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
+        return (self.flow(flow) for flow in ordered)
+
+    def groups(self, program: Program) -> Iterator[str]:
+        for group in sorted(program.groups.values(), key=lambda group: group.label):
+            yield f"# {group.label}"
+            yield self.group(group)
+
+    def flow(self, flow: Flow) -> str:
+        match = "".join(f",{self._field(name, value)}" for name, value in flow.match)
+        return f"cookie={COOKIE:#x},table={flow.table},priority={flow.priority}{match} actions={self._does(flow)}"
+
+    def group(self, group: Group) -> str:
+        kind = "ff" if group.kind is GroupKind.FAST_FAILOVER else group.kind.value
+        return f"group_id={group.group_id},type={kind}" + "".join(
+            f",bucket={self._bucket(bucket)}" for bucket in group.buckets
+        )
+
+    def meter(self, meter: Meter) -> str:
+        return (
+            f"meter={meter.meter_id},pktps,burst,bands=type=drop,rate={meter.rate_pps},burst_size={meter.burst_packets}"
+        )
+
+    def _bucket(self, bucket: Bucket) -> str:
+        watched = f"watch_port:{self._port(bucket.watch_port)}," if bucket.watch_port is not None else ""
+        return f"{watched}actions={self._actions(bucket.actions)}"
+
+    def _does(self, flow: Flow) -> str:
+        parts = [
+            *([f"meter:{flow.meter}"] if flow.meter is not None else []),
+            *([self._actions(flow.actions)] if flow.actions else []),
+            *([f"goto_table:{flow.goto}"] if flow.goto is not None else []),
+        ]
+        return ",".join(parts) or "drop"
+
+    def _actions(self, actions: tuple[Action, ...]) -> str:
+        return ",".join(self._action(action) for action in actions)
+
+    def _action(self, action: Action) -> str:
+        match action:
+            case SetField(name, value):
+                return f"set_field:{value}->{NAMES.get(name, name)}"
+            case Move(source, destination):
+                return f"move:{REGISTERS[source]}->{REGISTERS[destination]}"
+            case DecTtl():
+                return "dec_ttl"
+            case Output(port):
+                return f"output:{self._port(port)}"
+            case OutputInPort():
+                return "in_port"
+            case ToController():
+                return "controller:65535"
+            case ToGroup(group_id):
+                return f"group:{group_id}"
+
+    def _field(self, name: str, value: Value) -> str:
+        if name == "in_port":
+            return f"in_port={self._port(int(value))}"
+        return f"{NAMES.get(name, name)}={value:#06x}" if name == "eth_type" else f"{NAMES.get(name, name)}={value}"
+
+    def _port(self, number: int) -> str:
+        return f'"{self._names[number]}"' if number in self._names else str(number)

@@ -1,0 +1,132 @@
+"""The one thread in which the core lives. Others post to it, and wait for its answer if they need one."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from controller import config as configuration
+from controller.core import Core
+from controller.document import ConfigError
+from controller.events import Effect, SwitchEvent
+from controller.model import Mode
+from controller.program import Program
+from controller.snapshot import Snapshot
+from controller.store import Store, StoreError
+from controller.views import snapshot
+from controller.wishes import Answer, NotAnswered
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+TICK_S = 1.0
+ANSWER_WITHIN_S = 5.0
+
+
+class Service:
+    """Its public calls may come from any thread."""
+
+    def __init__(self, config_path: str, store: Store, perform: Callable[[Effect], None]) -> None:
+        self._config_path = config_path
+        self._store = store
+        self._perform = perform
+        config = configuration.load(config_path)
+        self._core = Core(config, store.load(), time.monotonic())
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="core", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._inbox.put(None)
+        self._thread.join()
+
+    # From the switches
+
+    def post(self, event: SwitchEvent) -> None:
+        self._inbox.put(lambda: self._carry_out(self._core.handle(event, time.monotonic())))
+
+    # From people
+
+    def set_mode(self, terminal: str, mode: Mode) -> Answer:
+        return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic())))
+
+    def set_active(self, terminal: str, uplink: str) -> Answer:
+        return self._ask(lambda: self._wish(self._core.wish_active(terminal, uplink, time.monotonic())))
+
+    def snapshot(self) -> Snapshot:
+        return self._ask(lambda: snapshot(self._core, self._config_path, time.time() - time.monotonic()))
+
+    def program(self, site: str) -> Program | None:
+        return self._ask(lambda: self._program(site))
+
+    def reload(self) -> None:
+        self._inbox.put(self._reload)
+
+    # In the core's thread
+
+    def _run(self) -> None:
+        next_tick = time.monotonic()
+        while True:
+            try:
+                job = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
+            except queue.Empty:
+                next_tick = time.monotonic() + TICK_S
+                self._carry_out(self._core.tick(time.monotonic()))
+                continue
+            if job is None:
+                return
+            job()
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            self._perform(effect)
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+
+        def job() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._inbox.put(job)
+        try:
+            return answer.result(ANSWER_WITHIN_S)
+        except TimeoutError:
+            answer.cancel()
+            raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
+
+    def _wish(self, outcome: tuple[Answer, list[Effect]]) -> Answer:
+        answer, effects = outcome
+        self._carry_out(effects)
+        if answer.changed:
+            self._keep()
+        return answer
+
+    def _keep(self) -> None:
+        try:
+            self._store.save(self._core.wanted)
+        except StoreError as error:
+            log.error("%s", error)
+
+    def _program(self, site: str) -> Program | None:
+        return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
+
+    def _reload(self) -> None:
+        try:
+            config = configuration.load(self._config_path)
+        except ConfigError as error:
+            self._core.refuse_config(error)
+            return
+        self._carry_out(self._core.reconfigure(config, time.monotonic()))
+        log.info("the configuration of %s is in force", self._config_path)

@@ -1,0 +1,235 @@
+"""One bridge as the core keeps it: what is known of it, what it should hold by now, and what is on its way.
+
+        opened ──► reading ──► installing ──► steady
+                                   ▲ ▲          │
+                                   │ └ a change ┘      refused: the switch said no; tried again at the next look
+
+`expected` is what the switch holds when everything sent has arrived; OpenFlow keeps the order on one connection,
+so the next difference is taken against it without waiting. Every AUDIT_EVERY_S the switch is read again, for its
+counters and for what somebody may have changed behind our back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+
+from controller.bicast import compile, remembered
+from controller.describe import describe
+from controller.events import (
+    Advertise,
+    Apply,
+    Ask,
+    Change,
+    Effect,
+    Installed,
+    ModifyGroup,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
+from controller.known import Known, Observed, Wanted
+from controller.model import Site
+from controller.neighbours import Schedule, sought
+from controller.program import EMPTY, FlowKey, Program
+from controller.reconcile import diff
+from controller.snapshot import GatewayState
+from controller.tickets import Tickets
+
+log = logging.getLogger(__name__)
+
+AUDIT_EVERY_S = 10.0
+
+
+class Switch:
+    def __init__(self, site: Site, tickets: Tickets, now: float) -> None:
+        self.site = site
+        self.observed = Observed()
+        self.installed = Installed(EMPTY)  # as last read, for its counters
+        self.session: int | None = None
+        self.peer: str | None = None
+        self.since = now
+        self.last_error: str | None = None
+        self.conflicts: tuple[FlowKey, ...] = ()
+        self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
+        self._tickets = tickets
+        self._schedule = Schedule()
+        self._expected: Program | None = None
+        self._read_ticket: int | None = None  # asked and not answered
+        self._apply_ticket = 0  # the last one sent
+        self._applied = True
+        self._verified = False
+        self._refused = False
+        self._audit_at = now
+
+    # State
+
+    @property
+    def state(self) -> GatewayState:
+        if self.session is None:
+            return GatewayState.ABSENT
+        if self._expected is None:
+            return GatewayState.READING
+        if self._refused:
+            return GatewayState.REFUSED
+        return GatewayState.STEADY if self._applied and self._verified else GatewayState.INSTALLING
+
+    def expected(self) -> Program | None:
+        return self._expected
+
+    # What the switch says
+
+    def opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
+        self.session, self.peer, self.since = event.session, event.peer, now
+        self.observed = replace(self.observed, ports=dict(event.ports))
+        self._expected, self._verified, self._refused, self.last_error = None, False, False, None
+        self._applied = True
+        self._schedule = Schedule()
+        yield self._read(now)
+
+    def closed(self, now: float) -> None:
+        self.session, self.peer, self._expected, self.since = None, None, None, now
+
+    def read(self, event: SwitchRead, wanted: Wanted, now: float) -> Iterator[Effect]:
+        if event.ticket != self._read_ticket:
+            return
+        self._read_ticket = None
+        self.installed = event.installed
+        if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
+            if not self._verified and self._applied:
+                yield self._read(now)
+            return
+        if self._expected is None:
+            self._remember(event.installed)
+        self._expected, self._refused = event.installed.program, False
+        changes = yield from self.settle(wanted, now)
+        if not changes:
+            self.last_error = None
+            self._become_verified(now)
+
+    def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
+        if event.ticket != self._apply_ticket:
+            return
+        self._applied = True
+        if not self._verified and not self._refused and self._read_ticket is None:
+            yield self._read(now)
+
+    def refused(self, event: SwitchRefused, now: float) -> None:
+        what = describe(event.change, self.observed.ports) if event.change else "a message"
+        error = f"the switch refused {what}: {event.reason}"
+        if error != self.last_error:
+            log.error("%s: %s", self.site.name, error)
+        self.last_error, self._refused, self._verified, self.since = error, True, False, now
+        self.refusals += 1
+        self._audit_at = now + AUDIT_EVERY_S
+
+    def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
+        ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
+        if event.port:
+            ports[event.name] = event.port
+        self.observed = replace(self.observed, ports=ports)
+        self._schedule.at_once(event.name)
+        yield from self.settle(wanted, now)
+        yield from self._ask(now)
+
+    def neighbour_seen(self, event: NeighbourSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
+        where = (self._port_name(event.in_port), event.address)
+        if self.observed.macs.get(where) == event.mac:
+            return
+        if where not in {each.where for each in sought(self.site, self.observed)}:
+            return
+        log.info("%s: %s on %s is at %s", self.site.name, event.address, where[0], event.mac)
+        self.observed = replace(self.observed, macs={**self.observed.macs, where: event.mac})
+        yield from self.settle(wanted, now)
+
+    def solicited(self, event: Solicited) -> Iterator[Effect]:
+        mac = self._own_mac(self._port_name(event.in_port), event)
+        if mac and self.session is not None:
+            yield Advertise(self.session, event.in_port, mac, event.target, event.asker, event.asker_mac)
+
+    def tick(self, now: float) -> Iterator[Effect]:
+        if self.session is None:
+            return
+        yield from self._ask(now)
+        if now >= self._audit_at and self._read_ticket is None:
+            yield self._read(now)
+
+    # What it should hold
+
+    def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
+        """Send what is missing; returns the changes."""
+        if self._expected is None or self.session is None:
+            return ()
+        self.reconciles += 1
+        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
+        changes = diff(self._expected, target)
+        self.last_changes = len(changes)
+        if not changes:
+            return ()
+        self._expected, self._applied, self.since = target, False, now
+        self._apply_ticket = self._tickets.draw()
+        self.changes_sent += len(changes)
+        if any(not isinstance(change, ModifyGroup) for change in changes):
+            self._verified = False
+        yield Apply(self.session, self._apply_ticket, changes)
+        return changes
+
+    def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
+        self.site = site
+        yield from self.settle(wanted, now)
+
+    def _without_conflicts(self, program: Program) -> Program:
+        conflicts = tuple(sorted(self.installed.foreign_flows & program.flows.keys(), key=str))
+        if conflicts and conflicts != self.conflicts:
+            log.error("%s: %d flows of somebody else stand where ours would", self.site.name, len(conflicts))
+        self.conflicts = conflicts
+        if not conflicts:
+            return program
+        kept = {key: flow for key, flow in program.flows.items() if key not in conflicts}
+        return replace(program, flows=kept)
+
+    # Steps
+
+    def _read(self, now: float) -> Read:
+        assert self.session is not None
+        self._read_ticket = self._tickets.draw()
+        self._audit_at = now + AUDIT_EVERY_S
+        return Read(self.session, self._read_ticket)
+
+    def _become_verified(self, now: float) -> None:
+        if not self._verified:
+            self._verified, self.since = True, now
+            log.info("%s: what is installed is what is wanted", self.site.name)
+
+    def _remember(self, installed: Installed) -> None:
+        """Seed what was learned before a restart; what was seen since then is newer."""
+        old = remembered(self.site, self.observed.ports, installed.program.groups)
+        self.observed = replace(self.observed, macs={**old, **self.observed.macs})
+
+    def _ask(self, now: float) -> Iterator[Effect]:
+        if self.session is None:
+            return
+        for each in self._schedule.due(self.site, self.observed, now):
+            name, address = each.where
+            yield Ask(self.session, self.observed.ports[name].number, each.source_mac, each.source, address)
+
+    def _port_name(self, number: int) -> str:
+        return next((name for name, port in self.observed.ports.items() if port.number == number), "")
+
+    def _own_mac(self, port_name: str, event: Solicited) -> str | None:
+        port = self.observed.ports.get(port_name)
+        if port is None:
+            return None
+        for uplink in self.site.uplinks:
+            if uplink.port == port_name and event.target in [own.ip for own in uplink.addresses]:
+                return uplink.mac or port.mac
+        for subnet in self.site.subnets:
+            if port_name in self.site.inside_ports and event.target in [own.ip for own in subnet.gateways]:
+                return subnet.mac or port.mac
+        return None

@@ -1,0 +1,137 @@
+"""The core at one moment, as a Snapshot for those who read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.bicast import counting_ids
+from controller.core import Core
+from controller.events import Counters
+from controller.known import Wanted
+from controller.model import Terminal, Uplink
+from controller.program import Bucket, Group, Output, ToGroup
+from controller.snapshot import (
+    AddressView,
+    BucketView,
+    GatewayView,
+    GroupView,
+    NextHopView,
+    Snapshot,
+    TerminalView,
+    UplinkView,
+)
+from controller.switch import Switch
+
+
+def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
+    """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
+    return Snapshot(
+        gateways=tuple(_gateway(switch, wall_offset_s) for switch in core.switches.values()),
+        terminals=tuple(each for switch in core.switches.values() for each in _terminals(switch, core.wanted)),
+        config_path=config_path,
+        config_loaded_at=core.config_loaded_at + wall_offset_s,
+        config_failures=core.config_failures,
+        config_error=str(core.config_error) if core.config_error else None,
+    )
+
+
+def _gateway(switch: Switch, wall_offset_s: float) -> GatewayView:
+    program = switch.expected()
+    groups = program.groups.values() if program else ()
+    return GatewayView(
+        name=switch.site.name,
+        dpid=f"{switch.site.dpid:016x}",
+        bridge=switch.site.bridge,
+        state=switch.state,
+        since=switch.since + wall_offset_s,
+        peer=switch.peer,
+        last_error=switch.last_error,
+        reconciles=switch.reconciles,
+        changes_sent=switch.changes_sent,
+        last_changes=switch.last_changes,
+        refusals=switch.refusals,
+        conflicts=tuple(f"table {table}, priority {priority}: {match}" for table, priority, match in switch.conflicts),
+        uplinks=tuple(_uplink(switch, uplink) for uplink in switch.site.uplinks),
+        groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
+    )
+
+
+def _uplink(switch: Switch, uplink: Uplink) -> UplinkView:
+    port = switch.observed.ports.get(uplink.port) if switch.session is not None else None
+    return UplinkView(
+        name=uplink.name,
+        port=uplink.port,
+        number=port.number if port else None,
+        up=bool(port and port.up),
+        addresses=uplink.addresses,
+        next_hops=tuple(
+            NextHopView(hop.address, hop.mac or switch.observed.macs.get((uplink.port, hop.address)))
+            for hop in uplink.next_hops
+        ),
+        counters=switch.installed.port_counters.get(port.number) if port else None,
+    )
+
+
+def _group(switch: Switch, group: Group) -> GroupView:
+    counted = switch.installed.bucket_counters.get(group.group_id, ())
+    same = len(counted) == len(group.buckets)  # the reading may be older than the last change
+    return GroupView(
+        id=group.group_id,
+        label=group.label,
+        kind=group.kind,
+        buckets=tuple(
+            BucketView(_uplink_of(switch, bucket), counted[number] if same else None)
+            for number, bucket in enumerate(group.buckets)
+        ),
+    )
+
+
+def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
+    sent_to = {action.port for action in bucket.actions if isinstance(action, Output)}
+    ports = switch.observed.ports
+    return next((up.name for up in switch.site.uplinks if up.port in ports and ports[up.port].number in sent_to), None)
+
+
+def _terminals(switch: Switch, wanted: Wanted) -> Iterator[TerminalView]:
+    ids, counted = counting_ids(switch.site), _flows_counted(switch)
+    for terminal in switch.site.terminals:
+        sent, received = ids[terminal.name]
+        yield _terminal(switch, terminal, wanted, _counted(counted, sent), _counted(counted, received))
+
+
+def _terminal(
+    switch: Switch, terminal: Terminal, wanted: Wanted, sent: Counters | None, received: Counters | None
+) -> TerminalView:
+    return TerminalView(
+        name=terminal.name,
+        gateway=switch.site.name,
+        mode=wanted.mode(terminal),
+        active_uplink=wanted.active_uplink(terminal),
+        default_uplink=terminal.default_uplink,
+        access_point=terminal.access_point,
+        wished=terminal.name in wanted.modes or terminal.name in wanted.active,
+        addresses=tuple(
+            AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))
+            for at in terminal.addresses
+        ),
+        sent=sent,
+        received=received,
+    )
+
+
+def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) -> Counters | None:
+    found = [counters for group_id in group_ids for counters in by_group.get(group_id, ())]
+    if not found:
+        return None
+    return Counters(sum(each.packets for each in found), sum(each.bytes for each in found))
+
+
+def _flows_counted(switch: Switch) -> dict[int, list[Counters]]:
+    """What the flows that lead to each group have counted: a group's own counters begin anew when it is modified."""
+    by_group: dict[int, list[Counters]] = {}
+    for key, counters in switch.installed.flow_counters.items():
+        flow = switch.installed.program.flows.get(key)
+        for action in flow.actions if flow else ():
+            if isinstance(action, ToGroup):
+                by_group.setdefault(action.group_id, []).append(counters)
+    return by_group

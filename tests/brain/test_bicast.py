@@ -1,0 +1,265 @@
+"""What the compiled program does with packets, asked of a switch that executes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.bicast import compile, remembered
+from controller.known import Known, Observed, Wanted
+from controller.model import Mode
+from controller.program import GROUP_IDS, GroupKind
+from controller.reconcile import diff
+from tests.brain import sites
+from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
+from tests.fakes.packet import Packet, arp_request, echo, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+C1, C2, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "c2", "lan0", "wifi0", "lte0"))
+CLIENT_GATEWAY_MAC, LAN_GATEWAY_MAC, WIFI_MAC = "08:00:27:f9:49:62", PORTS["lan0"].mac, "08:00:27:81:6b:cf"
+SERVER = "192.168.0.2"
+
+
+def switch_with(known: Known) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(sites.paper_site(), known)):
+        switch.change(change)
+    return switch
+
+
+def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
+    return switch_with(sites.known(sites.paper_site(), modes, active))
+
+
+def from_client(**more: object) -> Packet:
+    return tcp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC, **more)  # type: ignore[arg-type]
+
+
+def from_phone(**more: object) -> Packet:
+    return tcp("10.1.0.7", SERVER, eth_dst=LAN_GATEWAY_MAC, **more)  # type: ignore[arg-type]
+
+
+def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
+    sent = switch.send(packet, in_port).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port: each.packet for each in sent}
+
+
+def test_each_uplink_carries_one_copy_with_its_own_macs() -> None:
+    copies = leaves(ready(), from_client(), C1)
+    assert {port: (copy.eth_src, copy.eth_dst) for port, copy in copies.items()} == {
+        WIFI: (WIFI_MAC, WIFI_HOP_MAC),
+        LTE: (PORTS["lte0"].mac, LTE_HOP_MAC),
+    }
+
+
+def test_a_copy_differs_from_the_original_in_macs_and_ttl_alone() -> None:
+    packet = from_client(payload=7)
+    for copy in leaves(ready(), packet, C1).values():
+        assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, ip_ttl=64) == packet
+
+
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_both_families_are_bicast_alike(source: str) -> None:
+    destination = SERVER if "." in source else "fd00::2"
+    copies = leaves(ready(), tcp(source, destination, eth_dst=CLIENT_GATEWAY_MAC), C1)
+    assert copies.keys() == {WIFI, LTE}
+
+
+def test_what_is_not_of_the_bicast_class_takes_the_active_uplink() -> None:
+    packet = udp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC)
+    assert leaves(ready(), packet, C1).keys() == {WIFI}
+    assert leaves(ready(active={"client": "lte"}), packet, C1).keys() == {LTE}
+
+
+def test_single_takes_the_active_uplink_from_either_subnet() -> None:
+    switch = ready({"client": Mode.SINGLE}, {"client": "lte"})
+    assert leaves(switch, from_client(), C1).keys() == {LTE}
+    other = tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac)
+    assert leaves(switch, other, C2).keys() == {LTE}
+
+
+def test_single_outlives_a_dead_port_and_takes_it_again_with_no_controller() -> None:
+    switch = ready({"client": Mode.SINGLE})
+    switch.down("wifi0")
+    assert leaves(switch, from_client(), C1).keys() == {LTE}
+    switch.up("wifi0")
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+
+
+def test_off_sends_each_subflow_subnet_by_its_own_uplink_and_one_address_by_the_default_one() -> None:
+    switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+    assert leaves(switch, tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2).keys() == {LTE}
+    assert leaves(switch, from_phone(), LAN).keys() == {LTE}
+
+
+def test_an_uplink_that_is_down_has_no_bucket_in_a_group_that_copies() -> None:
+    site = sites.paper_site()
+    known = sites.known(site)
+    down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
+    program = compile(site, replace(known, observed=replace(known.observed, ports=down)))
+    copying = [group for group in program.groups.values() if "bicast" in group.label]
+    assert copying and all(len(group.buckets) == 1 for group in copying)
+
+
+def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
+    site = sites.paper_site()
+    switch = switch_with(Known(observed=Observed(PORTS)))
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+    assert compile(site, Known()).flows.keys() == compile(site, Known(observed=Observed({}))).flows.keys()
+
+
+@pytest.mark.parametrize("uplink", [WIFI, LTE])
+def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: int) -> None:
+    own_mac = WIFI_MAC if uplink == WIFI else PORTS["lte0"].mac
+    answer = tcp(SERVER, "192.168.110.3", eth_dst=own_mac)
+    (sent,) = ready().send(answer, uplink).sent
+    assert (sent.port, sent.packet.eth_src, sent.packet.eth_dst) == (C1, CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert sent.packet.ip_ttl == 63
+
+
+def test_a_terminal_reaches_another_without_an_uplink() -> None:
+    packet = from_client()
+    inside = replace(packet, ipv4_dst="10.1.0.7")
+    copies = leaves(ready(), inside, C1)
+    assert copies.keys() == {LAN}
+    assert copies[LAN].eth_dst == PHONE_MAC
+
+
+@pytest.mark.parametrize("ttl", [0, 1])
+def test_a_packet_whose_life_ends_is_not_forwarded(ttl: int) -> None:
+    assert not ready().send(from_client(ttl=ttl), C1).sent
+    assert not ready().send(tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC, ttl=ttl), WIFI).sent
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        tcp("192.168.110.9", SERVER, eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.210.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", SERVER, eth_dst="02:00:00:00:00:99"),
+        tcp("192.168.110.3", "224.0.0.251", eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", "192.168.110.77", eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", "192.168.110.2", eth_dst=CLIENT_GATEWAY_MAC),
+    ],
+    ids=["stranger's source", "source of another port", "another's MAC", "multicast", "nobody inside", "the gateway"],
+)
+def test_what_is_not_the_gateways_to_forward_stays(packet: Packet) -> None:
+    assert not ready().send(packet, C1).sent
+
+
+def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
+    assert not ready().send(tcp(SERVER, "203.0.113.9", eth_dst=WIFI_MAC), WIFI).sent
+    spoofed = tcp("192.168.110.3", "203.0.113.9", eth_dst=WIFI_MAC)
+    assert not ready().send(spoofed, WIFI).sent
+
+
+def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+    outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src="08:00:27:86:0d:bc"), C1)
+    (sent,) = outcome.sent
+    assert (sent.port, sent.packet.arp_op, sent.packet.arp_sha) == (C1, 2, CLIENT_GATEWAY_MAC)
+    assert (sent.packet.arp_spa, sent.packet.arp_tpa) == ("192.168.110.2", "192.168.110.3")
+    assert (sent.packet.eth_dst, sent.packet.arp_tha) == ("08:00:27:86:0d:bc", "08:00:27:86:0d:bc")
+
+
+def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() -> None:
+    outcome = ready().send(arp_request("10.1.0.7", "10.1.0.1", eth_src=PHONE_MAC), LAN)
+    assert len(outcome.punted) == 1 and outcome.punted[0].arp_sha == PHONE_MAC
+    assert [sent.port for sent in outcome.sent] == [LAN]
+
+
+def test_arp_for_somebody_else_is_not_answered() -> None:
+    assert not ready().send(arp_request("10.1.0.7", "10.1.0.8", eth_src=PHONE_MAC), LAN).sent
+
+
+@pytest.mark.parametrize(("source", "gateway"), [("192.168.110.3", "192.168.110.2"), ("fd00:110::3", "fd00:110::2")])
+def test_the_gateway_answers_a_ping(source: str, gateway: str) -> None:
+    (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
+    assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
+
+
+def test_flows_stay_as_they_are_when_modes_active_uplinks_macs_and_states_change() -> None:
+    site = sites.paper_site()
+    flows = compile(site, sites.known(site)).flows
+    down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
+    for other in (
+        sites.known(site, {"client": Mode.OFF, "phone": Mode.SINGLE}, {"client": "lte"}),
+        Known(observed=Observed(PORTS)),
+        Known(observed=Observed(down, sites.learned(site))),
+    ):
+        assert compile(site, other).flows == flows
+
+
+def test_group_ids_are_of_the_reserved_range_and_keep_when_another_terminal_leaves() -> None:
+    written = sites.document()
+    site = sites.loaded(written).sites[0]
+    before = {group.label: group.group_id for group in compile(site, Known()).groups.values()}
+    del written["sites"]["home"]["terminals"]["client"]
+    after = compile(sites.loaded(written).sites[0], Known()).groups.values()
+    assert all(before[group.label] == group.group_id for group in after)
+    assert set(before.values()) <= set(GROUP_IDS) and len(set(before.values())) == len(before)
+
+
+def test_what_was_learned_is_read_back_out_of_the_groups() -> None:
+    site = sites.paper_site()
+    for mode in Mode:
+        known = sites.known(site, {"client": mode, "phone": mode})
+        program = compile(site, known)
+        again = remembered(site, PORTS, program.groups)
+        assert compile(site, replace(known, observed=Observed(PORTS, again))) == program
+
+
+modes = st.sampled_from(list(Mode))
+uplinks = st.sampled_from(["wifi", "lte"])
+
+
+@given(
+    terminals=st.integers(1, 6),
+    count=st.integers(1, 8),
+    chosen=st.lists(modes, min_size=6, max_size=6),
+    active=st.lists(st.integers(1, 8), min_size=6, max_size=6),
+    down=st.sets(st.integers(1, 8)),
+    protocol=st.sampled_from([tcp, udp]),
+    sixth=st.booleans(),
+)
+def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
+    terminals: int, count: int, chosen: list[Mode], active: list[int], down: set[int], protocol: object, sixth: bool
+) -> None:
+    site = sites.loaded({"sites": {"big": sites.many(terminals, count)}}).sites[0]
+    names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
+    switch = FakeSwitch.with_ports(*names)
+    for at in down & set(range(1, count + 1)):
+        switch.down(names[at - 1])
+    wanted = Wanted(
+        {terminal.name: mode for terminal, mode in zip(site.terminals, chosen, strict=False)},
+        {terminal.name: f"up{at}" for terminal, at in zip(site.terminals, active, strict=False)},
+    )
+    for change in diff(switch.installed().program, compile(site, Known(wanted, Observed(switch.ports)))):
+        switch.change(change)
+    inside = switch.ports[site.inside_ports[0]].number
+    for terminal in site.terminals:
+        place = terminal.addresses[1 if sixth else 0]
+        packet = protocol(str(place.address), "fd99::9" if sixth else SERVER, eth_dst="02:00:00:00:03:01")  # type: ignore[operator]
+        sent = switch.send(packet, inside).sent
+        up = count - len(down & set(range(1, count + 1)))
+        assert len({each.port for each in sent}) == len(sent) <= up
+        assert inside not in {each.port for each in sent}
+        if wanted.mode(terminal) is Mode.BICAST and protocol is tcp:
+            assert len(sent) == up
+        if wanted.mode(terminal) is Mode.SINGLE and up:
+            assert len(sent) == 1
+        for uplink_port in range(1, count + 1):
+            if uplink_port not in down:
+                own_mac = f"02:00:00:00:01:{uplink_port:02x}"
+                answer = protocol("fd99::9" if sixth else SERVER, str(place.address), eth_dst=own_mac)  # type: ignore[operator]
+                assert [each.port for each in switch.send(answer, uplink_port).sent] == [inside]
+
+
+def test_single_groups_fail_over_and_copying_groups_do_not() -> None:
+    site = sites.paper_site()
+    groups = compile(site, sites.known(site, {"client": Mode.SINGLE})).groups.values()
+    assert {group.kind for group in groups if "client bicast" in group.label} == {GroupKind.FAST_FAILOVER}
