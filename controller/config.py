@@ -115,6 +115,7 @@ def _site(name: str, place: Place) -> Site:
         raise keys["uplinks"].wrong(f"1 to {MOST_UPLINKS} uplinks")
     uplink_names = {uplink.name: uplink.name for uplink in uplinks}
     subnets = tuple(_subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name())
+    _networks_apart(uplinks, subnets, place)
     access_points = keys.maybe("access_points", _access_points, ())
     air = {access_point.name: access_point.name for access_point in access_points}
     terminals = tuple(_terminal(label, at, subnets, uplink_names, air) for label, at in keys["terminals"].by_name())
@@ -132,7 +133,6 @@ def _site(name: str, place: Place) -> Site:
         access_points=access_points,
     )
     _ports_once(site, place)
-    _networks_apart(site, place)
     _addresses_once(site, place)
     return site
 
@@ -291,10 +291,10 @@ def _ports_once(site: Site, place: Place) -> None:
                 )
 
 
-def _networks_apart(site: Site, place: Place) -> None:
+def _networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Place) -> None:
     networks = [
-        *((f"uplinks.{uplink.name}.addresses", own) for uplink in site.uplinks for own in uplink.addresses),
-        *((f"subnets.{subnet.name}.gateways", own) for subnet in site.subnets for own in subnet.gateways),
+        *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
+        *((f"subnets.{subnet.name}.gateways", own) for subnet in subnets for own in subnet.gateways),
     ]
     for (first_at, first), (second_at, second) in combinations(networks, 2):
         if first.version == second.version and first.network.overlaps(second.network):

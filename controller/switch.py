@@ -123,11 +123,13 @@ class Switch:
     def refused(self, event: SwitchRefused, now: float) -> None:
         what = describe(event.change, self.observed.ports) if event.change else "a message"
         error = f"the switch refused {what}: {event.reason}"
+        self.refusals += 1
+        self._audit_at = now + AUDIT_EVERY_S
+        if self._refused:
+            return  # the first refusal is the cause, what follows it leans on what was refused
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
-        self.refusals += 1
-        self._audit_at = now + AUDIT_EVERY_S
 
     def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}

@@ -77,7 +77,9 @@ def paper_site() -> Site:
 
 def learned(site: Site) -> dict[tuple[str, Address], str]:
     """What is known when everybody has answered."""
-    hops = {(uplink.port, hop.address): LTE_HOP_MAC for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac}
+    hops = {
+        (uplink.port, hop.address): LTE_HOP_MAC for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac
+    }
     places = [place for terminal in site.terminals for place in terminal.addresses if not place.mac]
     return {**hops, **{(place.port, place.address): PHONE_MAC for place in places}}
 

@@ -1,0 +1,116 @@
+"""The core and fake switches in one process, no sockets; what is on its way arrives when the test says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+
+from controller.bicast import compile
+from controller.core import Core
+from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Read, SwitchClosed, SwitchEvent
+from controller.known import Known, Port, Wanted
+from controller.model import Config
+from controller.program import Program
+from controller.switch import Switch
+from tests.fakes.switch import FakeSwitch
+
+
+class Pair:
+    def __init__(self, config: Config, fakes: Iterable[FakeSwitch], wanted: Wanted | None = None) -> None:
+        self.now = 0.0
+        self.core = Core(config, wanted or Wanted(), self.now)
+        self.fakes = {fake.dpid: fake for fake in fakes}
+        self.asked: list[Ask] = []
+        self.advertised: list[Advertise] = []
+        self.closed: list[Close] = []
+        self._lines: dict[int, deque[Effect]] = {}  # by session: what the core sent and the switch has not seen
+        self._at: dict[int, int] = {}  # session to dpid
+        self._sessions = 0
+
+    # The world
+
+    def connect(self, dpid: int = 1) -> int:
+        self.disconnect(dpid)
+        self._sessions += 1
+        self._lines[self._sessions], self._at[self._sessions] = deque(), dpid
+        self.tell(self.fakes[dpid].opened(self._sessions))
+        return self._sessions
+
+    def disconnect(self, dpid: int = 1) -> None:
+        for session in [session for session, at in self._at.items() if at == dpid]:
+            del self._lines[session], self._at[session]
+            self.tell(SwitchClosed(session))
+
+    def restart(self, config: Config | None = None) -> None:
+        """The controller dies with -9 and is started again; wishes were kept."""
+        dpids = list(self._at.values())
+        self._lines, self._at = {}, {}
+        self.core = Core(config or self.core.config, self.core.wanted, self.now)
+        for dpid in dpids:
+            self.connect(dpid)
+
+    def port(self, name: str, port: Port | None, dpid: int = 1) -> None:
+        fake = self.fakes[dpid]
+        fake.ports = {each: at for each, at in fake.ports.items() if each != name} | ({name: port} if port else {})
+        for session in [session for session, at in self._at.items() if at == dpid]:
+            self.tell(PortSeen(session, name, port))
+
+    def up(self, name: str, up: bool, dpid: int = 1) -> None:
+        if name in self.fakes[dpid].ports:
+            self.port(name, replace(self.fakes[dpid].ports[name], up=up), dpid)
+
+    def tell(self, event: SwitchEvent) -> None:
+        self.carry(self.core.handle(event, self.now))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.carry(self.core.tick(self.now))
+
+    def carry(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if effect.session in self._lines:
+                self._lines[effect.session].append(effect)
+
+    # What is on its way
+
+    def step(self) -> bool:
+        """One message arrives at a switch and its answers at the core."""
+        session = next((session for session, line in self._lines.items() if line), None)
+        if session is None:
+            return False
+        self._arrive(self._lines[session].popleft(), self.fakes[self._at[session]])
+        return True
+
+    def drain(self) -> None:
+        for _ in range(10_000):
+            if not self.step():
+                return
+        raise AssertionError("the core and the switch never come to rest")
+
+    def _arrive(self, effect: Effect, fake: FakeSwitch) -> None:
+        match effect:
+            case Read():
+                self.tell(fake.read(effect))
+            case Apply():
+                for answer in fake.apply(effect):
+                    self.tell(answer)
+            case Ask():
+                self.asked.append(effect)
+            case Advertise():
+                self.advertised.append(effect)
+            case Close():
+                self.closed.append(effect)
+                self.disconnect(fake.dpid)
+
+    # What should be
+
+    def switch(self, dpid: int = 1) -> Switch:
+        return self.core.switches[dpid]
+
+    def compiled(self, dpid: int = 1) -> Program:
+        switch = self.switch(dpid)
+        return compile(switch.site, Known(self.core.wanted, switch.observed))
+
+    def installed(self, dpid: int = 1) -> Program:
+        return self.fakes[dpid].installed().program

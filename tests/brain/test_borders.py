@@ -1,0 +1,74 @@
+"""The borders of the house: who may import whom, and who may look at a clock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PURE = ["model", "program", "known", "bicast", "responders", "groups", "reconcile", "render", "describe", "neighbours"]
+PURE_FORBIDDEN = {
+    "os_ken",
+    "ryu",
+    "eventlet",
+    "socket",
+    "grpc",
+    "time",
+    "datetime",
+    "threading",
+    "asyncio",
+    "random",
+    "os",
+}
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def reached(path: Path, seen: set[Path] | None = None) -> set[Path]:
+    """This module and every one of the house that it leads to."""
+    seen = seen if seen is not None else set()
+    if path not in seen:
+        seen.add(path)
+        for name in imports(path):
+            inner = ROOT / (name.replace(".", "/") + ".py")
+            if inner.exists():
+                reached(inner, seen)
+    return seen
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_what_decides_knows_no_wire_and_no_clock(name: str) -> None:
+    for path in reached(ROOT / "controller" / f"{name}.py"):
+        found = {each.split(".")[0] for each in imports(path)} & PURE_FORBIDDEN
+        assert not found, f"{path.name}, which {name} leads to, imports {found}"
+
+
+@pytest.mark.parametrize("path", modules("controller"), ids=lambda path: path.name)
+def test_one_file_knows_the_framework(path: Path) -> None:
+    if path.name != "framework.py":
+        assert not {each.split(".")[0] for each in imports(path)} & {"os_ken", "ryu", "eventlet"}
+
+
+@pytest.mark.parametrize("path", modules("controller"), ids=lambda path: path.name)
+def test_the_brain_knows_neither_its_stage_nor_its_buttons(path: Path) -> None:
+    assert not {each.split(".")[0] for each in imports(path)} & {"cli", "topologies", "experiments", "gateway", "tests"}
+
+
+@pytest.mark.parametrize("folder", ["topologies", "experiments", "gateway"])
+def test_nothing_leans_on_the_buttons(folder: str) -> None:
+    for path in modules(folder):
+        assert "cli" not in {each.split(".")[0] for each in imports(path)}, path

@@ -1,0 +1,192 @@
+"""A bad configuration is refused whole, naming the place, the value and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import config
+from controller.config import ConfigError
+from controller.model import Family, Mode, Protocol, UplinkKind
+from tests.brain import sites
+
+HOME = ("sites", "home")
+
+
+def with_change(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    written = sites.document()
+    at: Any = written
+    for step in path[:-1]:
+        at = at[step]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return written
+
+
+WIFI = (*HOME, "uplinks", "wifi")
+CLIENT = (*HOME, "terminals", "client")
+BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
+    ("unknown key", (*WIFI, "colour"), "red", "sites.home.uplinks.wifi.colour: found 'colour'", "one of the keys"),
+    ("unknown key at the top", ("site",), {}, "site: found 'site'", "controller, sites"),
+    ("wrong type", (*HOME, "uplinks"), ["wifi"], "sites.home.uplinks: found ['wifi']", "a mapping"),
+    ("text for a list", (*WIFI, "addresses"), "192.168.100.2/24", "sites.home.uplinks.wifi.addresses", "a list"),
+    ("list for a text", (*WIFI, "port"), ["a"], "sites.home.uplinks.wifi.port", "a text"),
+    ("uplink's port twice", (*WIFI, "port"), "lte0", "uplinks.lte.port: found 'lte0'", "uplinks.wifi.port"),
+    ("uplink's port inside", (*CLIENT, "addresses", 0, "port"), "wifi0", "addresses[0].port", "port inside"),
+    ("overlapping subnets", (*HOME, "subnets", "lan", "gateways"), ["192.168.110.1/25"], "lan.gateways", "apart from"),
+    ("subnet over an uplink", (*HOME, "subnets", "lan", "gateways"), ["192.168.0.1/16"], "lan.gateways", "apart from"),
+    ("multicast MAC", (*WIFI, "mac"), "01:00:5e:00:00:01", "wifi.mac: found '01:00:5e:00:00:01'", "unicast MAC"),
+    ("broadcast MAC", (*WIFI, "mac"), "ff:ff:ff:ff:ff:ff", "wifi.mac", "unicast MAC"),
+    ("zero MAC", (*WIFI, "mac"), "00:00:00:00:00:00", "wifi.mac", "unicast MAC"),
+    ("no MAC", (*WIFI, "mac"), "081:27", "wifi.mac", "a MAC address"),
+    ("no next hop", (*WIFI, "next_hops"), None, "wifi.next_hops: found nothing", "required"),
+    ("empty next hops", (*WIFI, "next_hops"), [], "wifi.next_hops", "at least one next hop"),
+    ("next hop elsewhere", (*WIFI, "next_hops", 0, "address"), "192.168.99.1", "next_hops[0].address", "own networks"),
+    ("own next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.2", "next_hops[0].address", "another machine"),
+    ("broadcast next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.255", "next_hops[0]", "of a machine"),
+    ("two of a family", (*WIFI, "addresses"), ["192.168.100.2/24", "10.7.0.2/24"], "wifi.addresses", "one of each"),
+    ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "next_hops[0].address", "own networks"),
+    ("no dpid", (*HOME, "dpid"), None, "sites.home.dpid: found nothing", "required"),
+    ("dpid zero", (*HOME, "dpid"), "0" * 16, "sites.home.dpid", "16 hexadecimal digits"),
+    ("dpid short", (*HOME, "dpid"), "1", "sites.home.dpid", "16 hexadecimal digits"),
+    ("kind", (*WIFI, "kind"), "pigeon", "wifi.kind: found 'pigeon'", "ethernet"),
+    ("mode", (*CLIENT, "mode"), "triple", "client.mode: found 'triple'", "bicast, single, off"),
+    ("uplink of a subnet", (*HOME, "subnets", "lan", "uplink"), "dsl", "lan.uplink: found 'dsl'", "wifi, lte"),
+    ("default uplink", (*CLIENT, "default_uplink"), "dsl", "client.default_uplink", "wifi, lte"),
+    ("access point", (*CLIENT, "access_point"), "moon", "client.access_point", "air"),
+    ("bandwidth", (*HOME, "access_points", "air", "bandwidth_bps"), "-1", "bandwidth_bps", "a whole number"),
+    ("a strange address", (*CLIENT, "addresses", 0, "address"), "10.9.9.9", "addresses[0].address", "subnets"),
+    ("address of the gateway", (*CLIENT, "addresses", 0, "address"), "192.168.110.2", "addresses[0]", "nobody else"),
+    ("address twice", (*HOME, "terminals", "phone", "addresses", 0, "address"), "192.168.110.3", "phone", "else has"),
+    ("multicast address", (*CLIENT, "addresses", 0, "address"), "224.0.0.1", "addresses[0].address", "one machine"),
+    ("no addresses", (*CLIENT, "addresses"), [], "client.addresses", "at least one address"),
+    ("long port", (*WIFI, "port"), "a" * 16, "wifi.port", "15 characters"),
+    ("odd name", (*HOME, "uplinks", "wi fi"), {}, "uplinks.wi fi", "a name of letters"),
+    ("reserved name", (*HOME, "terminals", "all"), {}, "terminals.all", "another name"),
+    ("protocols", (*HOME, "bicast"), ["tcp", "tcp"], "home.bicast", "each once"),
+    ("no protocol", (*HOME, "bicast"), [], "home.bicast", "each once"),
+    ("strange protocol", (*HOME, "bicast"), ["quic"], "home.bicast[0]: found 'quic'", "tcp, udp, icmp, sctp"),
+    ("datapath", (*HOME, "datapath"), "dpdk", "home.datapath", "system, netdev"),
+    ("listening to all", ("controller",), {"api": {"listen": "0.0.0.0:8653"}}, "controller.api.listen", "token_file"),
+    ("OpenFlow to all", ("controller",), {"openflow": {"listen": "[::]:6653"}}, "openflow.listen", "`tls`"),
+    ("endpoint", ("controller",), {"api": {"listen": "localhost"}}, "controller.api.listen", "127.0.0.1:6653"),
+    ("port number", ("controller",), {"api": {"listen": "127.0.0.1:99999"}}, "api.listen", "an address and a port"),
+    ("half of tls", ("controller",), {"openflow": {"tls": {"key": "k"}}}, "tls.certificate", "required"),
+    ("no sites", ("sites",), {}, "sites: found {}", "at least one site"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value", "where", "expected"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_input_is_named_with_place_value_and_expectation(
+    path: tuple[str | int, ...], value: Any, where: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        config.parse(yaml.safe_dump(with_change(path, value), sort_keys=False), "gateway.yaml")
+    message = str(refused.value)
+    assert message.startswith("gateway.yaml: ") and where in message and expected in message, message
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("sites: {home: ]", "line 1"),
+        ("sites: {}\nsites: {}", "key 'sites' twice"),
+        ("[1, 2]: 3", "not a plain word"),
+        ("&a [*a]", "recursive"),
+        ("", "a mapping"),
+        ("\x00", "YAML"),
+        (b"\xff\xfe\xff", "YAML"),
+        ("[" * 5000, "YAML"),
+    ],
+)
+def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> None:
+    with pytest.raises(ConfigError, match=where):
+        config.parse(text)
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/nowhere/gateway\.yaml: top level: found nothing, expected a file"):
+        config.load("/nowhere/gateway.yaml")
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.yaml"
+    path.write_bytes(b"#" * (2 << 20))
+    with pytest.raises(ConfigError, match="at most 1048576 bytes"):
+        config.load(str(path))
+
+
+def test_the_paper_site_is_read_as_written() -> None:
+    site = sites.paper_site()
+    client, phone = site.terminals
+    assert [uplink.name for uplink in site.uplinks] == ["wifi", "lte"]
+    assert site.uplinks[0].kind is UplinkKind.ETHERNET
+    assert site.bicast.protocols == (Protocol.TCP,)
+    assert (client.mode, client.default_uplink, client.access_point) == (Mode.BICAST, "wifi", "air")
+    assert [place.subnet for place in client.addresses] == ["wifi-side", "lte-side", "wifi-side"]
+    assert phone.addresses[0].mac is None and phone.default_uplink == "lte"
+    assert Family.of(client.addresses[2].address) is Family.IPV6
+
+
+def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
+    written = yaml.safe_dump(sites.document(), sort_keys=False).replace("08:00:27:81:6b:cf", "10:20:30:40:50:51")
+    assert config.parse(written.replace("'10:20:30:40:50:51'", "10:20:30:40:50:51")).sites[0].uplinks[0].mac == (
+        "10:20:30:40:50:51"
+    )
+
+
+def test_as_many_uplinks_and_terminals_as_promised_and_no_more() -> None:
+    assert len(sites.loaded({"sites": {"big": sites.many(250, 8)}}).sites[0].terminals) == 250
+    for terminals, uplinks, said in ((251, 1, "at most 250"), (1, 9, "1 to 8")):
+        with pytest.raises(ConfigError, match=said):
+            sites.loaded({"sites": {"big": sites.many(terminals, uplinks)}})
+
+
+def test_names_are_once_over_all_sites() -> None:
+    two: dict[str, Any] = {"sites": {"a": sites.many(1, 1, 1, "a"), "b": sites.many(1, 1, 2, "a")}}
+    with pytest.raises(ConfigError, match=r"b\.terminals\.a-t1.*no other site has"):
+        sites.loaded(two)
+    two["sites"]["b"] = sites.many(1, 1, 1, "b")
+    with pytest.raises(ConfigError, match=r"b\.dpid.*no other site has"):
+        sites.loaded(two)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from(["wifi", "192.168.110.3", "c1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    steps = list(value) if isinstance(value, dict) else list(range(len(value))) if isinstance(value, list) else []
+    return [path, *(deeper for step in steps for deeper in _paths(value[step], (*path, step)))]
+
+
+PATHS = [path for path in _paths(sites.PAPER) if path]
+
+
+def _parses_or_refuses(parse: Callable[[], object]) -> None:
+    try:
+        parse()
+    except ConfigError as error:
+        assert error.expected
+
+
+@given(path=st.sampled_from(PATHS), value=values)
+def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tuple[str | int, ...], value: Any) -> None:
+    written = with_change(path, value)
+    _parses_or_refuses(lambda: config.parse(yaml.safe_dump(written, sort_keys=False)))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200))
+def test_any_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
+    _parses_or_refuses(lambda: config.parse(raw))

@@ -1,0 +1,396 @@
+"""The core against a switch that executes: after anything that may happen, what is installed is what is compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from controller.events import (
+    AddFlow,
+    DeleteFlow,
+    DeleteGroup,
+    ModifyFlow,
+    ModifyGroup,
+    NeighbourSeen,
+    Solicited,
+    SwitchOpened,
+)
+from controller.known import Port
+from controller.model import Mode
+from controller.program import Flow, Group, GroupKind, ToGroup, fields
+from controller.snapshot import GatewayState
+from controller.views import snapshot
+from controller.wishes import Impossible, UnknownTerminal
+from tests.brain import sites
+from tests.brain.pair import Pair
+from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
+from tests.fakes.admission import Refused
+from tests.fakes.switch import FakeSwitch
+
+
+def connected(written: dict[str, object] | None = None) -> Pair:
+    pair = Pair(sites.loaded(written or sites.document()), [FakeSwitch(PORTS)])
+    pair.connect()
+    pair.drain()
+    return pair
+
+
+def all_answer(pair: Pair) -> None:
+    """Everybody who is asked for by ARP or discovery tells its MAC."""
+    for (name, address), mac in sites.learned(pair.switch().site).items():
+        session = pair.switch().session
+        if name in pair.fakes[1].ports and session is not None:
+            pair.tell(NeighbourSeen(session, pair.fakes[1].ports[name].number, address, mac))
+    pair.drain()
+
+
+def sent(pair: Pair) -> int:
+    return sum(pair.fakes[1].changes.values())
+
+
+def test_a_new_switch_gets_the_whole_program_and_is_read_again() -> None:
+    pair = connected()
+    assert pair.installed() == pair.compiled()
+    assert pair.switch().state is GatewayState.STEADY
+
+
+def test_a_second_reconcile_sends_nothing() -> None:
+    pair = connected()
+    all_answer(pair)
+    before = sent(pair)
+    for _ in range(3):
+        pair.pass_time(60)
+        pair.drain()
+    pair.connect()
+    pair.drain()
+    assert sent(pair) == before
+
+
+def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    pair.carry(pair.core.wish_active("client", "lte", pair.now)[1])
+    pair.drain()
+    before, installed = sent(pair), pair.installed()
+    pair.restart()
+    pair.drain()
+    assert sent(pair) == before and pair.installed() == installed == pair.compiled()
+
+
+def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.fakes[1].changes.clear()
+    for mode in Mode:
+        pair.carry(pair.core.wish_mode("all", mode, pair.now)[1])
+    pair.carry(pair.core.wish_active("client", "lte", pair.now)[1])
+    pair.up("wifi0", False)
+    pair.up("wifi0", True)
+    pair.drain()
+    assert pair.fakes[1].changes and set(pair.fakes[1].changes) == {ModifyGroup}
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_port_that_appears_later_is_used() -> None:
+    fake = FakeSwitch({name: port for name, port in PORTS.items() if name != "lte0"})
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    pair.port("lte0", PORTS["lte0"])
+    all_answer(pair)
+    buckets = {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label}
+    assert buckets == {2}
+
+
+def test_what_somebody_else_deleted_is_back_after_the_next_look() -> None:
+    pair = connected()
+    wanted = pair.installed()
+    victims = list(wanted.flows.values())[:5]
+    for flow in victims:
+        pair.fakes[1].change(DeleteFlow(flow))
+    pair.fakes[1].change(DeleteGroup(next(iter(wanted.groups))))
+    pair.pass_time(60)
+    pair.drain()
+    assert pair.installed() == wanted
+
+
+def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
+    site = sites.loaded(sites.document()).sites[0]
+    fake = FakeSwitch(PORTS)
+    fake.add_foreign(Flow(0, 1, fields(in_port=9)))
+    contested = Flow(1, 10, fields())
+    fake.add_foreign(contested)
+    fake.groups[7] = Group(7, GroupKind.ALL, ())
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert fake.flows[contested.key] == contested and 7 in fake.groups
+    (view,) = snapshot(pair.core, "gateway.yaml", 0.0).gateways
+    assert len(view.conflicts) == 1 and view.state is GatewayState.STEADY and view.name == site.name
+
+
+def test_leftovers_of_ours_are_taken_away() -> None:
+    fake = FakeSwitch(PORTS)
+    fake.change(AddFlow(Flow(5, 5, fields(in_port=1))))
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_refusal_names_the_group_and_is_tried_again_without_a_storm() -> None:
+    fake = Refusing(PORTS)
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert pair.switch().state is GatewayState.REFUSED
+    assert "client bicast from 192.168.110.3" in (pair.switch().last_error or "")
+    refusals = pair.switch().refusals
+    pair.pass_time(1)
+    pair.drain()
+    assert pair.switch().refusals == refusals
+    fake.refuses = False
+    pair.pass_time(60)
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+    assert pair.installed() == pair.compiled()
+
+
+class Refusing(FakeSwitch):
+    refuses = True
+
+    def _put_group(self, group: Group) -> None:
+        if self.refuses and group.label == "client bicast from 192.168.110.3":
+            raise Refused("OFPGMFC_OUT_OF_GROUPS", "the table is full")
+        super()._put_group(group)
+
+
+def test_an_unknown_dpid_is_let_go_with_nothing_installed() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS, dpid=99)])
+    pair.connect(99)
+    pair.drain()
+    assert not pair.fakes[99].changes
+    assert ["0000000000000063" in close.reason for close in pair.closed] == [True]
+
+
+def test_the_newer_connection_of_one_switch_takes_the_place_of_the_older() -> None:
+    pair = connected()
+    effects = list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
+    assert [type(effect).__name__ for effect in effects] == ["Close", "Read"]
+    assert pair.switch().session == 77
+
+
+def test_next_hops_are_asked_for_until_they_answer_and_seldom_afterwards() -> None:
+    pair = connected()
+    for _ in range(3):
+        pair.pass_time(1)
+    pair.drain()
+    hop = [ask for ask in pair.asked if str(ask.target) == "192.168.200.1"]
+    assert len(hop) == 3 and hop[0].source_mac == PORTS["lte0"].mac and str(hop[0].source) == "192.168.200.2"
+    all_answer(pair)
+    pair.asked.clear()
+    for _ in range(20):
+        pair.pass_time(1)
+    pair.drain()
+    assert len([ask for ask in pair.asked if str(ask.target) == "192.168.200.1"]) <= 1
+
+
+def test_a_next_hop_with_a_new_mac_is_followed() -> None:
+    pair = connected()
+    all_answer(pair)
+    session = pair.switch().session
+    assert session is not None
+    hop = pair.switch().site.uplink("lte").next_hops[0].address
+    pair.tell(NeighbourSeen(session, PORTS["lte0"].number, hop, "0a:00:00:00:00:ff"))
+    pair.drain()
+    assert "0a:00:00:00:00:ff" in str(pair.installed().groups)
+    assert pair.installed() == pair.compiled()
+
+
+def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port() -> None:
+    pair = connected()
+    all_answer(pair)
+    before, session = pair.installed(), pair.switch().session
+    assert session is not None
+    written = pair.switch().site.uplink("wifi").next_hops[0].address
+    learned = pair.switch().site.uplink("lte").next_hops[0].address
+    pair.tell(NeighbourSeen(session, PORTS["wifi0"].number, written, "0a:00:00:00:00:66"))
+    pair.tell(NeighbourSeen(session, PORTS["lan0"].number, learned, "0a:00:00:00:00:66"))
+    pair.drain()
+    assert pair.installed() == before
+
+
+def test_a_solicitation_for_the_gateway_is_answered_and_one_for_another_is_not() -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    subnet = pair.switch().site.subnet("wifi-side")
+    asker = pair.switch().site.terminals[0].addresses[2].address
+    pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, asker, PHONE_MAC))
+    pair.tell(Solicited(session, PORTS["c1"].number, asker, asker, PHONE_MAC))
+    pair.drain()
+    assert [(each.mac, each.out_port) for each in pair.advertised] == [("08:00:27:f9:49:62", PORTS["c1"].number)]
+
+
+def test_wishes_answer_with_what_was_done() -> None:
+    pair = connected()
+    all_answer(pair)
+    first, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    pair.carry(effects)
+    assert first.changed and first.messages == 3 and first.done == ("client is in mode single",)
+    again, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    assert not again.changed and not effects and again.done == ("client is already in mode single",)
+
+
+def test_a_wish_that_cannot_be_changes_nothing() -> None:
+    written = sites.document()
+    del written["sites"]["home"]["uplinks"]["lte"]["next_hops"][1]
+    pair = connected(written)
+    with pytest.raises(UnknownTerminal, match="nobody"):
+        pair.core.wish_mode("nobody", Mode.OFF, pair.now)
+    with pytest.raises(Impossible, match="no uplink named 'dsl'"):
+        pair.core.wish_active("client", "dsl", pair.now)
+    with pytest.raises(Impossible, match="no next hop for IPv6"):
+        pair.core.wish_active("client", "lte", pair.now)
+    assert not pair.core.wanted.modes and not pair.core.wanted.active
+
+
+def test_a_new_configuration_changes_only_what_is_new() -> None:
+    written = sites.document()
+    pair = connected(written)
+    all_answer(pair)
+    pair.fakes[1].changes.clear()
+    written["sites"]["home"]["terminals"]["tablet"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0"}]}
+    pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert not {DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup} & set(pair.fakes[1].changes)
+
+
+def test_a_site_that_left_the_configuration_keeps_its_flows_and_is_let_go() -> None:
+    pair = connected()
+    before = pair.installed()
+    other = sites.document()
+    other["sites"]["home"]["dpid"] = "0000000000000002"
+    pair.carry(pair.core.reconfigure(sites.loaded(other), pair.now))
+    pair.drain()
+    assert len(pair.closed) == 1 and pair.installed() == before
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """Whatever comes in whatever order, what is installed ends as what is compiled, and nothing more is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = sites.document()
+        self.pair = Pair(sites.loaded(self.written), [FakeSwitch(PORTS)])
+
+    @rule()
+    def connects(self) -> None:
+        self.pair.connect()
+
+    @rule()
+    def disconnects(self) -> None:
+        self.pair.disconnect()
+
+    @rule()
+    def restarts(self) -> None:
+        self.pair.restart()
+
+    @rule(steps=st.integers(1, 4))
+    def something_arrives(self, steps: int) -> None:
+        for _ in range(steps):
+            self.pair.step()
+
+    @rule(name=st.sampled_from(sorted(PORTS)), up=st.booleans())
+    def a_port_changes_state(self, name: str, up: bool) -> None:
+        self.pair.up(name, up)
+
+    @rule(name=st.sampled_from(sorted(PORTS)))
+    def a_port_goes(self, name: str) -> None:
+        self.pair.port(name, None)
+
+    @rule(name=st.sampled_from(sorted(PORTS)), number=st.integers(0, 1), up=st.booleans())
+    def a_port_comes(self, name: str, number: int, up: bool) -> None:
+        port = PORTS[name]
+        self.pair.port(name, Port(port.number + 10 * number, port.mac, up))
+
+    @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from(list(Mode)))
+    def somebody_wishes_a_mode(self, name: str, mode: Mode) -> None:
+        self.pair.carry(self.pair.core.wish_mode(name, mode, self.pair.now)[1])
+
+    @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte"]))
+    def somebody_switches(self, name: str, uplink: str) -> None:
+        self.pair.carry(self.pair.core.wish_active(name, uplink, self.pair.now)[1])
+
+    @rule(at=st.integers(0, 5), mac=st.sampled_from([PHONE_MAC, LTE_HOP_MAC]))
+    def somebody_tells_a_mac(self, at: int, mac: str) -> None:
+        places = list(sites.learned(self.pair.switch().site))
+        name, address = places[at % len(places)]
+        session = self.pair.switch().session
+        if session is not None and name in self.pair.fakes[1].ports:
+            self.pair.tell(NeighbourSeen(session, self.pair.fakes[1].ports[name].number, address, mac))
+
+    @rule(tablet=st.booleans(), bicast=st.sampled_from([["tcp"], ["tcp", "udp"], ["all"]]))
+    def the_configuration_changes(self, tablet: bool, bicast: list[str]) -> None:
+        home = sites.document()["sites"]["home"]
+        home["bicast"] = bicast
+        if tablet:
+            home["terminals"]["tablet"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0", "mac": PHONE_MAC}]}
+        self.pair.carry(self.pair.core.reconfigure(sites.loaded({"sites": {"home": home}}), self.pair.now))
+
+    @rule(at=st.integers(0, 100))
+    def somebody_deletes_a_flow(self, at: int) -> None:
+        flows = list(self.pair.installed().flows.values())
+        if flows:
+            self.pair.fakes[1].change(DeleteFlow(flows[at % len(flows)]))
+
+    @rule(at=st.integers(0, 100))
+    def somebody_deletes_a_group(self, at: int) -> None:
+        groups = list(self.pair.installed().groups)
+        if groups:
+            self.pair.fakes[1].change(DeleteGroup(groups[at % len(groups)]))
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.pair.pass_time(seconds)
+
+    @invariant()
+    def the_installed_program_points_at_nothing_missing(self) -> None:
+        fake = self.pair.fakes[1]
+        for flow in fake.flows.values():
+            assert all(action.group_id in fake.groups for action in flow.actions if isinstance(action, ToGroup))
+
+    def teardown(self) -> None:
+        if self.pair.switch().session is None:
+            self.pair.connect()
+        self.pair.drain()
+        for _ in range(3):  # a look, and the look behind what it mended
+            self.pair.pass_time(30.0)
+            self.pair.drain()
+        assert self.pair.installed() == self.pair.compiled()
+        before = sum(self.pair.fakes[1].changes.values())
+        self.pair.pass_time(30.0)
+        self.pair.drain()
+        assert sum(self.pair.fakes[1].changes.values()) == before
+        assert self.pair.switch().state is GatewayState.STEADY
+
+
+TestAnyInterleaving = AnyInterleaving.TestCase
+TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_silent_uplink_port_is_not_asked_through() -> None:
+    pair = connected()
+    pair.up("lte0", False)
+    pair.drain()
+    pair.asked.clear()
+    pair.pass_time(5)
+    pair.drain()
+    assert not [ask for ask in pair.asked if ask.out_port == PORTS["lte0"].number]
+    assert replace(PORTS["lte0"], up=False) == pair.switch().observed.ports["lte0"]

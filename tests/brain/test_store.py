@@ -1,0 +1,38 @@
+"""Wishes outlive a restart, or the file that should hold them is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.known import Wanted
+from controller.model import Mode
+from controller.store import Store, StoreError
+
+
+def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
+    wanted = Wanted({"phone": Mode.SINGLE}, {"phone": "lte"})
+    Store(str(tmp_path / "new" / "state.json")).save(wanted)
+    assert Store(str(tmp_path / "new" / "state.json")).load() == wanted
+
+
+def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
+    assert Store(str(tmp_path / "state.json")).load() == Wanted()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "modes": {"a": "x"}, "active": {}}']
+)
+def test_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    with pytest.raises(StoreError, match="move it away to forget"):
+        Store(str(path)).load()
+    assert path.read_text() == text
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="a restart would forget"):
+        Store(str(tmp_path / "file" / "state.json")).save(Wanted())
