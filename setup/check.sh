@@ -3,14 +3,15 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-# Shell scripts, known by their first line; untracked ones too, ignored ones not.
+# Shell scripts, by name or by first line.
 scripts() {
     local file line
     while IFS= read -r -d '' file; do
-        [[ -f $file ]] || continue
         IFS= read -r line 2>/dev/null <"$file" || true
-        [[ $line =~ ^\#!.*[/\ ](ba|da|)sh($|\ ) ]] && printf '%s\0' "$file"
-    done < <(find . -name '.?*' -prune -path './.ci' -o -name results -prune -o -type f -print0; find .ci -type f -print0)
+        if [[ $file == *.sh || $line =~ ^\#!.*[/\ ](ba|da|)sh($|\ ) ]]; then
+            printf '%s\0' "$file"
+        fi
+    done < <(find . -path ./.ci -o -name '.?*' -prune -o -path ./results -prune -o -type f -print0; find .ci -type f -print0)
 }
 
 run() {
@@ -23,4 +24,4 @@ run .venv/bin/ruff format --check --quiet .
 run .venv/bin/mypy --strict
 mapfile -d '' -t files < <(scripts)
 echo "check: shellcheck of ${#files[@]} scripts"
-shellcheck "${files[@]}"
+shellcheck --external-sources --source-path=SCRIPTDIR "${files[@]}"

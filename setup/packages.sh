@@ -44,6 +44,14 @@ POLICY
     chmod 755 "$policy"
 }
 
+# Whether apt has a candidate for each of the arguments.
+known() {
+    local name
+    for name in "$@"; do
+        [[ -n $(apt-cache madison "$name" 2>/dev/null) ]] || return 1
+    done
+}
+
 main() {
     local -a absent
     mapfile -t absent < <(missing "$@")
@@ -56,8 +64,8 @@ main() {
     fi
     echo "setup: installing ${absent[*]}"
     [[ " ${absent[*]} " == *" nginx "* ]] && forbid_nginx
-    if ! install "${absent[@]}"; then
-        echo "setup: apt could not; its lists may be missing or old: updating them"
+    if ! known "${absent[@]}" || ! install "${absent[@]}"; then
+        echo "setup: apt's lists are missing or old: updating them"
         apt-get update --quiet=2 -o DPkg::Lock::Timeout=300
         mapfile -t absent < <(missing "$@")
         install "${absent[@]}"

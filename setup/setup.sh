@@ -19,7 +19,7 @@ ryu() {
     local version
     version=$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     if [[ $version == 3.11 ]]; then
-        setup/venv.sh .venv-ryu requirements-ryu.txt
+        PIP_CONSTRAINT=$PWD/setup/ryu-build.txt PIP_USE_PEP517=1 setup/venv.sh .venv-ryu requirements-ryu.txt
     else
         echo "setup: Ryu 4.34 wants Python 3.11 and this machine has $version: no .venv-ryu, no tests on Ryu here"
     fi

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Makes the controller a service of this machine: /etc/bicast/gateway.yaml is a copy of the given file, and systemd
+# starts it now and at boot. This tree is what runs, so it stands in /opt/bicast, where the service may read
+# it. The bridge is prepared before, by `./bicast bridge`.
+#
+#   /opt/bicast/deploy/install.sh GATEWAY.yaml
+set -euo pipefail
+
+(($# == 1)) || { echo "usage: ${0##*/} GATEWAY.yaml" >&2; exit 64; }
+((EUID == 0)) || { echo "install: only root can install a service" >&2; exit 77; }
+tree=$(dirname "$(dirname "$(readlink -f "$0")")")
+if [[ $tree != /opt/bicast ]]; then
+    echo "install: this is $tree, and the service runs from /opt/bicast: put the tree there and make setup there" >&2
+    exit 78
+fi
+"$tree/bicast" check "$1"
+install -D -m 644 "$1" /etc/bicast/gateway.yaml
+install -m 644 "$tree/deploy/bicast.service" /etc/systemd/system/bicast.service
+systemctl daemon-reload
+systemctl --quiet enable bicast
+systemctl restart bicast
