@@ -44,7 +44,7 @@ class ActiveWish(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """That this is answered is the news; how the gateways are is told by /api/v1/status."""
+    """That the core answers is the news; how the gateways are is told by /api/v1/status."""
 
     status: str
 
@@ -59,7 +59,10 @@ def make_app(
     writer: Writer,
     settings: Settings,
 ) -> FastAPI:
-    """`program` is asked for gateways of the snapshot only. Raises CannotServe when the token cannot be read."""
+    """All three may wait for the core, so they are called from threads of their own and may raise NotAnswered.
+
+    `program` is asked for gateways of the snapshot only. Raises CannotServe when the token cannot be read.
+    """
     token = read_token(settings)
     app = FastAPI(
         title="bicast",
@@ -72,7 +75,7 @@ def make_app(
         generate_unique_id_function=lambda route: route.name,
         responses=_problems(
             {421: "asked for under a name that is not ours"} if token is None else {401: "no token, or a wrong one"},
-            {413: "the body is too large", 500: "the controller failed"},
+            {413: "the body is too large", 500: "the controller failed", 503: "the core did not answer in time"},
         ),
     )
     app.add_middleware(Gate, token=token)
@@ -104,8 +107,9 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
                 return gateway
         raise _Unknown(f"there is no gateway {name!r}; /api/v1/gateways lists those there are")
 
-    @app.get("/healthz", summary="Is the controller there?")
-    async def health() -> Health:
+    @app.get("/healthz", summary="Does the core answer?")
+    def health() -> Health:
+        reader()
         return Health("ok")
 
     @app.get(
@@ -114,27 +118,27 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
-    async def metrics() -> Response:
+    def metrics() -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/api/v1/status", summary="Everything at one moment, and how the configuration fares")
-    async def status() -> Snapshot:
+    def status() -> Snapshot:
         return reader()
 
     @app.get("/api/v1/gateways", summary="All gateways")
-    async def gateways() -> tuple[GatewayView, ...]:
+    def gateways() -> tuple[GatewayView, ...]:
         return reader().gateways
 
     @app.get("/api/v1/gateways/{name}", summary="One gateway", responses=_problems({404: "no such gateway"}))
-    async def gateway(name: str) -> GatewayView:
+    def gateway(name: str) -> GatewayView:
         return gateway_of(reader(), name)
 
     @app.get("/api/v1/terminals", summary="All terminals")
-    async def terminals() -> tuple[TerminalView, ...]:
+    def terminals() -> tuple[TerminalView, ...]:
         return reader().terminals
 
     @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=_problems({404: "no such terminal"}))
-    async def terminal(name: str) -> TerminalView:
+    def terminal(name: str) -> TerminalView:
         for one in reader().terminals:
             if one.name == name:
                 return one
@@ -145,7 +149,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
         summary="What the switches are to do: of all gateways that have a program, or of one",
         responses=_problems({404: "no such gateway, or it has no program yet"}),
     )
-    async def programs(gateway: str | None = None) -> list[ListedProgram]:
+    def programs(gateway: str | None = None) -> list[ListedProgram]:
         if gateway is not None:
             return [program_of(gateway)]
         found = ((one.name, program(one.name)) for one in reader().gateways)
@@ -156,7 +160,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
         summary="What one switch is to do",
         responses=_problems({404: "no such gateway, or it has no program yet"}),
     )
-    async def gateway_program(name: str) -> ListedProgram:
+    def gateway_program(name: str) -> ListedProgram:
         return program_of(name)
 
     def program_of(name: str) -> ListedProgram:
@@ -168,7 +172,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
 
 
 def _add_writes(app: FastAPI, writer: Writer) -> None:
-    wrong = {409: "impossible", 415: "not JSON", 422: "malformed", 503: "the core did not answer in time"}
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
     of_one = _problems({404: "no such terminal"}, wrong)
 
     @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=_problems(wrong))

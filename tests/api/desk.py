@@ -143,6 +143,7 @@ class Desk:
         self.silent = False
 
     def read(self) -> Snapshot:
+        self._answer()
         return self.snapshot
 
     def program(self, gateway: str) -> Program | None:
@@ -165,9 +166,12 @@ class Desk:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
 
-    def _meant(self, terminal: str) -> list[TerminalView]:
+    def _answer(self) -> None:
         if self.silent:
-            raise NotAnswered("the core did not answer within 5 s; ask for the terminal before asking again")
+            raise NotAnswered("the core did not answer within 5 s; try again")
+
+    def _meant(self, terminal: str) -> list[TerminalView]:
+        self._answer()
         meant = [one for one in self.snapshot.terminals if terminal in (ALL, one.name)]
         if not meant:
             raise UnknownTerminal(f"there is no terminal {terminal!r}; there are client, tablet")

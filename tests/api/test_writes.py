@@ -102,6 +102,8 @@ def test_an_uplink_is_a_name_and_no_number(http: httpx.Client) -> None:
     assert body["errors"] == [{"where": "body.uplink", "value": 2, "expected": "a valid string"}]
 
 
-def test_a_core_that_does_not_answer_is_told_as_unavailable(http: httpx.Client, desk: Desk) -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/api/v1/status", "/api/v1/program"])
+def test_a_core_that_does_not_answer_is_told_as_unavailable(http: httpx.Client, desk: Desk, path: str) -> None:
     desk.silent = True
+    assert "did not answer" in problem(http.get(path), 503)["detail"]
     assert "did not answer" in problem(http.put("/api/v1/mode", json={"mode": "off"}), 503)["detail"]

@@ -1,0 +1,18 @@
+"""The words people type. Verbs call the controller, the topologies and the experiments; none of those knows of them.
+
+A verb's module offers `add(subparsers)`, which describes it to argparse, and `run(args) -> int`, which does it. What
+it cannot do it raises as a Failure: one sentence, and what to do.
+"""
+
+from __future__ import annotations
+
+OK = 0
+REFUSED = 1  # what was asked is not so, or was refused
+USAGE = 2  # argparse's own
+UNREACHABLE = 3  # the controller does not answer
+
+
+class Failure(Exception):
+    def __init__(self, sentence: str, code: int = REFUSED) -> None:
+        super().__init__(sentence)
+        self.code = code

@@ -1,0 +1,87 @@
+"""The table of verbs. A verb's module is imported when that verb is asked for, so that `status` loads no experiment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from cli import Failure
+
+VERBS = {
+    "lab": ("cli.lab", "raise the paper's lab, run the controller on it, compare bicast off and on"),
+    "run": ("cli.run", "run the controller on a gateway.yaml"),
+    "check": ("cli.check", "say whether a gateway.yaml is good, and what is wrong with it"),
+    "bridge": ("cli.bridge", "prepare the bridge that a gateway.yaml names"),
+    "doctor": ("cli.doctor", "find what this machine lacks, with the line that mends it"),
+    "status": ("cli.status", "show gateways, uplinks and terminals"),
+    "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single or off"),
+    "switch": ("cli.wish", "set the active uplink of a terminal"),
+    "render": ("cli.render", "write ovs-flows/: the program as files for an OVS with no controller"),
+    "experiment": ("cli.experiment", "run one of the papers' experiments again"),
+}
+
+EXAMPLES = """\
+examples, in the order of a first day:
+  ./bicast lab                          see it work, on this machine alone
+  ./bicast doctor                       what this machine needs before it can be a gateway
+  ./bicast check gateway.yaml           is the configuration good?
+  ./bicast bridge gateway.yaml          make the bridge it describes
+  ./bicast run gateway.yaml             run the controller
+  ./bicast status                       is everything steady?
+  ./bicast mode phone single            phone's packets leave by its active uplink only
+  ./bicast mode all bicast              everybody's packets leave by every uplink
+  ./bicast switch phone lte             make lte the active uplink of phone
+  ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
+
+`./bicast VERB --help` teaches one verb. Verbs that read take --json.
+
+exit codes:
+  0  it is so, it is done
+  1  it is not so, or it was refused: a bad configuration, an unknown terminal, an impossible wish
+  2  the command line is wrong
+  3  the controller does not answer
+
+environment:
+  BICAST_API    where the controller's API is, such as 127.0.0.1:8653 (--api)
+  BICAST_TOKEN  the API's token, where it asks for one (--token-file)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="bicast",
+        description="Make a multihomed access network behave like one good link.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
+    asked = VERBS.get(arguments[0]) if arguments else None
+    module = import_module(asked[0]) if asked else None
+    if module is not None:
+        module.add(subparsers)
+    for verb, (_, summary) in VERBS.items():
+        if verb not in subparsers.choices:
+            subparsers.add_parser(verb, help=summary)
+    args = parser.parse_args(arguments)
+    assert module is not None, "argparse knows no verb that is not in the table"
+    try:
+        code: int = module.run(args)
+        sys.stdout.flush()
+        return code
+    except Failure as failure:
+        print(f"bicast: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough (docs.python.org, signal, "Note on SIGPIPE")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+if __name__ == "__main__":
+    sys.exit(main())

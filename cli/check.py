@@ -1,0 +1,51 @@
+"""`check`: the very reading that the controller does, before it is the controller that complains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from cli import OK, REFUSED, Failure
+from controller.config import ConfigError, load
+from controller.model import Config
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "check",
+        help="say whether a gateway.yaml is good",
+        description="Read a gateway.yaml as the controller would. What is wrong is told with the place in the file, "
+        "the value there and what was expected. Nothing is changed, and no controller is needed.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a gateway.yaml")
+    parser.add_argument("--json", action="store_true", help="the verdict for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        config = load(args.file)
+    except ConfigError as error:
+        if not args.json:
+            raise Failure(str(error)) from error
+        verdict = {"file": error.file, "where": error.where, "value": error.value, "expected": error.expected}
+        print(json.dumps({"good": False, **verdict}, default=repr))
+        return REFUSED
+    if args.json:
+        print(json.dumps({"good": True, "file": args.file, "gateways": _counts(config)}))
+    else:
+        for name, counts in _counts(config).items():
+            print(f"{args.file}: {name}: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+        print(f"{args.file} is good")
+    return OK
+
+
+def _counts(config: Config) -> dict[str, dict[str, int]]:
+    return {
+        site.name: {
+            "uplinks": len(site.uplinks),
+            "subnets": len(site.subnets),
+            "terminals": len(site.terminals),
+        }
+        for site in config.sites
+    }

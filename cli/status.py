@@ -1,0 +1,99 @@
+"""`status`: the whole of one moment as a table, with what needs somebody's attention before it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from cli import OK
+from cli.client import add_options, client_of
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "status",
+        help="show gateways, uplinks and terminals",
+        description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
+        "that was refused, a flow or group that a switch refused, a switch that is not connected.",
+    )
+    parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    status = client_of(args).get("status")
+    if args.json:
+        print(json.dumps(status, indent=2))
+        return OK
+    warnings = [f"! {warning}" for warning in _warnings(status)]
+    tables = [_aligned(rows) for rows in (_gateways(status, time.time()), _uplinks(status), _terminals(status))]
+    print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
+    if any(one["wished"] for one in status["terminals"]):
+        print("* wished by somebody, not from the file")
+    return OK
+
+
+def _warnings(status: dict[str, Any]) -> Iterator[str]:
+    if status["config_error"] is not None:
+        loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
+        yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
+    for gateway in status["gateways"]:
+        if gateway["state"] == "absent":
+            yield f"{gateway['name']}: no switch of dpid {gateway['dpid']} is connected; see `./bicast bridge --help`"
+        if gateway["last_error"] is not None:
+            yield f"{gateway['name']}: {gateway['last_error']}"
+        for conflict in gateway["conflicts"]:
+            yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
+        for uplink in gateway["uplinks"]:
+            if uplink["number"] is None and gateway["state"] != "absent":
+                yield f"{gateway['name']}: {uplink['name']}: {gateway['bridge']} has no port {uplink['port']}"
+
+
+def _gateways(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
+    yield ("GATEWAY", "DPID", "STATE", "SINCE", "PEER", "RECONCILES", "CHANGES", "REFUSED")
+    for one in status["gateways"]:
+        counts = (str(one[count]) for count in ("reconciles", "changes_sent", "refusals"))
+        yield (one["name"], one["dpid"], one["state"], _ago(now - one["since"]), one["peer"] or "-", *counts)
+
+
+def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    yield ("UPLINK", "GATEWAY", "PORT", "LINK", "NEXT HOPS", "PACKETS UP", "DOWN", "BYTES UP", "DOWN")
+    for gateway in status["gateways"]:
+        for one in gateway["uplinks"]:
+            hops = ", ".join(f"{hop['address']} {hop['mac'] or '(MAC not learned)'}" for hop in one["next_hops"])
+            sent, received = (one["counters"] or {}).get("sent"), (one["counters"] or {}).get("received")
+            link = "missing" if one["number"] is None else "up" if one["up"] else "down"
+            yield (one["name"], gateway["name"], one["port"], link, hops, *_traffic(sent, received))
+
+
+def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    yield ("TERMINAL", "GATEWAY", "MODE", "ACTIVE", "ADDRESSES", "PACKETS UP", "DOWN", "BYTES UP", "DOWN")
+    for one in status["terminals"]:
+        addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
+        mode = one["mode"] + ("*" if one["wished"] else "")
+        traffic = _traffic(one["sent"], one["received"])
+        yield (one["name"], one["gateway"], mode, one["active_uplink"], addresses, *traffic)
+
+
+def _traffic(sent: dict[str, int] | None, received: dict[str, int] | None) -> tuple[str, ...]:
+    return tuple(
+        "-" if counters is None else str(counters[unit])
+        for unit in ("packets", "bytes")
+        for counters in (sent, received)
+    )
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _aligned(rows: Iterator[tuple[str, ...]]) -> str:
+    table = list(rows)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)

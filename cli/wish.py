@@ -1,0 +1,52 @@
+"""`mode` and `switch`: what people ask of a running controller, and what it says it did."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cli import OK
+from cli.client import add_options, client_of
+
+ALL = "all"
+
+MODES = """\
+modes:
+  bicast  what is bicast (TCP, unless configured otherwise) leaves by every usable uplink, the rest by the active one
+  single  everything leaves by the active uplink; the others take over when its port goes down
+  off     every subflow subnet leaves by its own uplink, as if there were no controller
+"""
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    mode = subparsers.add_parser(
+        "mode",
+        help="set how a terminal's packets leave",
+        description="Set how a terminal's packets leave. It holds until somebody sets another, over restarts too.",
+        epilog=MODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {ALL}")
+    mode.add_argument("mode", choices=["bicast", "single", "off"])
+    add_options(mode)
+    switch = subparsers.add_parser(
+        "switch",
+        help="set the active uplink of a terminal",
+        description="Set the uplink that carries what is not bicast. It holds until somebody sets another.",
+    )
+    switch.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
+    switch.add_argument("uplink", metavar="UPLINK", help="an uplink of the terminal's gateway")
+    add_options(switch)
+
+
+def run(args: argparse.Namespace) -> int:
+    client = client_of(args)
+    if args.verb == "switch":
+        answer = client.put("terminals", args.terminal, "active", wish={"uplink": args.uplink})
+    elif args.terminal == ALL:
+        answer = client.put("mode", wish={"mode": args.mode})
+    else:
+        answer = client.put("terminals", args.terminal, "mode", wish={"mode": args.mode})
+    for sentence in answer["done"]:
+        print(sentence)
+    return OK

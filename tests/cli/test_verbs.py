@@ -1,0 +1,248 @@
+"""Each verb says what it did or what is wrong, in the exit code too."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from cli import OK, REFUSED, UNREACHABLE, USAGE
+from cli.__main__ import VERBS, main
+from controller.api import make_app
+from controller.serving import serve
+from controller.snapshot import GatewayState
+from tests.api.desk import HOME, SETTINGS, START, Desk
+
+Captured = pytest.CaptureFixture[str]
+
+GOOD = """\
+sites:
+  home:
+    dpid: "0000000000000001"
+    bridge: br-home
+    uplinks:
+      wifi:
+        port: gw-wifi
+        addresses: [192.168.100.2/24]
+        next_hops: [{address: 192.168.100.1}]
+    subnets:
+      inside: {gateways: [192.168.110.2/24]}
+    terminals:
+      client:
+        addresses: [{address: 192.168.110.3, port: gw-c1}]
+"""
+
+
+def _sentence(captured: Captured) -> str:
+    """Exactly one line of complaint, and nothing beside it."""
+    out, err = captured.readouterr()
+    assert out == ""
+    assert err.startswith("bicast: ") and err.count("\n") == 1
+    return err
+
+
+def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["mode", "client", "single"]) == OK
+    assert capsys.readouterr().out == "client is now in mode single\n"
+    assert main(["switch", "client", "lte"]) == OK
+    assert capsys.readouterr().out == "client is now on lte\n"
+    assert main(["switch", "client", "lte"]) == OK
+    assert capsys.readouterr().out == "client is already on lte\n"
+    assert main(["mode", "all", "off"]) == OK
+    assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
+    assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["mode", "phone", "off"], "client, tablet"),
+        (["mode", "../mode", "off"], "there is nothing at"),
+        (["switch", "client", "moon"], "wifi, lte"),
+        (["switch", "all", "lte"], "all"),
+    ],
+)
+def test_a_refused_wish_is_one_sentence_and_exit_code_1(
+    api: str, desk: Desk, capsys: Captured, words: list[str], named: str
+) -> None:
+    assert main(words) == REFUSED
+    assert named in _sentence(capsys)
+    assert desk.snapshot is START
+
+
+@pytest.mark.parametrize("words", [[], ["fly"], ["mode", "client", "fast"], ["mode", "client"], ["status", "--jsn"]])
+def test_a_wrong_command_line_is_exit_code_2(words: list[str], capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    assert end.value.code == USAGE
+    assert "usage: bicast" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("api", ["ftp://x", "http://", "localhost:port", "[::1", "http://127.0.0.1/other"])
+def test_a_wrong_address_is_exit_code_2(api: str, capsys: Captured) -> None:
+    assert main(["status", "--api", api]) == USAGE
+    assert "127.0.0.1:8653" in _sentence(capsys)
+
+
+def test_no_controller_is_exit_code_3(capsys: Captured) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+    assert main(["status", "--api", nobody]) == UNREACHABLE
+    complaint = _sentence(capsys)
+    assert nobody in complaint and "./bicast run" in complaint
+
+
+def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.silent = True
+    assert main(["mode", "all", "off"]) == UNREACHABLE
+    assert "did not answer" in _sentence(capsys)
+
+
+def test_another_server_is_told_as_no_controller(capsys: Captured, tmp_path: Path) -> None:
+    command = [sys.executable, "-u", "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(tmp_path), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as other:
+        assert other.stdout is not None
+        port = other.stdout.readline().split(" port ")[1].split()[0]
+        code = main(["status", "--api", f"127.0.0.1:{port}"])
+        other.kill()
+    assert code == UNREACHABLE
+    assert "no bicast controller" in _sentence(capsys)
+
+
+def test_the_token_is_taken_from_the_environment_or_a_file(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret\n")
+    settings = replace(SETTINGS, token_file=str(file))
+    running = serve(make_app(desk.read, desk.program, desk, settings), settings)
+    words = ["mode", "client", "off", "--api", str(running.endpoint)]
+    monkeypatch.delenv("BICAST_TOKEN", raising=False)
+    try:
+        assert main(words) == REFUSED
+        assert "--token-file" in _sentence(capsys)
+        assert main([*words, "--token-file", str(file)]) == OK
+        monkeypatch.setenv("BICAST_TOKEN", "secret")
+        assert main(words) == OK
+        monkeypatch.setenv("BICAST_TOKEN", "secret\r\nX: y")
+        capsys.readouterr()
+        assert main(words) == USAGE
+        assert "BICAST_TOKEN" in _sentence(capsys)
+        assert main([*words, "--token-file", str(tmp_path / "none")]) == USAGE
+        assert "none" in _sentence(capsys)
+    finally:
+        running.stop()
+
+
+def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, capsys: Captured) -> None:
+    main(["mode", "tablet", "off"])
+    capsys.readouterr()
+    assert main(["status"]) == OK
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    starts = [line[:3] for line in lines]
+    assert ["home", "0000000000000001", "steady"] in starts
+    assert ["wifi", "home", "gw-wifi"] in starts
+    assert ["client", "home", "bicast"] in starts
+    assert ["tablet", "home", "off*"] in starts
+    (lte,) = [line for line in lines if line[0] == "lte"]
+    assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
+
+
+def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: Captured) -> None:
+    refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups")
+    portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), conflicts=())
+    desk.snapshot = replace(
+        START,
+        gateways=(refusing, portless, START.gateways[1]),
+        config_failures=1,
+        config_error="gateway.yaml: sites.home.dpid: found 'x', expected 16 hex digits",
+    )
+    assert main(["status"]) == OK
+    warnings = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert all(line.startswith("! ") for line in warnings)
+    for number, named in enumerate(
+        ("sites.home.dpid", "client bicast: refused", "table 0, priority 10", "no port gw-wifi", "0000000000000002")
+    ):
+        assert named in warnings[number]
+    assert len(warnings) == 5
+
+
+def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None:
+    assert main(["status", "--json"]) == OK
+    status = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in status["terminals"]] == ["client", "tablet"]
+    assert status["gateways"][0]["uplinks"][1]["up"] is False
+
+
+def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(GOOD)
+    assert main(["check", str(file)]) == OK
+    assert capsys.readouterr().out.endswith(f"{file} is good\n")
+    assert main(["check", str(file), "--json"]) == OK
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
+
+
+def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(GOOD.replace('"0000000000000001"', "seven"))
+    assert main(["check", str(file)]) == REFUSED
+    complaint = _sentence(capsys)
+    for part in (str(file), "sites.home.dpid", "'seven'", "16 hex"):
+        assert part in complaint
+    assert main(["check", str(file), "--json"]) == REFUSED
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["good"], verdict["where"], verdict["value"]) == (False, "sites.home.dpid", "seven")
+
+
+def test_check_of_a_file_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["check", str(tmp_path / "none.yaml")]) == REFUSED
+    assert "none.yaml" in _sentence(capsys)
+
+
+def test_help_teaches_every_verb(capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    assert end.value.code == OK
+    taught = capsys.readouterr().out
+    assert set(VERBS) == {
+        "lab",
+        "run",
+        "check",
+        "bridge",
+        "doctor",
+        "status",
+        "mode",
+        "switch",
+        "render",
+        "experiment",
+    }
+    for word in (*VERBS, "exit codes", "examples", "BICAST_API", "BICAST_TOKEN"):
+        assert word in taught
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_of_the_table_is_there_and_teaches(verb: str, capsys: Captured) -> None:
+    assert callable(import_module(VERBS[verb][0]).run)
+    with pytest.raises(SystemExit) as end:
+        main([verb, "--help"])
+    assert end.value.code == OK
+    assert f"usage: bicast {verb}" in capsys.readouterr().out
+
+
+def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:
+    desk.snapshot = replace(START, terminals=START.terminals * 2000)
+    run = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$0" -m cli status --json | head -n 1', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.stdout, run.stderr, run.returncode) == ("{\n", "", 141)
