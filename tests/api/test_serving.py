@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import httpx
@@ -63,6 +64,14 @@ def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
     assert _servers() == before
     again = serve(app, replace(SETTINGS, api=endpoint))
     again.stop()
+
+
+def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
+    http.get("/healthz")
+    started = time.monotonic()
+    for _ in range(20):
+        http.get("/healthz")
+    assert time.monotonic() - started < 20 * 0.040  # Linux' shortest delay of an ACK
 
 
 def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
