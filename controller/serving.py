@@ -25,7 +25,7 @@ class Serving:
     """The API while it is offered; it answers from the moment this exists."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
-        # Accepted sockets inherit it; asyncio sets it only where the protocol was named, and 40 ms of delayed ACK follow.
+        # Accepted sockets inherit it; asyncio sets it only where the protocol was named. Else: 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = listener.getsockname()[:2]
         self.endpoint = Endpoint(host, port)
