@@ -177,16 +177,16 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         for record in ovs.vsctl("get", "Bridge", self.name, "controller").strip("[]\n").split(", "):
             ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}")
 
-    def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803  # Mininet's name
+    def stop(self, deleteIntfs: bool = True) -> None:  # Mininet's name
         ovs.vsctl("--if-exists", "del-br", self.name)
         if deleteIntfs:
             self.deleteIntfs(checkName=False)
 
     @classmethod
-    def batchStartup(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:  # noqa: N802
+    def batchStartup(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
         return switches
 
     @classmethod
-    def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:  # noqa: N802
+    def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
         """None is stopped in a bunch: each is asked for itself."""
         return ()

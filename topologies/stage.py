@@ -38,7 +38,8 @@ class Stage(Mininet):  # type: ignore[misc]  # Mininet is untyped
 
     def uplink(self, label: str) -> ShapedLink:
         """The link of this name; `forward` is up (from the gateway), `backward` is down."""
-        return next(link for link in self.links if link.label == label)
+        links: list[ShapedLink] = self.links
+        return next(link for link in links if link.label == label)
 
 
 @contextmanager
@@ -59,7 +60,7 @@ def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
 
 
 def set_for_mn() -> None:
-    """What `mn --custom` needs before it builds: this command starts again in a world, on an Open vSwitch of its own."""
+    """What `mn --custom` needs before it builds: this command again, in a world, on an Open vSwitch of its own."""
     isolate.enter()
     _prepare_mininet()
     PrivateOvs().start()  # the world's end is its end

@@ -1,0 +1,143 @@
+"""A real web server on the stage, and a real download from it.
+
+nginx and curl are stock; `mptcpize run` makes both speak MPTCP. Content differs in every block, so that a
+checksum also notices what came twice or out of order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies import isolate
+from topologies.command import CommandFailed
+from topologies.nodes import Machine
+
+BLOCK_BYTES = 1 << 20
+READY = "start worker process "
+HASHED_AT_ONCE = 1 << 20
+PORT = 80
+
+CONFIGURATION = """\
+daemon off;
+worker_processes 1;
+user root;
+pid {directory}/nginx.pid;
+error_log stderr notice;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    error_log {directory}/error.log warn;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    sendfile on;
+    server {{
+        listen {listen}:{port};
+        root {directory}/files;
+    }}
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WebFile:
+    url: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    seconds: float
+    size_bytes: int
+    sha256: str
+    mptcp: bool
+
+    @property
+    def goodput_bps(self) -> float:
+        return self.size_bytes * 8 / self.seconds
+
+
+class WebServer:
+    def __init__(self, address: str, directory: Path) -> None:
+        self._origin = f"http://[{address}]" if ":" in address else f"http://{address}"
+        self._files = directory / "files"
+
+    def offer(self, name: str, size_bytes: int) -> WebFile:
+        """A file of this size, the same content in every run."""
+        dice = random.Random(size_bytes)
+        block = dice.randbytes(BLOCK_BYTES - 8)
+        digest = hashlib.sha256()
+        with (self._files / name).open("wb") as file:
+            for number in range(-(-size_bytes // BLOCK_BYTES)):
+                part = (number.to_bytes(8, "big") + block)[: size_bytes - number * BLOCK_BYTES]
+                digest.update(part)
+                file.write(part)
+        return WebFile(f"{self._origin}/{name}", size_bytes, digest.hexdigest())
+
+
+@contextmanager
+def web_server(machine: Machine, address: str) -> Iterator[WebServer]:
+    """nginx on this machine, listening when this returns, gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
+        directory = Path(place)
+        directory.chmod(0o755)
+        (directory / "files").mkdir()
+        listen = f"[{address}]" if ":" in address else address
+        configuration = directory / "nginx.conf"
+        configuration.write_text(CONFIGURATION.format(directory=directory, listen=listen, port=PORT))
+        words = ["mptcpize", "run", "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
+        process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
+        try:
+            _await_start(process, machine.name)
+            yield WebServer(address, directory)
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _await_start(process: subprocess.Popen[str], where: str) -> None:
+    """Its sockets are open before the first worker starts, and of that it tells."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        if READY in line:
+            return
+        said.append(line)
+    raise CommandFailed(f"{where}: nginx ended with {process.wait()} and said: {''.join(said).strip()}")
+
+
+def download(client: Machine, url: str, timeout_s: float = 600) -> Download:
+    """Fetch `url` with curl under mptcpize; the seconds are curl's own, from its start to the last byte.
+
+    Whether MPTCP was used is told by the counters of the client's namespace, so downloads whose answer to
+    this is wanted go one by one.
+    """
+    with tempfile.NamedTemporaryFile(prefix="download-", dir=isolate.RUN_DIRECTORY) as kept:
+        before = _agreed(client)
+        report = "%{time_total} %{size_download}"
+        done = client.run(
+            "mptcpize", "run", "curl", "--silent", "--show-error", "--fail", "--noproxy", "*",
+            "--output", kept.name, "--write-out", report, url, timeout_s=timeout_s,
+        )  # fmt: skip
+        seconds, size = done.stdout.split()
+        digest = hashlib.sha256()
+        with Path(kept.name).open("rb") as content:
+            while part := content.read(HASHED_AT_ONCE):
+                digest.update(part)
+        return Download(float(seconds), int(size), digest.hexdigest(), _agreed(client) > before)
+
+
+def _agreed(client: Machine) -> int:
+    """How many connections of this namespace the peer has answered with MPTCP."""
+    told = client.run("nstat", "--noupdate", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
+    return int(told.rpartition(":")[2].strip(" }\n"))
