@@ -65,8 +65,15 @@ def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         for one in gateway["uplinks"]:
             hops = ", ".join(f"{hop['address']} {hop['mac'] or '(MAC not learned)'}" for hop in one["next_hops"])
             sent, received = (one["counters"] or {}).get("sent"), (one["counters"] or {}).get("received")
-            link = "missing" if one["number"] is None else "up" if one["up"] else "down"
-            yield (one["name"], gateway["name"], one["port"], link, hops, *_traffic(sent, received))
+            yield (one["name"], gateway["name"], one["port"], _link(gateway, one), hops, *_traffic(sent, received))
+
+
+def _link(gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
+    if gateway["state"] == "absent":
+        return "-"
+    if uplink["number"] is None:
+        return "missing"
+    return "up" if uplink["up"] else "down"
 
 
 def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:

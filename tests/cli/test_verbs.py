@@ -154,6 +154,20 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
 
+@pytest.mark.parametrize(
+    ("state", "number", "up", "shown"),
+    [("absent", None, False, "-"), ("steady", None, False, "missing"), ("steady", 1, False, "down")],
+)
+def test_status_claims_nothing_of_a_link_it_cannot_see(
+    api: str, desk: Desk, capsys: Captured, state: str, number: int | None, up: bool, shown: str
+) -> None:
+    uplink = replace(HOME.uplinks[0], number=number, up=up)
+    desk.snapshot = replace(START, gateways=(replace(HOME, state=GatewayState(state), uplinks=(uplink,)),))
+    assert main(["status"]) == OK
+    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("wifi")]
+    assert line[3] == shown
+
+
 def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: Captured) -> None:
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups")
     portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), conflicts=())
