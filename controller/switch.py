@@ -66,6 +66,7 @@ class Switch:
         self._applied = True
         self._verified = False
         self._refused = False
+        self._corrected = False  # the last reading differed from what was wanted
         self._audit_at = now
 
     # State
@@ -89,7 +90,7 @@ class Switch:
         self.session, self.peer, self.since = event.session, event.peer, now
         self.observed = replace(self.observed, ports=dict(event.ports))
         self._expected, self._verified, self._refused, self.last_error = None, False, False, None
-        self._applied = True
+        self._applied, self._corrected = True, False
         self._schedule = Schedule()
         yield self._read(now)
 
@@ -107,11 +108,16 @@ class Switch:
             return
         if self._expected is None:
             self._remember(event.installed)
-        self._expected, self._refused = event.installed.program, False
+        known_to_fail, self._refused = self._refused, False
+        self._expected = event.installed.program
         changes = yield from self.settle(wanted, now)
         if not changes:
             self.last_error = None
             self._become_verified(now)
+        elif self._corrected and not known_to_fail:
+            what = describe(changes[0], self.observed.ports)
+            self._fail(f"the switch does not hold what it accepted; this was sent again, in vain so far: {what}", now)
+        self._corrected = bool(changes) and not known_to_fail
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
         if event.ticket != self._apply_ticket:
@@ -122,14 +128,16 @@ class Switch:
 
     def refused(self, event: SwitchRefused, now: float) -> None:
         what = describe(event.change, self.observed.ports) if event.change else "a message"
-        error = f"the switch refused {what}: {event.reason}"
         self.refusals += 1
-        self._audit_at = now + AUDIT_EVERY_S
-        if self._refused:
-            return  # the first refusal is the cause, what follows it leans on what was refused
+        if not self._refused:  # the first is the cause, what follows it leans on what was refused
+            self._fail(f"the switch refused {what}: {event.reason}", now)
+
+    def _fail(self, error: str, now: float) -> None:
+        """Said once, shown until it is mended, and tried again at the next look."""
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
+        self._audit_at = now + AUDIT_EVERY_S
 
     def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}

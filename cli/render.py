@@ -1,0 +1,57 @@
+"""`bicast render`: the program of a gateway.yaml as files that ovs-ofctl loads, for an OVS with no controller."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cli import Failure
+from controller import config
+from controller.bicast import compile
+from controller.config import ConfigError
+from controller.model import Site
+from controller.render import Renderer, Unwritten, wholly_written
+
+TREE = Path(__file__).resolve().parent.parent
+OVS_FLOWS = TREE / "ovs-flows"
+RENDERED_HERE = (TREE / "topologies" / "paper.yaml", OVS_FLOWS / "office.yaml")
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "render",
+        help="write ovs-flows/: the program as files for an OVS with no controller",
+        description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, a folder a site. Ports are "
+        "written by name. Every MAC must be in the file: a switch with no controller learns nothing. "
+        "ovs-flows/load.sh BRIDGE FOLDER puts them on a bridge.",
+    )
+    parser.add_argument("file", nargs="*", metavar="FILE", help="gateway.yaml files; if none, those whose files are kept here")
+    parser.add_argument("--into", metavar="DIRECTORY", default=str(OVS_FLOWS), help="where to (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    for path in [Path(file) for file in args.file] or RENDERED_HERE:
+        for folder in write(path, Path(args.into)):
+            print(f"{path}: written to {folder}")
+    return 0
+
+
+def write(path: Path, into: Path) -> list[Path]:
+    try:
+        sites = config.load(str(path)).sites
+        return [_write_site(site, path, into / (path.stem if len(sites) == 1 else site.name)) for site in sites]
+    except (ConfigError, Unwritten) as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{into} cannot be written: {error.strerror}") from None
+
+
+def _write_site(site: Site, path: Path, folder: Path) -> Path:
+    known = wholly_written(site)
+    program, render = compile(site, known), Renderer(known.observed.ports)
+    folder.mkdir(parents=True, exist_ok=True)
+    head = f"# Site {site.name} of {path.name}, written by `bicast render`; change the configuration, not this file.\n"
+    (folder / "groups.txt").write_text(head + "\n".join(render.groups(program)) + "\n", encoding="utf-8")
+    (folder / "flows.txt").write_text(head + "\n".join(render.flows(program)) + "\n", encoding="utf-8")
+    return folder

@@ -1,0 +1,22 @@
+"""`bicast run FILE`: the controller, in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help="run the controller on a gateway.yaml",
+        description="Run the controller on a gateway.yaml until Ctrl-C or SIGTERM. SIGHUP has the file read again: a "
+        "bad one is refused and the last good one stays. What is installed on the switches outlives the controller.",
+    )
+    parser.add_argument("file", metavar="FILE", help="the configuration, gateway.yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    from controller.__main__ import run as run_controller
+
+    return run_controller(args.file)

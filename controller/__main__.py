@@ -1,0 +1,80 @@
+"""Arguments, start and stop: the threads come up from the core outwards and go down the other way."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+
+from controller import config as configuration
+from controller.api import make_app
+from controller.app import Wire
+from controller.document import ConfigError
+from controller.events import Effect
+from controller.framework import FrameworkError
+from controller.gate import CannotServe
+from controller.service import Service
+from controller.serving import serve
+from controller.store import Store, StoreError
+
+log = logging.getLogger("controller")
+
+STOPS = {signal.SIGINT, signal.SIGTERM}
+BROKEN = 70  # EX_SOFTWARE of sysexits.h
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m controller", description="The controller, on one gateway.yaml.")
+    parser.add_argument("file", metavar="FILE", help="gateway.yaml; SIGHUP has it read again")
+    return run(parser.parse_args().file)
+
+
+def run(path: str) -> int:
+    """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    threading.excepthook = _end_all
+    # Before any thread is started, so that each inherits it and the signals wait for this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
+    try:
+        _serve(path)
+    except (ConfigError, StoreError, CannotServe, FrameworkError) as error:
+        print(f"bicast: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _serve(path: str) -> None:
+    settings = configuration.load(path).settings
+    wires: list[Wire] = []
+
+    def perform(effect: Effect) -> None:
+        wires[0].perform(effect)
+
+    service = Service(path, Store(settings.state_file), perform)
+    api = serve(make_app(service.snapshot, service.program, service, settings), settings)
+    try:
+        wires.append(Wire(settings.openflow, settings.tls, service.post))
+        service.start()
+        log.info("switches are awaited at %s, the API is at http://%s", wires[0].address, api.endpoint)
+        while (received := signal.sigwait(STOPS | {signal.SIGHUP})) == signal.SIGHUP:
+            service.reload()
+        log.info("%s: stopping; what is installed stays", signal.Signals(received).name)
+        wires[0].stop()
+        service.stop()
+    finally:
+        api.stop()
+
+
+def _end_all(args: threading.ExceptHookArgs) -> None:
+    """A thread that dies takes the process: what starts it starts it again, and no packet waits for it."""
+    name = args.thread.name if args.thread else "a thread"
+    log.critical("%s failed; the switches go on as they are", name, exc_info=args.exc_value)
+    logging.shutdown()
+    os._exit(BROKEN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
