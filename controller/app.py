@@ -1,0 +1,103 @@
+"""The Ryu app: an event in, a call to the core, messages out. Nothing here knows about networks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from controller.connection import Connection, Reception
+from controller.events import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
+from controller.frames import advertise, ask
+from controller.framework import (
+    CONFIG,
+    DEAD,
+    MAIN,
+    App,
+    EventMessage,
+    Framework,
+    handles,
+    ofp_event,
+    ofproto,
+)
+from controller.model import Endpoint, Tls
+from controller.openflow import Session, packet_out
+from controller.tls import server_context
+
+Post = Callable[[SwitchEvent], None]
+
+
+class Bicast(App):  # type: ignore[misc]
+    OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012  (the framework's own form)
+
+    def __init__(self, *, post: Post, opened: dict[int, Connection]) -> None:
+        super().__init__()
+        self._post = post
+        self._opened = opened
+        self._numbers = itertools.count(1)
+
+    @handles(ofp_event.EventOFPSwitchFeatures, CONFIG)
+    def on_features(self, event: Any) -> None:
+        connection = event.msg.datapath
+        if connection.session is None:
+            connection.session = Session(next(self._numbers), event.msg.datapath_id, connection.peer)
+
+    @handles(ofp_event.EventOFPPortDescStatsReply, CONFIG)
+    def on_ports(self, event: Any) -> None:
+        event.msg.datapath.session.ports_described(event.msg.body)
+
+    @handles(ofp_event.EventOFPStateChange, MAIN)
+    def on_ready(self, event: Any) -> None:
+        connection = event.datapath
+        connection.opened = True
+        self._opened[connection.session.number] = connection
+        self._post(connection.session.opened())
+
+    @handles(ofp_event.EventOFPPortStatus, MAIN)
+    def on_port(self, event: Any) -> None:
+        self._post(event.msg.datapath.session.port_changed(event.msg.reason, event.msg.desc))
+
+    @handles(EventMessage, MAIN)
+    def on_message(self, event: Any) -> None:
+        for said in event.datapath.session.hear(event.kind, event.xid, event.data):
+            self._post(said)
+
+    @handles(ofp_event.EventOFPStateChange, DEAD)
+    def on_end(self, event: Any) -> None:
+        session = event.datapath.session
+        if session is not None and self._opened.pop(session.number, None) is not None:
+            self._post(SwitchClosed(session.number))
+
+
+class Wire:
+    """All switches, for the core: it listens from the start, posts what they say, and performs what the core orders."""
+
+    def __init__(self, listen: Endpoint, tls: Tls | None, post: Post) -> None:
+        """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
+        self._opened: dict[int, Connection] = {}
+        self._reception = Reception(None if tls is None else server_context(tls))
+        self._framework = Framework(listen, Bicast, self._reception.serve, post=post, opened=self._opened)
+        self.address = self._framework.address
+
+    def perform(self, effect: Effect) -> None:
+        """Sends, from the core's one thread, without waiting; what is meant for a session that has ended is dropped."""
+        connection = self._opened.get(effect.session)
+        if connection is None:
+            return
+        session: Any = connection.session
+        match effect:
+            case Close(_, reason):
+                self._framework.call(connection.refuse, reason)
+            case Read():
+                self._framework.call(connection.send, session.read(effect))
+            case Apply():
+                self._framework.call(connection.send, session.apply(effect))
+            case Ask():
+                self._framework.call(connection.send, packet_out(effect.out_port, ask(effect)))
+            case Advertise():
+                self._framework.call(connection.send, packet_out(effect.out_port, advertise(effect)))
+
+    def stop(self) -> None:
+        """Ends every connection and the listening."""
+        self._framework.call(self._reception.close)
+        self._framework.stop()

@@ -1,0 +1,289 @@
+"""One switch's connection, from its first byte: nothing reaches the framework that is not one whole, expected message.
+
+The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version kills the
+thread with a traceback, a switch that stops reading blocks whoever sends, and a vanished one is noticed by nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import struct
+import time
+from typing import Any
+
+from controller.framework import (
+    CONFIG,
+    DEAD,
+    HANDSHAKE,
+    MAIN,
+    Datapath,
+    EventMessage,
+    Fence,
+    ParseError,
+    SwitchError,
+    hub,
+    ofp_event,
+    ofproto,
+    parser,
+)
+from controller.model import Endpoint
+from controller.openflow import Session
+from controller.tls import TlsSocket
+
+log = logging.getLogger(__name__)
+
+OPENING_S = 5.0  # from the first byte to a known switch
+ECHO_S = 1.0
+SILENT_ECHOES = 3
+WAITING_MESSAGES = 4096  # sent to a switch that does not read; to one that is not known yet far fewer
+WAITING_MESSAGES_OPENING = 64
+OPENING_AT_ONCE = 512
+QUIET_S = 600.0  # one line a peer in this time
+COMPLAINTS = 1024
+
+HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)
+ELEMENT = struct.Struct("!HH")  # of a hello: type, length (7.5.1)
+
+# The framework's parsers see these alone, and these only in these states.
+PARSED = {
+    ofproto.OFPT_HELLO: (HANDSHAKE,),
+    ofproto.OFPT_ECHO_REQUEST: (HANDSHAKE, CONFIG, MAIN),
+    ofproto.OFPT_ECHO_REPLY: (HANDSHAKE, CONFIG, MAIN),
+    ofproto.OFPT_FEATURES_REPLY: (CONFIG,),
+    ofproto.OFPT_PORT_STATUS: (MAIN,),
+}
+OURS = (ofproto.OFPT_ERROR, ofproto.OFPT_MULTIPART_REPLY, ofproto.OFPT_BARRIER_REPLY, ofproto.OFPT_PACKET_IN)
+
+
+class Complaints:
+    """One line in the log for one peer, however often it comes back."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def about(self, who: str, address: str, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._last.get(who, -QUIET_S) < QUIET_S:
+            return
+        if len(self._last) >= COMPLAINTS:
+            self._last.clear()
+        self._last[who] = now
+        log.warning("OpenFlow peer %s: %s; connection closed, and not told again for %g s", address, reason, QUIET_S)
+
+
+class Connection(Datapath):  # type: ignore[misc]
+    """The framework's switch with loops of our own. The app sets `session` at the features and `opened` after all."""
+
+    def __init__(self, sock: Any, address: Any, complaints: Complaints) -> None:
+        self._outgoing = hub.Queue()
+        self._complaints = complaints
+        self._heard = True
+        self._refused = False
+        self.host = str(address[0])
+        self.peer = peer_of(address)
+        self.session: Session | None = None
+        self.opened = False
+        super().__init__(sock, address)
+        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # a peer that does not read for so long is gone
+
+    def serve(self) -> None:
+        """Returns when the connection has ended."""
+        hub.spawn(self._write)
+        self.send_msg(parser.OFPHello(self, [parser.OFPHelloElemVersionBitmap([ofproto.OFP_VERSION])]))
+        with Fence(self.complain, "reading an OpenFlow message"):
+            self._read()
+        self.set_state(DEAD)
+        self.is_active = False
+        self._outgoing.put(None)
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        """Never blocks. Of the framework's threads only; others go by Framework.call."""
+        if self._outgoing.qsize() >= (WAITING_MESSAGES if self.opened else WAITING_MESSAGES_OPENING):
+            self.refuse("does not read what is sent to it")
+            return False
+        self._outgoing.put(bytes(buf))
+        return True
+
+    def complain(self, reason: str) -> None:
+        if not self._refused:
+            self._refused = True
+            who = f"{self.host} {self.id}" if self.opened else self.host
+            self._complaints.about(who, self.peer, reason)
+
+    def refuse(self, reason: str) -> None:
+        """Ends the connection at once and says why."""
+        self.complain(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; the reader hears of it and tells the app, in its own thread."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it has ended by itself
+
+    def _read(self) -> None:
+        buffer = b""
+        while True:
+            try:
+                chunk = self.socket.recv(65536)
+            except TimeoutError:
+                continue  # silence is the writer's to judge
+            except OSError:
+                return
+            if not chunk:
+                if buffer:
+                    raise SwitchError(f"ended after {len(buffer)} bytes of a message")
+                if not self.opened and not self._refused:
+                    raise SwitchError("ended before it was known which switch it is")
+                return
+            buffer = self._take(buffer + chunk)
+            hub.sleep(0)  # a greenlet that always finds data would never let another one run
+
+    def _take(self, buffer: bytes) -> bytes:
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            version, kind, length, xid = HEADER.unpack_from(buffer, start)
+            if length < HEADER.size:
+                raise SwitchError(f"sent a message of length {length}; the shortest is {HEADER.size}")
+            if self.state == HANDSHAKE and kind not in (ofproto.OFPT_HELLO, ofproto.OFPT_ERROR):
+                raise SwitchError(f"began with a message of type {kind}; expected a hello ({ofproto.OFPT_HELLO})")
+            if self.state != HANDSHAKE and version != ofproto.OFP_VERSION:
+                raise SwitchError(
+                    f"sent OpenFlow version 0x{version:02x}; agreed was 1.3 (0x{ofproto.OFP_VERSION:02x})"
+                )
+            if kind > ofproto.OFPT_METER_MOD:
+                raise SwitchError(f"sent a message of type {kind}; OpenFlow 1.3 has 0 to {ofproto.OFPT_METER_MOD}")
+            if len(buffer) - start < length:
+                break
+            self._heard = True
+            self._dispatch(version, kind, xid, buffer[start : start + length])
+            start += length
+        return buffer[start:]
+
+    def _dispatch(self, version: int, kind: int, xid: int, data: bytes) -> None:
+        if kind == ofproto.OFPT_HELLO and self.state == HANDSHAKE:
+            self._agree(version, data)
+        if kind in OURS and self.state == MAIN:
+            self.ofp_brick.send_event_to_observers(EventMessage(self, kind, xid, data), self.state)
+            return
+        if self.state not in PARSED.get(kind, ()) and not self._describes_ports(kind, data):
+            return
+        event = ofp_event.ofp_msg_to_ev(self._parse(version, kind, xid, data))
+        self.ofp_brick.send_event_to_observers(event, self.state)
+        for handler in self.ofp_brick.get_handlers(event, self.state):
+            handler(event)
+
+    def _describes_ports(self, kind: int, data: bytes) -> bool:
+        return (
+            self.state == CONFIG
+            and self.id is not None
+            and kind == ofproto.OFPT_MULTIPART_REPLY
+            and data[8:10] == ofproto.OFPMP_PORT_DESC.to_bytes(2, "big")
+        )
+
+    def _parse(self, version: int, kind: int, xid: int, data: bytes) -> Any:
+        try:
+            return parser.msg_parser(self, version, kind, len(data), xid, data)
+        except (ParseError, struct.error, ValueError, LookupError, TypeError, AssertionError, AttributeError) as error:
+            raise SwitchError(f"sent a message of type {kind} that cannot be read ({type(error).__name__})") from error
+
+    def _agree(self, version: int, data: bytes) -> None:
+        versions = _hello_versions(version, data)
+        if ofproto.OFP_VERSION in versions:
+            return
+        refusal = parser.OFPErrorMsg(
+            self, type_=ofproto.OFPET_HELLO_FAILED, code=ofproto.OFPHFC_INCOMPATIBLE, data=b"OpenFlow 1.3 is needed"
+        )
+        self.send_msg(refusal)
+        shown = ", ".join(f"0x{number:02x}" for number in sorted(versions)) or "none"
+        raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
+
+    def _write(self) -> None:
+        """Writes what is waiting, asks for a sign of life each second, and closes the socket when the reader ends."""
+        started = time.monotonic()
+        silent, next_echo = 0, started + ECHO_S
+        while True:
+            try:
+                data = self._outgoing.get(timeout=max(next_echo - time.monotonic(), 0.001))
+                if data is None:
+                    break
+                self.socket.sendall(data)
+            except hub.QueueEmpty:
+                pass
+            except OSError:
+                self.refuse("does not take what is sent to it")
+            now = time.monotonic()
+            if now < next_echo:
+                continue
+            next_echo = now + ECHO_S
+            silent = 0 if self._heard else silent + 1
+            self._heard = False
+            if not self.opened and now - started >= OPENING_S:
+                self.refuse(f"was not known as a switch within {OPENING_S:g} s")
+            elif silent >= SILENT_ECHOES:
+                self.refuse(f"has answered none of {silent} echo requests")
+            elif self.opened:
+                self.send_msg(parser.OFPEchoRequest(self))
+        self.close()
+        self.socket.close()
+
+
+def _hello_versions(version: int, data: bytes) -> set[int]:
+    """The versions a hello offers (7.5.1): its bitmaps', or without any all up to the header's."""
+    offered: set[int] = set()
+    bitmaps, offset = False, HEADER.size
+    while len(data) - offset >= ELEMENT.size:
+        kind, length = ELEMENT.unpack_from(data, offset)
+        if length < ELEMENT.size or offset + length > len(data):
+            raise SwitchError(f"sent a hello with an element of length {length}")
+        if kind == ofproto.OFPHET_VERSIONBITMAP:
+            bitmaps = True
+            for place in range((length - ELEMENT.size) // 4):
+                (bits,) = struct.unpack_from("!I", data, offset + ELEMENT.size + 4 * place)
+                offered |= {32 * place + bit for bit in range(32) if bits >> bit & 1}
+        offset += (length + 7) // 8 * 8
+    return offered if bitmaps else set(range(1, version + 1))
+
+
+class Reception:
+    """Who is connected; runs each accepted connection to its end."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+        self._complaints = Complaints()
+        self._present: dict[Any, Connection | None] = {}  # by socket; None: still in the TLS handshake
+
+    def serve(self, accepted: Any, address: Any) -> None:
+        if sum(guest is None or not guest.opened for guest in list(self._present.values())) >= OPENING_AT_ONCE:
+            self._complaints.about("", peer_of(address), f"is one of more than {OPENING_AT_ONCE} unknown peers at once")
+            accepted.close()
+            return
+        self._present[accepted] = None
+        try:
+            with Fence(lambda reason: self._complaints.about(str(address[0]), peer_of(address), reason), "TLS"):
+                self._connection(accepted, address).serve()
+        finally:
+            del self._present[accepted]
+            accepted.close()
+
+    def close(self) -> None:
+        for guest in list(self._present.values()):
+            if guest is not None:
+                guest.close()
+
+    def _connection(self, accepted: Any, address: Any) -> Connection:
+        sock = accepted
+        if self._context is not None:
+            sock = TlsSocket(accepted, self._context)
+            sock.handshake(OPENING_S)
+        connection = Connection(sock, address, self._complaints)
+        self._present[accepted] = connection
+        return connection
+
+
+def peer_of(address: Any) -> str:
+    host, port = address[:2]
+    return str(Endpoint(host, port))

@@ -1,0 +1,215 @@
+"""A switch as it is being read: the pieces of several multipart replies, until they are one Installed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from controller.events import Counters, Installed, PortCounters
+from controller.framework import SwitchError, ofproto
+from controller.oxm import MATCH, UNSPEAKABLE, decode_actions, decode_fields
+from controller.program import (
+    COOKIE,
+    COOKIE_MASK,
+    GROUP_IDS,
+    METER_IDS,
+    Action,
+    Bucket,
+    Flow,
+    FlowKey,
+    Group,
+    GroupKind,
+    Meter,
+    Program,
+)
+
+FLOW_REQUEST = struct.Struct(ofproto.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
+GROUP_REQUEST = struct.Struct("!I4x")
+PORT_REQUEST = struct.Struct("!I4x")
+METER_REQUEST = struct.Struct("!I4x")
+
+FLOW = struct.Struct(ofproto.OFP_FLOW_STATS_0_PACK_STR)
+INSTRUCTION = struct.Struct("!HH")  # type, length
+GROUP = struct.Struct(ofproto.OFP_GROUP_DESC_STATS_PACK_STR)
+BUCKET = struct.Struct(ofproto.OFP_BUCKET_PACK_STR)
+GROUP_STATS = struct.Struct(ofproto.OFP_GROUP_STATS_PACK_STR)
+BUCKET_STATS = struct.Struct("!QQ")
+METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
+BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
+PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
+
+LARGEST_READING = 64 << 20  # bytes; 250 terminals take less than 2 MB
+NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # what a switch says of a counter it lacks (7.3.5.6)
+
+KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAILOVER}
+
+_ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
+_ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
+
+# The requests whose answers make an Installed, with their bodies.
+REQUESTS: dict[int, bytes] = {
+    ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
+    ofproto.OFPMP_GROUP_DESC: b"",
+    ofproto.OFPMP_METER_CONFIG: METER_REQUEST.pack(ofproto.OFPM_ALL),
+    ofproto.OFPMP_GROUP: GROUP_REQUEST.pack(ofproto.OFPG_ALL),
+    ofproto.OFPMP_PORT_STATS: PORT_REQUEST.pack(ofproto.OFPP_ANY),
+}
+
+
+def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
+    """Records that begin with their own length."""
+    offset = 0
+    while offset < len(data):
+        length = int.from_bytes(data[offset : offset + 2], "big")
+        if length < least or offset + length > len(data):
+            raise SwitchError(f"sent a {what} of length {length}; expected {least} to {len(data) - offset}")
+        yield data[offset : offset + length]
+        offset += length
+
+
+class Reading:
+    def __init__(self, ticket: int, xids: dict[int, int]) -> None:
+        """`xids`: the number of each request, and what it asks for."""
+        self.ticket = ticket
+        self.xids = xids
+        self._missing = set(xids)
+        self._bytes = 0
+        self._flows: list[Flow] = []
+        self._groups: list[Group] = []
+        self._meters: list[Meter] = []
+        self._foreign: set[FlowKey] = set()
+        self._flow_counters: dict[FlowKey, Counters] = {}
+        self._group_counters: dict[int, Counters] = {}
+        self._bucket_counters: dict[int, tuple[Counters, ...]] = {}
+        self._port_counters: dict[int, PortCounters] = {}
+        self._readers = {
+            ofproto.OFPMP_FLOW: self._take_flows,
+            ofproto.OFPMP_GROUP_DESC: self._take_groups,
+            ofproto.OFPMP_METER_CONFIG: self._take_meters,
+            ofproto.OFPMP_GROUP: self._take_group_stats,
+            ofproto.OFPMP_PORT_STATS: self._take_port_stats,
+        }
+
+    @property
+    def complete(self) -> bool:
+        return not self._missing
+
+    def refused(self, xid: int) -> bool:
+        """Whether the rest is worth reading: a datapath without meters may refuse to describe them."""
+        self._missing.discard(xid)
+        return self.xids[xid] == int(ofproto.OFPMP_METER_CONFIG)
+
+    def take(self, xid: int, kind: int, body: bytes, more: bool) -> None:
+        """Takes one piece of the answer to one request."""
+        if kind != self.xids[xid]:
+            raise SwitchError(f"answered multipart request {self.xids[xid]} with type {kind}")
+        self._bytes += len(body)
+        if self._bytes > LARGEST_READING:
+            raise SwitchError(f"describes itself in more than {LARGEST_READING} bytes")
+        self._readers[kind](body)
+        if not more:
+            self._missing.discard(xid)
+
+    def installed(self) -> Installed:
+        return Installed(
+            Program.of(self._flows, self._groups, self._meters),
+            frozenset(self._foreign),
+            self._flow_counters,
+            self._group_counters,
+            self._bucket_counters,
+            self._port_counters,
+        )
+
+    def _take_flows(self, body: bytes) -> None:
+        for data in _pieces(body, FLOW.size + 8, "flow"):
+            _, table, _, _, priority, _, _, _, cookie, packets, octets = FLOW.unpack_from(data)
+            _, length = MATCH.unpack_from(data, FLOW.size)
+            end = FLOW.size + length
+            if length < MATCH.size or end > len(data):
+                raise SwitchError(f"sent a flow with a match of length {length}")
+            match = decode_fields(data[FLOW.size + MATCH.size : end])
+            if cookie & COOKIE_MASK != COOKIE:
+                self._foreign.add((table, priority, match))
+                continue
+            actions, goto, meter = _instructions(data[FLOW.size + (length + 7) // 8 * 8 :])
+            flow = Flow(table, priority, match, actions, goto, meter)
+            self._flows.append(flow)
+            self._flow_counters[flow.key] = Counters(packets, octets)
+
+    def _take_groups(self, body: bytes) -> None:
+        for data in _pieces(body, GROUP.size, "group"):
+            _, kind, group_id = GROUP.unpack_from(data)
+            if group_id in GROUP_IDS:
+                buckets = tuple(_bucket(piece) for piece in _pieces(data[GROUP.size :], BUCKET.size, "bucket"))
+                if kind not in KINDS:
+                    kind, buckets = ofproto.OFPGT_ALL, (Bucket((UNSPEAKABLE,)),)
+                self._groups.append(Group(group_id, KINDS[kind], buckets))
+
+    def _take_meters(self, body: bytes) -> None:
+        # A meter's length counts its flags first: ofp_meter_config begins with the length as all here do.
+        for data in _pieces(body, METER.size, "meter"):
+            _, flags, meter_id = METER.unpack_from(data)
+            if meter_id in METER_IDS:
+                self._meters.append(_meter(meter_id, flags, data[METER.size :]))
+
+    def _take_group_stats(self, body: bytes) -> None:
+        for data in _pieces(body, GROUP_STATS.size, "group's counters"):
+            _, group_id, _, packets, octets, _, _ = GROUP_STATS.unpack_from(data)
+            if group_id in GROUP_IDS and (len(data) - GROUP_STATS.size) % BUCKET_STATS.size == 0:
+                self._group_counters[group_id] = _counters(packets, octets)
+                buckets = BUCKET_STATS.iter_unpack(data[GROUP_STATS.size :])
+                self._bucket_counters[group_id] = tuple(_counters(*bucket) for bucket in buckets)
+
+    def _take_port_stats(self, body: bytes) -> None:
+        if len(body) % PORT_STATS.size:
+            raise SwitchError(f"sent port counters of {len(body)} bytes; each port's take {PORT_STATS.size}")
+        for number, rx, tx, rx_bytes, tx_bytes, rx_drops, tx_drops, *_ in PORT_STATS.iter_unpack(body):
+            self._port_counters[number] = PortCounters(
+                _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
+            )
+
+
+def _counted(value: int) -> int:
+    return 0 if value == NOT_COUNTED else value
+
+
+def _counters(packets: int, octets: int) -> Counters:
+    return Counters(_counted(packets), _counted(octets))
+
+
+def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | None]:
+    actions: tuple[Action, ...] = ()
+    goto = meter = None
+    offset = 0
+    while offset < len(data):
+        if len(data) - offset < 8:
+            raise SwitchError("sent a flow that ends in the middle of an instruction")
+        kind, length = INSTRUCTION.unpack_from(data, offset)
+        if length < 8 or offset + length > len(data):
+            raise SwitchError(f"sent an instruction of length {length} where {len(data) - offset} bytes are left")
+        match kind:
+            case ofproto.OFPIT_APPLY_ACTIONS:
+                actions = decode_actions(data[offset + 8 : offset + length])
+            case ofproto.OFPIT_GOTO_TABLE:
+                goto = data[offset + 4]
+            case ofproto.OFPIT_METER:
+                meter = int.from_bytes(data[offset + 4 : offset + 8], "big")
+            case _:
+                actions = (UNSPEAKABLE,)
+        offset += length
+    return actions, goto, meter
+
+
+def _bucket(data: bytes) -> Bucket:
+    _, _, watched, _ = BUCKET.unpack_from(data)
+    return Bucket(decode_actions(data[BUCKET.size :]), None if watched == ofproto.OFPP_ANY else watched)
+
+
+def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
+    """A meter that drops nothing at all stands for one that Meter cannot describe: none such is wanted."""
+    wanted = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
+    if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_KBPS) == wanted:
+        kind, _, rate, burst = BAND.unpack(bands)
+        if kind == ofproto.OFPMBT_DROP:
+            return Meter(meter_id, rate, burst)
+    return Meter(meter_id, 0, 0)
