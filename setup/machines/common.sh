@@ -3,15 +3,13 @@
 
 # The network interface that has the given MAC: its number depends on the provider, the MAC is the paper's.
 interface_of() {
-    local file
-    for file in /sys/class/net/*/address; do
-        if [[ $(<"$file") == "${1,,}" ]]; then
-            basename "$(dirname "$file")"
-            return
-        fi
-    done
-    echo "${0##*/}: no network interface here has the MAC $1" >&2
-    return 1
+    local name
+    name=$(ip -brief link | awk -v mac="${1,,}" '$3 == mac { sub(/@.*/, "", $1); print $1; exit }')
+    if [[ -z $name ]]; then
+        echo "${0##*/}: no network interface here has the MAC $1" >&2
+        return 1
+    fi
+    echo "$name"
 }
 
 # Copies arrive "from the wrong side", where a reverse path filter would drop them without a word.

@@ -12,13 +12,12 @@ shift 4
 name=$(interface_of "$mac")
 accept_from_any_side "$name"
 speak_mptcp
+modprobe --quiet "tcp_$congestion_control" || true # where it is built in, there is no module
 ip link set "$name" up
 ip address replace "$address" dev "$name"
 for network in "$@"; do
-    ip route replace "$network" via "$router" dev "$name"
+    ip route replace "$network" via "$router" dev "$name" congctl "$congestion_control"
 done
-modprobe "tcp_$congestion_control" 2>/dev/null || true # built in, or the next line says what is wrong
-sysctl -qw "net.ipv4.tcp_congestion_control=$congestion_control"
 
 file=/var/www/html/500MB
 [[ -f $file ]] || head -c 500000000 /dev/urandom >"$file"

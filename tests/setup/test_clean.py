@@ -1,0 +1,63 @@
+"""`make clean` ends the runs of its own tree, and no others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.setup.place import TREE, run
+
+WORLD = ("unshare", "--pid", "--fork", "--kill-child=KILL")
+
+
+@contextmanager
+def running(tree: Path, *prefix: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of that tree that says when it is there and then stays."""
+    process = subprocess.Popen(
+        [*prefix, "sh", "-c", "echo here; exec sleep infinity"],
+        env=dict(os.environ, BICAST_TREE=str(tree)),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == "here\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "tree"
+    shutil.copytree(TREE / "setup", tree / "setup")
+    return tree
+
+
+def test_runs_of_this_tree_end_and_nothing_else_does(tree: Path) -> None:
+    with ExitStack() as stack:
+        ours = stack.enter_context(running(tree, *WORLD))
+        neighbour = stack.enter_context(running(tree / "other", *WORLD))
+        service = stack.enter_context(running(tree))
+        done = run([tree / "setup/clean.sh"], os.environ)
+        assert done.returncode == 0, done.stderr
+        assert ours.wait(10) != 0
+        assert neighbour.poll() is None
+        assert service.poll() is None  # a controller that serves a gateway lives in no world of ours
+
+
+def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
+    for name in (".venv/bin", ".venv-ryu", "results/transfer", "controller/__pycache__", ".vagrant/machines"):
+        (tree / name).mkdir(parents=True)
+    source = tree / "controller/app.py"
+    source.touch()
+    assert run([tree / "setup/clean.sh"], os.environ).returncode == 0
+    assert {path.name for path in tree.iterdir()} == {"setup", "controller", ".vagrant"}
+    assert list((tree / "controller").iterdir()) == [source]

@@ -1,0 +1,104 @@
+"""setup/venv.sh and the pins: an environment is made once, made again when it must be, and made alike everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.setup.place import TREE, Done, run
+
+
+def make(directory: Path) -> Done:
+    # Without an index pip can only fail, were it to look for something.
+    environment = dict(os.environ, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(directory))
+    done = run([TREE / "setup/venv.sh", "venv", "requirements.txt", "constraints.txt"], environment, cwd=directory)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("venv")
+    for name in ("requirements.txt", "constraints.txt"):
+        (directory / name).write_text("# nothing\n")
+    assert "making venv" in make(directory).stdout
+    return directory
+
+
+def test_a_second_run_makes_nothing(made: Path) -> None:
+    assert make(made).stdout == ""
+
+
+def test_changed_requirements_are_installed_into_what_is_there(made: Path) -> None:
+    kept = made / "venv/kept"
+    kept.touch()
+    (made / "requirements.txt").write_text("# nothing, said otherwise\n")
+    assert "making venv" in make(made).stdout
+    assert kept.exists()
+    assert make(made).stdout == ""
+
+
+def test_an_environment_that_was_moved_is_made_anew(made: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(made, moved, symlinks=True)
+    make(moved)
+    assert str(moved) in (moved / "venv/bin/pip").read_text()
+
+
+def test_an_environment_that_lost_its_interpreter_is_made_anew(made: Path) -> None:
+    (made / "venv/bin/python").unlink()
+    make(made)
+    assert run([made / "venv/bin/python", "-c", ""], os.environ).returncode == 0
+
+
+def test_an_installation_that_failed_is_tried_again(made: Path) -> None:
+    (made / "requirements.txt").write_text("no-such-distribution==1\n")
+    environment = dict(os.environ, PIP_NO_INDEX="1")
+    command: list[str | Path] = [TREE / "setup/venv.sh", "venv", "requirements.txt", "constraints.txt"]
+    assert run(command, environment, cwd=made).returncode != 0
+    assert run(command, environment, cwd=made).returncode != 0
+    (made / "requirements.txt").write_text("# nothing\n")
+    assert "making venv" in make(made).stdout
+
+
+def pins(name: str) -> dict[str, str]:
+    lines = (TREE / name).read_text().splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith(("#", "-")))
+    return {canonical(name): version for name, version in pairs}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(names: list[str]) -> set[str]:
+    """These distributions and all that they need on this machine."""
+    found: set[str] = set()
+    while names:
+        name = canonical(names.pop())
+        if name in found:
+            continue
+        found.add(name)
+        for text in distribution(name).requires or []:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                names.append(requirement.name)
+    return found
+
+
+def test_every_requirement_is_pinned_and_all_that_they_bring_with_them() -> None:
+    required = {**pins("requirements.txt"), **pins("requirements-dev.txt")}
+    held = pins("constraints.txt")
+    assert needed(list(required)) <= held.keys()
+    assert {name: held[name] for name in required} == required
+
+
+def test_what_is_installed_here_is_what_is_pinned() -> None:
+    held = pins("constraints.txt")
+    assert {name: distribution(name).version for name in held} == held

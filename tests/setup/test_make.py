@@ -1,0 +1,113 @@
+"""`make test` leaves nothing behind, whoever ends it: the terminal, or the kernel."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.setup.place import TREE, program
+
+# A suite that starts a process of its own, says so and does not end.
+ENDLESS = """
+import pathlib, subprocess
+
+def test_endless():
+    child = subprocess.Popen(["sleep", "infinity"])
+    pathlib.Path("started").write_text("")
+    child.wait()
+"""
+ENDS_WITHIN_S = 20
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The real Makefile, the real test run, and nothing to set up or to check."""
+    for name in ("setup", "topologies"):
+        shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(TREE / "Makefile", tmp_path)
+    for name in ("setup.sh", "check.sh"):
+        program(tmp_path / "setup", name, "exit 0")
+    (tmp_path / ".venv").symlink_to(TREE / ".venv")
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-p no:cacheprovider'\n")
+    return tmp_path
+
+
+def of(tree: Path) -> dict[int, str]:
+    """The processes that carry the tree's mark, with their command lines."""
+    mark = f"BICAST_TREE={tree}".encode()
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # ended while it was looked at
+    return found
+
+
+@contextmanager
+def endless_run(tree: Path) -> Iterator[subprocess.Popen[bytes]]:
+    (tree / "test_endless.py").write_text(ENDLESS)
+    with subprocess.Popen(
+        ["make", "test"],
+        cwd=tree,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as make:
+        assert make.stdout is not None
+        try:
+            while not (tree / "started").exists():
+                ready, _, _ = select.select([make.stdout], [], [], 0.05)
+                assert not ready or os.read(make.stdout.fileno(), 65536), "make ended before the suite began"
+            yield make
+        finally:
+            if make.poll() is None:
+                os.killpg(make.pid, signal.SIGKILL)
+
+
+def all_end(tree: Path) -> None:
+    for pid in of(tree):
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ready, _, _ = select.select([descriptor], [], [], ENDS_WITHIN_S)
+        os.close(descriptor)
+        assert ready, of(tree)
+    assert of(tree) == {}
+
+
+def test_killing_make_ends_the_whole_run(tree: Path) -> None:
+    with endless_run(tree) as make:
+        assert any("sleep infinity" in command for command in of(tree).values())
+        make.kill()
+        all_end(tree)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_from_the_terminal_ends_the_whole_run(tree: Path, number: signal.Signals) -> None:
+    with endless_run(tree) as make:
+        os.killpg(make.pid, number)
+        all_end(tree)
+        assert make.wait(ENDS_WITHIN_S) != 0
+
+
+def test_the_exit_code_and_the_last_line_are_pytests(tree: Path) -> None:
+    (tree / "test_bad.py").write_text("def test_bad():\n    assert False\n")
+    done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode != 0
+    assert "1 failed" in done.stdout.splitlines()[-1]
+    (tree / "test_bad.py").write_text("def test_good():\n    assert True\n")
+    done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0
+    assert "1 passed" in done.stdout.splitlines()[-1]

@@ -1,0 +1,111 @@
+"""setup/packages.sh on a Debian of three shell scripts: what dpkg has installed, what apt knows, what apt was asked."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.setup.place import TREE, Done, program, run
+
+NOBODY = "65534"
+
+
+@dataclass(frozen=True, slots=True)
+class Debian:
+    root: Path
+
+    def has(self, *names: str) -> None:
+        (self.root / "installed").write_text("".join(f"{name} installed\n" for name in names))
+
+    def offers(self, *names: str, after_update: bool = False) -> None:
+        (self.root / ("archive" if after_update else "known")).write_text("".join(f"{name}\n" for name in names))
+
+    def asked(self) -> list[str]:
+        """What apt-get was told, without its options."""
+        log = self.root / "log"
+        if not log.exists():
+            return []
+        words = (line.split() for line in log.read_text().splitlines())
+        return [" ".join(word for word in line if not word.startswith(("-", "DPkg::"))) for line in words]
+
+    def wish(self, *lines: str, user: str = "0") -> Done:
+        (self.root / "list.txt").write_text("\n".join(["# what is wished", *lines, ""]))
+        environment = {"PATH": f"{self.root / 'bin'}:{os.environ['PATH']}", "DEBIAN": str(self.root)}
+        script = TREE / "setup/packages.sh"
+        return run(["setpriv", f"--reuid={user}", "bash", script, self.root / "list.txt"], environment)
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Debian:
+    programs = tmp_path / "bin"
+    (tmp_path / "archive").touch()
+    for directory in (tmp_path, *list(tmp_path.parents)[:2]):
+        directory.chmod(0o755)
+    program(programs, "dpkg-query", 'shift 2; for name; do grep "^$name " "$DEBIAN/installed"; done; exit 1')
+    program(programs, "apt-cache", 'grep -x "$2" "$DEBIAN/known"')
+    program(
+        programs,
+        "apt-get",
+        """
+        echo "$@" >>"$DEBIAN/log"
+        case $1 in
+        update) cp "$DEBIAN/archive" "$DEBIAN/known" ;;
+        install)
+            shift
+            for name; do
+                case $name in -* | DPkg*) continue ;; esac
+                grep -qx "$name" "$DEBIAN/known" || exit 100
+            done ;;
+        esac
+        """,
+    )
+    debian = Debian(tmp_path)
+    debian.has()
+    debian.offers()
+    return debian
+
+
+def test_apt_is_left_alone_when_all_is_installed(debian: Debian) -> None:
+    debian.has("curl", "iproute2")
+    assert debian.wish("curl", "iproute2").returncode == 0
+    assert debian.asked() == []
+
+
+def test_only_what_is_missing_is_installed(debian: Debian) -> None:
+    debian.has("curl")
+    debian.offers("curl", "ethtool", "tcpdump")
+    assert debian.wish("curl", "ethtool", "tcpdump  # to look with").returncode == 0
+    assert debian.asked() == ["install ethtool tcpdump"]
+
+
+def test_the_lists_are_updated_when_apt_does_not_know_a_package(debian: Debian) -> None:
+    debian.offers("ethtool", after_update=True)
+    assert debian.wish("ethtool").returncode == 0
+    assert debian.asked() == ["update", "install ethtool"]
+
+
+def test_an_optional_package_that_no_archive_has_is_no_reason_to_do_anything(debian: Debian) -> None:
+    debian.has("curl")
+    assert debian.wish("curl", "vagrant?").returncode == 0
+    assert debian.asked() == []
+
+
+def test_an_optional_package_that_the_archive_has_is_installed(debian: Debian) -> None:
+    debian.offers("vagrant")
+    assert debian.wish("vagrant?").returncode == 0
+    assert debian.asked() == ["install vagrant"]
+
+
+def test_a_package_that_nobody_has_ends_the_set_up(debian: Debian) -> None:
+    assert debian.wish("no-such-thing").returncode != 0
+
+
+def test_somebody_who_is_not_root_is_told_what_is_missing_and_nothing_is_tried(debian: Debian) -> None:
+    debian.offers("ethtool")
+    done = debian.wish("ethtool", user=NOBODY)
+    assert done.returncode == 77
+    assert "sudo apt-get install ethtool" in done.stderr
+    assert debian.asked() == []
