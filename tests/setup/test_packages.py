@@ -39,11 +39,9 @@ class Debian:
 
 
 @pytest.fixture
-def debian(tmp_path: Path) -> Debian:
-    programs = tmp_path / "bin"
-    (tmp_path / "archive").touch()
-    for directory in (tmp_path, *list(tmp_path.parents)[:2]):
-        directory.chmod(0o755)
+def debian(public_path: Path) -> Debian:
+    programs = public_path / "bin"
+    (public_path / "archive").touch()
     program(programs, "dpkg-query", 'shift 2; for name; do grep "^$name " "$DEBIAN/installed"; done; exit 1')
     program(programs, "apt-cache", 'grep -x "$2" "$DEBIAN/known"')
     program(
@@ -62,7 +60,7 @@ def debian(tmp_path: Path) -> Debian:
         esac
         """,
     )
-    debian = Debian(tmp_path)
+    debian = Debian(public_path)
     debian.has()
     debian.offers()
     return debian

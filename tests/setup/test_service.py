@@ -1,0 +1,59 @@
+"""The controller as a service: units that systemd accepts, and a start with no more rights than they leave it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from tests.setup.place import TREE, Done, run
+
+NOBODY = 65534
+
+
+def in_opt(*lines: str) -> Done:
+    """With this tree in /opt/bicast, where the units say it is, in a mount namespace that forgets it."""
+    place = ("mount -t tmpfs none /opt", "mkdir /opt/bicast", f"mount --bind {shlex.quote(str(TREE))} /opt/bicast")
+    return run(["unshare", "--mount", "bash", "-ec", "\n".join([*place, *lines])], os.environ)
+
+
+def test_systemd_finds_nothing_wrong_with_the_units() -> None:
+    done = in_opt("systemd-analyze verify --man=no /opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast.socket")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_tree_elsewhere_is_not_installed() -> None:
+    done = run([TREE / "deploy/install.sh", TREE / "topologies/paper.yaml"], os.environ)
+    assert done.returncode == 78
+    assert "the service runs from /opt/bicast" in done.stderr
+
+
+def test_a_configuration_that_is_no_good_is_not_installed(tmp_path: Path) -> None:
+    bad = tmp_path / "gateway.yaml"
+    bad.write_text("sites: 7\n")
+    done = in_opt("mount -t tmpfs none /etc/systemd", f"/opt/bicast/deploy/install.sh {shlex.quote(str(bad))}")
+    assert done.returncode != 0
+    assert "sites" in done.stderr
+    assert not Path("/etc/bicast/gateway.yaml").exists()
+
+
+def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path) -> None:
+    state = public_path / "state"
+    state.mkdir()
+    os.chown(state, NOBODY, NOBODY)
+    file = public_path / "gateway.yaml"
+    settings = f"controller: {{state: {state / 'state.json'}}}\n"
+    file.write_text(settings + (TREE / "topologies/paper.yaml").read_text())
+    nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all")
+    own_loopback = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    with subprocess.Popen(
+        [*own_loopback, *nobody, "--no-new-privs", TREE / "bicast", "run", file], stderr=subprocess.PIPE, text=True
+    ) as controller:
+        assert controller.stderr is not None
+        said = []
+        for line in controller.stderr:
+            said.append(line)
+            if "switches are awaited" in line:
+                controller.terminate()
+        assert controller.wait() == 0, said
