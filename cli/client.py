@@ -1,21 +1,18 @@
-"""The controller's API from the other side: a question, and its answer or one sentence."""
+"""How a verb finds the controller that it asks."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote, urlsplit
-from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
+from urllib.parse import urlsplit
 
-from cli import REFUSED, UNREACHABLE, USAGE, Failure
+from cli import UNREACHABLE, USAGE, Failure
+from controller.client import Client, Denied, NoAnswer, NoToken
 
 DEFAULT_API = "127.0.0.1:8653"
-TIMEOUT_S = 10  # longer than the controller waits for its core
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,53 +28,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def client_of(args: argparse.Namespace) -> Client:
-    return Client(_url(args.api), _token(args.token_file))
-
-
-class Client:
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
-
-    def get(self, *path: str) -> Any:
-        return self._ask("GET", path, None)
-
-    def put(self, *path: str, wish: dict[str, str]) -> Any:
-        return self._ask("PUT", path, json.dumps(wish).encode())
-
-    def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
-        headers = {**self._headers, **({"Content-Type": "application/json"} if body else {})}
-        url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))
-        try:
-            with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
-                status, kind, text = answer.status, answer.headers.get_content_type(), answer.read()
-        except (OSError, HTTPException) as error:
-            raise Failure(
-                f"no controller answers at {self._url} ({getattr(error, 'reason', error)}): "
-                "start one with `./bicast run`, or name it with --api",
-                UNREACHABLE,
-            ) from error
-        if status == HTTPStatus.OK and kind == "application/json":
-            return json.loads(text)
-        if kind == "application/problem+json":
-            raise self._refusal(status, json.loads(text)["detail"])
-        raise Failure(f"what answers at {self._url} is no bicast controller: name one with --api", UNREACHABLE)
-
-    def _refusal(self, status: int, detail: str) -> Failure:
-        if status == HTTPStatus.UNAUTHORIZED:
-            return Failure(f"{self._url} asks for its token: set BICAST_TOKEN, or give --token-file")
-        return Failure(detail, UNREACHABLE if status >= HTTPStatus.INTERNAL_SERVER_ERROR else REFUSED)
-
-
-class _AnyStatus(HTTPErrorProcessor):
-    """An answer with an error status is an answer."""
-
-    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
-        return response
-
-    https_response = http_response
+@contextmanager
+def asked(args: argparse.Namespace) -> Iterator[Client]:
+    """The controller that was named; what it will not answer becomes the verb's failure."""
+    try:
+        yield Client(_url(args.api), _token(args.token_file))
+    except NoAnswer as error:
+        raise Failure(
+            f"{error}: start a controller with `./bicast run`, or name one with --api", UNREACHABLE
+        ) from error
+    except NoToken as error:
+        raise Failure(f"{error}: set BICAST_TOKEN, or give --token-file") from error
+    except Denied as error:
+        raise Failure(str(error)) from error
 
 
 def _url(api: str) -> str:

@@ -26,7 +26,9 @@ def add(subparsers: Any) -> None:
         "written by name. Every MAC must be in the file: a switch with no controller learns nothing. "
         "ovs-flows/load.sh BRIDGE FOLDER puts them on a bridge.",
     )
-    parser.add_argument("file", nargs="*", metavar="FILE", help="gateway.yaml files; if none, those whose files are kept here")
+    parser.add_argument(
+        "file", nargs="*", metavar="FILE", help="gateway.yaml files; if none, those whose files are kept here"
+    )
     parser.add_argument("--into", metavar="DIRECTORY", default=str(OVS_FLOWS), help="where to (%(default)s)")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli import OK
-from cli.client import add_options, client_of
+from cli.client import add_options, asked
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -24,7 +24,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    status = client_of(args).get("status")
+    with asked(args) as client:
+        status = client.get("status")
     if args.json:
         print(json.dumps(status, indent=2))
         return OK

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from cli import OK
-from cli.client import add_options, client_of
+from cli.client import add_options, asked
 
 ALL = "all"
 
@@ -40,13 +40,11 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    client = client_of(args)
-    if args.verb == "switch":
-        answer = client.put("terminals", args.terminal, "active", wish={"uplink": args.uplink})
-    elif args.terminal == ALL:
-        answer = client.put("mode", wish={"mode": args.mode})
-    else:
-        answer = client.put("terminals", args.terminal, "mode", wish={"mode": args.mode})
+    with asked(args) as client:
+        if args.verb == "switch":
+            answer = client.set_active(args.terminal, args.uplink)
+        else:
+            answer = client.set_mode(args.terminal, args.mode)
     for sentence in answer["done"]:
         print(sentence)
     return OK

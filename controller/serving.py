@@ -1,6 +1,6 @@
 """Where the API stands: a socket, a thread of its own, and an end. The application knows none of it.
 
-The socket is either bound here or handed in at file descriptor 3 by systemd's convention (sd_listen_fds(3)). A parent
+It is either bound here or handed in from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent
 that cannot know our process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
 """
 
@@ -18,16 +18,18 @@ from controller.gate import CannotServe, is_loopback
 from controller.model import Endpoint, Settings
 
 HANDED_IN = 3  # SD_LISTEN_FDS_START
+MOST_HANDED_IN = 8
 LAST_ANSWERS_S = 1
 
 
 class Serving:
     """The API while it is offered; it answers from the moment this exists."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
-        # Accepted sockets inherit it; asyncio sets it only where the protocol was named. Else: 40 ms.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, port = listener.getsockname()[:2]
+    def __init__(self, app: ASGIApp, listeners: list[socket.socket]) -> None:
+        for listener in listeners:
+            # Accepted sockets inherit it; asyncio sets it only where the protocol was named. Else: 40 ms.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        host, port = listeners[0].getsockname()[:2]
         self.endpoint = Endpoint(host, port)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -44,9 +46,7 @@ class Serving:
                 timeout_graceful_shutdown=LAST_ANSWERS_S,
             )
         )
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listener]}, name="api", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": listeners}, name="api", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -56,7 +56,7 @@ class Serving:
 
 
 def serve(app: ASGIApp, settings: Settings) -> Serving:
-    return Serving(app, _handed_in(settings) or _bound(settings.api))
+    return Serving(app, _handed_in(settings) or [_bound(settings.api)])
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:
@@ -73,18 +73,24 @@ def _bound(endpoint: Endpoint) -> socket.socket:
         ) from error
 
 
-def _handed_in(settings: Settings) -> socket.socket | None:
+def _handed_in(settings: Settings) -> list[socket.socket]:
     count = os.environ.get("LISTEN_FDS")
     if count is None or os.environ.get("LISTEN_PID", str(os.getpid())) != str(os.getpid()):
-        return None
+        return []
+    if not count.isdigit() or not 1 <= int(count) <= MOST_HANDED_IN:
+        raise CannotServe(f"LISTEN_FDS={count}: 1 to {MOST_HANDED_IN} sockets were expected")
+    return [_checked(number, settings) for number in range(HANDED_IN, HANDED_IN + int(count))]
+
+
+def _checked(descriptor: int, settings: Settings) -> socket.socket:
     try:
-        listener = socket.socket(fileno=HANDED_IN)
+        listener = socket.socket(fileno=descriptor)
         listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise CannotServe(f"LISTEN_FDS={count} is set, but file descriptor {HANDED_IN} is no socket") from error
-    if count != "1" or not listening or listener.family not in (socket.AF_INET, socket.AF_INET6):
+        raise CannotServe(f"LISTEN_FDS is set, but file descriptor {descriptor} is no socket") from error
+    if not listening or listener.family not in (socket.AF_INET, socket.AF_INET6):
         listener.detach()
-        raise CannotServe(f"LISTEN_FDS={count}: one listening TCP socket at file descriptor {HANDED_IN} was expected")
+        raise CannotServe(f"LISTEN_FDS is set: a listening TCP socket at file descriptor {descriptor} was expected")
     host = listener.getsockname()[0]
     if settings.token_file is None and not is_loopback(host):
         listener.detach()

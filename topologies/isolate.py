@@ -91,15 +91,20 @@ def _prepared(mask: set[signal.Signals | int], parent: int, listeners: Sequence[
         _die_with_parent()
         if os.getppid() != parent:
             os._exit(1)  # the parent was killed before we asked to follow it
-        moved = [fcntl.fcntl(each.fileno(), fcntl.F_DUPFD, CONTROL_ABOVE) for each in listeners]
-        for number, high in enumerate(moved, FIRST_LISTENER):
-            os.dup2(high, number, inheritable=True)
-            os.close(high)
+        place([each.fileno() for each in listeners])
         for each in FORWARDED:
             signal.signal(each, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     return prepare
+
+
+def place(listeners: Sequence[int]) -> None:
+    """In a child before it becomes its program: these descriptors stand at 3, 4, ... (sd_listen_fds(3))."""
+    moved = [fcntl.fcntl(each, fcntl.F_DUPFD, CONTROL_ABOVE) for each in listeners]
+    for number, high in enumerate(moved, FIRST_LISTENER):
+        os.dup2(high, number, inheritable=True)
+        os.close(high)
 
 
 def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Signals]) -> int:

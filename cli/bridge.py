@@ -1,0 +1,91 @@
+"""`bridge`: makes this host's bridges what a gateway.yaml says, and says what it did."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from cli import OK, Failure
+from cli.host import add_site, chosen, need_root
+from gateway.bridge import Outcome, Work, carry_out, preparation, undoing
+from gateway.host import HostError
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "bridge",
+        help="prepare the bridge that a gateway.yaml names",
+        description="Prepare this host's bridges for the controller: datapath, dpid, OpenFlow 1.3, fail_mode=secure, "
+        "ports by name with numbers that stay, where the controller is, TLS (files that the gateway.yaml names and "
+        "that are not there are made), and offloads off where Open vSwitch forwards in userspace. A second run "
+        "changes nothing. OVS_RUNDIR says which Open vSwitch is meant, as for ovs-vsctl.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a gateway.yaml")
+    add_site(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--remove", action="store_true", help="undo it: delete the bridges that this verb made")
+    what.add_argument(
+        "--force", action="store_true", help="also take ports that carry this host's addresses, and others' bridges"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the commands and run none")
+    parser.add_argument("--json", action="store_true", help="what was done, for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    need_root("bridge")
+    config, sites = chosen(args.file, args.site)
+    try:
+        work = undoing(sites) if args.remove else preparation(config, sites, force=args.force)
+        if args.dry_run:
+            _commands(work, as_json=args.json)
+            return OK
+        _report(args.file, work, carry_out(work), as_json=args.json)
+    except HostError as error:
+        raise Failure(str(error)) from error
+    return OK
+
+
+def _commands(work: Work, *, as_json: bool) -> None:
+    commands = [command for step in work.steps for command in step.commands]
+    if as_json:
+        print(json.dumps({"commands": commands}))
+        return
+    for command in commands:
+        print(shlex.join(command))
+
+
+def _report(file: str, work: Work, outcomes: Iterable[Outcome], *, as_json: bool) -> None:
+    done = []
+    for outcome in outcomes:
+        done.append(outcome)
+        if not as_json:
+            print(_line(outcome), flush=True)
+    changed = sum(outcome.changed for outcome in done)
+    if as_json:
+        steps = [
+            {
+                "name": outcome.step.name,
+                "changed": outcome.changed,
+                "found": outcome.step.found,
+                "wanted": outcome.step.wanted,
+                "commands": outcome.step.commands,
+                "said": outcome.said,
+            }
+            for outcome in done
+        ]
+        print(json.dumps({"file": file, "changed": changed, "missing": work.missing, "steps": steps}))
+        return
+    for name in work.missing:
+        print(f"missing  {name}: no such interface on this host yet; the bridge takes it as soon as it appears")
+    print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
+
+
+def _line(outcome: Outcome) -> str:
+    step = outcome.step
+    if not outcome.changed:
+        return f"right    {step.name}: {step.found}"
+    said = "".join(f" ({line})" for line in outcome.said)
+    return f"changed  {step.name}: {step.wanted} (was: {step.found}){said}"

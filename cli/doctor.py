@@ -1,0 +1,57 @@
+"""`doctor`: what this machine lacks to be a gateway, each with the line that mends it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from cli import OK, REFUSED
+from cli.host import add_site, chosen, need_root
+from gateway.doctor import examine
+from gateway.finding import Finding, State
+from gateway.scene import Scene
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "doctor",
+        help="find what this machine lacks, with the line that mends it",
+        description="Look this machine over: programs and their versions, what the kernel can do, reverse path "
+        "filters, return routes, MPTCP's switches; and with FILE also its bridges, their ports, the controller's "
+        "ports, firewalls, and TLS files. Nothing is changed. What is not as it should be is shown with the line "
+        "that mends it. Exit code 1 when something is bad, 0 otherwise.",
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="a gateway.yaml, to look at what it names too")
+    add_site(parser)
+    parser.add_argument("--json", action="store_true", help="all findings, for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    need_root("doctor")
+    scene = Scene(args.file, *chosen(args.file, args.site)) if args.file else Scene()
+    findings = []
+    for finding in examine(scene):
+        findings.append(finding)
+        if not args.json:
+            print(_text(finding), flush=True)
+    if args.json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings], **_counts(findings)}))
+    else:
+        print(", ".join(f"{count} {state}" for state, count in _counts(findings).items()))
+    return REFUSED if any(finding.state is State.BAD for finding in findings) else OK
+
+
+def _counts(findings: Iterable[Finding]) -> dict[str, int]:
+    states = [finding.state for finding in findings]
+    return {state.value: states.count(state) for state in State}
+
+
+def _text(finding: Finding) -> str:
+    first = f"{finding.state.value:8} {finding.name}: {finding.found}"
+    if finding.state is State.OK:
+        return first
+    mend = f"\n         mend: {finding.mend}" if finding.mend else ""
+    return f"{first}\n         expected: {finding.expected}{mend}"

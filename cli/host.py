@@ -1,0 +1,37 @@
+"""What `bridge` and `doctor` share: a gateway.yaml and those of its sites that live on this host."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from cli import Failure
+from controller.config import ConfigError, load
+from controller.model import Config, Site
+
+
+def add_site(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--site",
+        action="append",
+        metavar="NAME",
+        help="only this site of the file (may be repeated); without it, all: needed where other sites of the file "
+        "live on other hosts",
+    )
+
+
+def chosen(file: str, names: list[str] | None) -> tuple[Config, tuple[Site, ...]]:
+    try:
+        config = load(file)
+    except ConfigError as error:
+        raise Failure(str(error)) from error
+    known = {site.name: site for site in config.sites}
+    for name in names or ():
+        if name not in known:
+            raise Failure(f"{file} has no site {name}: expected one of {', '.join(known)}")
+    return config, tuple(site for site in config.sites if not names or site.name in names)
+
+
+def need_root(verb: str) -> None:
+    if os.geteuid() != 0:
+        raise Failure(f"{verb} asks the kernel and Open vSwitch for what only root may: sudo ./bicast {verb} ...")

@@ -1,0 +1,115 @@
+"""`bicast lab`: the paper's lab on this machine, with the controller on it, and the paper's comparison."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+from typing import Any
+
+from cli import OK, Failure
+from cli.client import DEFAULT_API
+from controller.client import Client
+from experiments import paper002
+from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled
+from topologies import isolate
+from topologies.command import CommandFailed
+from topologies.paper import BRIDGE, LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
+from topologies.stage import Stage, raised
+from topologies.web import download, web_server
+
+FILE = TREE / "topologies" / "paper.yaml"
+ADDRESS = (DEFAULT_API.partition(":")[0], int(DEFAULT_API.partition(":")[2]))
+SIZE_BYTES = 50_000_000
+UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "lab",
+        help="raise the paper's lab, run the controller on it, compare bicast off and on",
+        description="Raise the laboratory of paper 002 (client, Open vSwitch, router, server) in namespaces of its "
+        "own, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
+        f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and stay until "
+        "Ctrl-C. The system's Open vSwitch is not touched, and nothing is left behind, however it ends.",
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        default=os.environ.get("LAB_ONCE") == "1",
+        help="end after the comparison (as LAB_ONCE=1 does)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if not isolate.inside():
+        _enter()
+    topology = PaperTopo(
+        wifi_up_loss_percent=UP_LOSS_PERCENT, wifi_down_loss_percent=DOWN_LOSS_PERCENT, congestion_control="cubic"
+    )
+    try:
+        with (
+            socket.create_server(ADDRESS, backlog=128) as within,  # the lab itself cannot reach the one out there
+            controlled(FILE, listeners=(isolate.FIRST_LISTENER, within.fileno())) as controller,
+            raised(topology, controller=OPENFLOW) as net,
+        ):
+            controller.await_steady()
+            _compare(net, controller.client)
+            if not args.once:
+                _stay()
+    except (CommandFailed, ControllerFailed) as error:
+        raise Failure(str(error)) from error
+    return OK
+
+
+def _enter() -> None:
+    """Into a world of the lab's own. The API's socket is bound out here, so that people reach it."""
+    try:
+        listener = socket.create_server(ADDRESS, backlog=128)
+    except OSError as error:
+        raise Failure(
+            f"{DEFAULT_API} cannot be had for the lab's API ({error.strerror}): end the controller or lab that has it, "
+            "for a lab of this tree with `make clean`"
+        ) from error
+    try:
+        isolate.enter(listeners=[listener])
+    except isolate.WorldError as error:
+        raise Failure(str(error)) from error
+
+
+def _compare(net: Stage, client: Client) -> None:
+    print(
+        f"Wi-Fi {WIFI_BPS / 1e6:.0f} Mbit/s loses {UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, LTE "
+        f"{LTE_BPS / 1e6:.0f} Mbit/s loses {LTE_LOSS_PERCENT:.0f} % and is backup; the server's sender is cubic."
+    )
+    took = {}
+    with web_server(net.machine("server"), SERVER) as web:
+        file = web.offer("lab.bin", SIZE_BYTES)
+        for how, mode in (("plain", "off"), ("bicast", "bicast")):
+            client.set_mode("all", mode)
+            print(f"Downloading {SIZE_BYTES / 1e6:.0f} MB, bicast {'on' if how == 'bicast' else 'off'} ...", flush=True)
+            got = download(net.machine("client"), file.url)
+            if got.sha256 != file.sha256 or not got.mptcp:
+                raise Failure(
+                    "the download is not what the server sent, or did not speak MPTCP: this lab proves nothing"
+                )
+            took[how] = got.seconds
+    cell = (UP_LOSS_PERCENT, DOWN_LOSS_PERCENT)
+    paper = {how: paper002.seconds(how)[cell] for how in took}
+    print()
+    print(f"{'seconds':>18} {'bicast off':>11} {'bicast on':>11} {'on / off':>9}")
+    for what, row in ((f"here, {SIZE_BYTES / 1e6:.0f} MB", took), (f"paper, {paper002.BYTES / 1e6:.0f} MB", paper)):
+        print(f"{what:>18} {row['plain']:11.1f} {row['bicast']:11.1f} {row['bicast'] / row['plain']:9.2f}")
+    print("\nOne run of each (n = 1); `./bicast experiment transfer` repeats, over all losses, and says the spread.")
+
+
+def _stay() -> None:
+    print(f"""
+The lab stands until Ctrl-C.
+  the API         http://{DEFAULT_API}/api/v1/status   (./bicast status, mode, switch)
+  inside the lab  nsenter -t $(pgrep -f mininet:client | head -n1) -a bash      (client, server, router, {BRIDGE})
+""", flush=True)  # fmt: skip
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, signal.default_int_handler)
+    signal.pause()

@@ -1,0 +1,74 @@
+"""The API from the other side: a question, and its answer, or one sentence why there is none."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import quote
+from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
+
+from controller.wishes import ALL
+
+TIMEOUT_S = 10  # longer than the controller waits for its core
+
+
+class NoAnswer(Exception):
+    """No controller answers there, or it cannot answer now."""
+
+
+class Denied(Exception):
+    """The controller's own sentence on what it will not do."""
+
+
+class NoToken(Denied):
+    """The controller asks for a token, or for another one."""
+
+
+class Client:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
+
+    def get(self, *path: str) -> Any:
+        return self._ask("GET", path, None)
+
+    def put(self, *path: str, wish: dict[str, str]) -> Any:
+        return self._ask("PUT", path, json.dumps(wish).encode())
+
+    def set_mode(self, terminal: str, mode: str) -> Any:
+        path = ("mode",) if terminal == ALL else ("terminals", terminal, "mode")
+        return self.put(*path, wish={"mode": mode})
+
+    def set_active(self, terminal: str, uplink: str) -> Any:
+        return self.put("terminals", terminal, "active", wish={"uplink": uplink})
+
+    def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
+        headers = {**self._headers, **({"Content-Type": "application/json"} if body else {})}
+        url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))
+        try:
+            with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
+                status, kind, text = answer.status, answer.headers.get_content_type(), answer.read()
+        except (OSError, HTTPException) as error:
+            raise NoAnswer(f"no controller answers at {self._url} ({getattr(error, 'reason', error)})") from error
+        if status == HTTPStatus.OK and kind == "application/json":
+            return json.loads(text)
+        if kind == "application/problem+json":
+            raise self._refusal(status, json.loads(text)["detail"])
+        raise NoAnswer(f"what answers at {self._url} is no bicast controller")
+
+    def _refusal(self, status: int, detail: str) -> Exception:
+        if status == HTTPStatus.UNAUTHORIZED:
+            return NoToken(f"{self._url} asks for its token")
+        return NoAnswer(detail) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Denied(detail)
+
+
+class _AnyStatus(HTTPErrorProcessor):
+    """An answer with an error status is an answer."""
+
+    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
+        return response
+
+    https_response = http_response
