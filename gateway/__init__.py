@@ -1,0 +1,1 @@
+"""The host that a bridge lives on: what it must be, made so by `bridge` and looked over by `doctor`."""

@@ -1,0 +1,87 @@
+"""Carries a plan out: all that is refused is said before anything is touched, and each command as it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from controller.model import Config, Datapath, Site
+from gateway import links, ovs, tls
+from gateway.host import HostError, run
+from gateway.plan import Plan, Refusal, Seen, Step, plan, ports_of, removal
+
+
+class Refused(HostError):
+    """Something else would be harmed."""
+
+    def __init__(self, refusals: tuple[Refusal, ...]) -> None:
+        forced = "" if any(not refusal.forcible for refusal in refusals) else ". --force does it all the same"
+        super().__init__("; ".join(refusal.sentence for refusal in refusals) + forced)
+        self.refusals = refusals
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that is to be done on this host, refused by nobody."""
+
+    plans: tuple[Plan, ...]
+    missing: tuple[str, ...]  # ports that are no interface of this host yet
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        # what sites share, the switch's certificate, is in the plan of each
+        return tuple(dict.fromkeys(step for each in self.plans for step in each.steps))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    step: Step
+    said: tuple[str, ...]  # by commands that did it and had something to add
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.step.commands)
+
+
+def look(sites: Iterable[Site]) -> Seen:
+    here = {link.name: link for link in links.read()}
+    read_by_us = {name for site in sites if site.datapath is Datapath.NETDEV for name in ports_of(site)}
+    return Seen(ovs.read(), here, {name: links.offloads(name) for name in sorted(read_by_us & here.keys())})
+
+
+def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False) -> Work:
+    files = tls.files(config.settings.tls) if config.settings.tls else None
+    seen = look(sites)
+    plans = tuple(plan(site, config.settings, files, seen) for site in sites)
+    refusals = tuple(dict.fromkeys(refusal for each in plans for refusal in each.refusals))
+    if any(not (force and refusal.forcible) for refusal in refusals):
+        raise Refused(refusals)
+    if files:
+        making = tuple(
+            Step(f"{made.pair.role} certificate {made.pair.certificate}", made.found, "present", made.commands)
+            for made in tls.makings(files, config.settings)
+        )
+        plans = (Plan("tls", making), *plans)
+    return Work(plans, absent(sites, seen))
+
+
+def undoing(sites: tuple[Site, ...]) -> Work:
+    seen = ovs.read()
+    plans = tuple(removal(site, seen, going={each.bridge for each in sites}) for site in sites)
+    refusals = tuple(refusal for each in plans for refusal in each.refusals)
+    if refusals:
+        raise Refused(refusals)
+    return Work(plans, ())
+
+
+def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
+    """Ports that neither this host nor OVS (whose patch ports are no interfaces) has."""
+    opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
+    names = dict.fromkeys(name for site in sites for name in ports_of(site))
+    return tuple(name for name in names if name not in seen.links and name not in opened)
+
+
+def carry_out(work: Work) -> Iterator[Outcome]:
+    for step in work.steps:
+        said = tuple(run(command).complaint for command in step.commands)
+        yield Outcome(step, tuple(line for line in said if line))

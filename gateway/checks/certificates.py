@@ -1,0 +1,101 @@
+"""The TLS files of gateway.yaml: there, kept, belonging together, and how long they last."""
+
+from __future__ import annotations
+
+import shlex
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from gateway import tls
+from gateway.finding import Finding, State, judged
+from gateway.host import HostError, run
+from gateway.scene import Scene
+from gateway.tls import Files, Pair
+
+SOON_S = 30 * 86400
+
+
+def certificates(scene: Scene) -> Iterator[Finding]:
+    if scene.config is None or scene.config.settings.tls is None:
+        return
+    files = tls.files(scene.config.settings.tls)
+    yield from _pair(files, files.ca, None, scene)
+    for pair, purpose in ((files.controller, "sslserver"), (files.switch, "sslclient")):
+        if pair is files.controller and not pair.present and not files.ca.key.exists() and files.switch.present:
+            yield Finding("controller certificate", State.OK, "not here", "on the controller's host")
+            continue
+        yield from _pair(files, pair, purpose, scene)
+
+
+def _pair(files: Files, pair: Pair, purpose: str | None, scene: Scene) -> Iterator[Finding]:
+    name = f"{pair.role} certificate"
+    needed = (pair.certificate,) if purpose is None else (pair.certificate, pair.key)
+    gone = [str(path) for path in needed if not path.exists()]
+    if gone:
+        found, expected = f"{' and '.join(gone)} not there", "there; `bridge` makes them all, or carry them here"
+        line = scene.prepare if _makes(files, scene) else None
+        yield Finding(name, State.BAD, found, expected, line)
+        return
+    again = _again(files, pair, scene)
+    if pair.key.exists():
+        yield _mode(pair.key)
+        right = _public(pair.certificate, "x509") == _public(pair.key, "pkey")
+        found = f"{pair.key} {'belongs' if right else 'does not belong'} to {pair.certificate}"
+        yield judged(f"{pair.role} key", right, found, "the key of its certificate", again, else_=State.BAD)
+    if purpose is not None:
+        yield _signed(files.ca, pair, purpose, again)
+    yield lifetime(name, pair.certificate, time.time(), again)
+
+
+def _mode(key: Path) -> Finding:
+    mode = key.stat().st_mode & 0o777
+    line = f"chmod 0600 {shlex.quote(str(key))}"
+    return judged(f"mode of {key}", not mode & 0o077, f"{mode:04o}", "0600: nobody else's", line, else_=State.BAD)
+
+
+def _signed(ca: Pair, pair: Pair, purpose: str, again: str | None) -> Finding:
+    command = ("openssl", "verify", "-no_check_time", "-purpose", purpose, "-CAfile", str(ca.certificate))
+    try:
+        run((*command, str(pair.certificate)))
+    except HostError as no:
+        found, right = str(no), False
+    else:
+        found, right = f"signed by {ca.certificate}", True
+    expected = f"signed by {ca.certificate} for this use"
+    return judged(f"{pair.role} signature", right, found, expected, again, else_=State.BAD)
+
+
+def lifetime(name: str, certificate: Path, now_s: float, again: str | None) -> Finding:
+    lines = run(("openssl", "x509", "-noout", "-dates", "-in", str(certificate))).out.splitlines()
+    dates = dict(line.split("=", 1) for line in lines)
+    begins_s, ends_s = (ssl.cert_time_to_seconds(dates[end]) for end in ("notBefore", "notAfter"))
+    found = f"valid from {dates['notBefore']} to {dates['notAfter']}"
+    if now_s < begins_s:
+        return Finding(name, State.BAD, found, "valid now: is this host's clock right?", again)
+    if ends_s <= now_s:
+        return Finding(name, State.BAD, found, "valid now", again)
+    return judged(name, ends_s - now_s > SOON_S, found, "valid for 30 days at least", again, else_=State.WARNING)
+
+
+def _public(path: Path, kind: str) -> str:
+    return run(("openssl", kind, "-in", str(path), "-pubkey" if kind == "x509" else "-pubout", "-noout")).out
+
+
+def _makes(files: Files, scene: Scene) -> bool:
+    """Whether `bridge` would make what is missing rather than refuse."""
+    assert scene.config is not None
+    try:
+        return any(made.commands for made in tls.makings(files, scene.config.settings))
+    except HostError:
+        return False
+
+
+def _again(files: Files, pair: Pair, scene: Scene) -> str | None:
+    """Put the old ones aside and have them made anew; with the CA goes all that it signed."""
+    if not files.ca.key.exists():
+        return None
+    pairs = (files.ca, files.controller, files.switch) if pair is files.ca else (pair,)
+    paths = [shlex.quote(str(path)) for each in pairs for path in (each.certificate, each.key) if path.exists()]
+    return " && ".join([*(f"mv {path} {path}.old" for path in paths), scene.prepare])

@@ -1,0 +1,129 @@
+"""The way between switch and controller: who listens on the controller's ports, and whether a firewall stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from controller.model import Endpoint
+from gateway.finding import Finding, State, judged
+from gateway.host import HostError, run
+from gateway.plan import meeting
+from gateway.scene import Scene
+
+PATIENCE_S = 1.0
+OURS = re.compile(r"\0-m\0(cli\0run|controller)\0")  # ./bicast run, as the kernel shows its arguments
+
+
+def listeners(scene: Scene) -> Iterator[Finding]:
+    if scene.config is None:
+        return
+    for name, endpoint in (("OpenFlow", scene.config.settings.openflow), ("API", scene.config.settings.api)):
+        if _here(scene, endpoint):
+            yield _listener(f"{name} port {endpoint}", endpoint)
+
+
+def _here(scene: Scene, endpoint: Endpoint) -> bool:
+    address = ip_address(endpoint.host)
+    own = {inside.ip for link in scene.links.values() for inside in link.addresses}
+    return address.is_loopback or address.is_unspecified or address in own
+
+
+def _listener(name: str, endpoint: Endpoint) -> Finding:
+    expected = "free, or the controller's"
+    for line in run(("ss", "-Hltnp", "sport", "=", f":{endpoint.port}")).out.splitlines():
+        local = line.split()[3].rpartition(":")[0].strip("[]").partition("%")[0]
+        if local not in ("*", "0.0.0.0", "::", endpoint.host) and not ip_address(endpoint.host).is_unspecified:
+            continue
+        process = re.search(r"pid=(\d+)", line)
+        if process is None:
+            return Finding(name, State.BAD, "taken by a process that is not to be seen from here", expected)
+        pid = int(process[1])
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+        shown = command.replace("\0", " ").strip()
+        right = OURS.search(command) is not None
+        return judged(name, right, f"taken by process {pid}, {shown}", expected, f"kill {pid}", else_=State.BAD)
+    return Finding(name, State.OK, "free: no controller runs here", expected)
+
+
+def reached(scene: Scene) -> Iterator[Finding]:
+    """A refused connection came through; one that gets no answer at all was dropped on the way."""
+    if scene.config is None:
+        return
+    where = meeting(scene.config.settings)
+    dropped = not _led(scene) and _dropped(where)
+    line = _opening() if _here(scene, where) else None
+    found = f"no answer within {PATIENCE_S:g} s" if dropped else "nothing drops packets to it"
+    expected = f"an answer: a firewall here or there drops what goes to {where}"
+    yield judged("way to the controller", not dropped, found, expected, line, else_=State.BAD)
+
+
+def _led(scene: Scene) -> bool:
+    """Whether the bridges are connected: then the controller is spared a stranger who says nothing."""
+    try:
+        bridges = [scene.seen.ovs.bridge(site.bridge) for site in scene.sites]
+    except HostError:
+        return False
+    return all(bridge and any(each.connected for each in bridge.controllers) for bridge in bridges)
+
+
+def _dropped(where: Endpoint) -> bool:
+    try:
+        socket.create_connection((where.host, where.port), PATIENCE_S).close()
+    except TimeoutError:
+        return True
+    except OSError:  # refused or unreachable: somebody answered
+        return False
+    return False
+
+
+def _opening() -> str | None:
+    """Let the loopback through each chain that judges this host's own packets."""
+    lines = [
+        f"nft insert rule {chain['family']} {chain['table']} {chain['name']} {side} lo accept"
+        for chain in (row["chain"] for row in _ruleset() if "chain" in row)
+        if (side := {"input": "iif", "output": "oif"}.get(str(chain.get("hook"))))
+    ]
+    return " && ".join(lines) or None
+
+
+def drops(scene: Scene) -> Iterator[Finding]:
+    """nft chains that hang on a port itself; a bridge's packets pass no other."""
+    rows = _ruleset()
+    hooked = [
+        (device, row["chain"])
+        for row in rows
+        if "chain" in row and row["chain"].get("hook") in ("ingress", "egress")
+        for device in _devices(row["chain"].get("dev"))
+        if device in scene.ports
+    ]
+    for device, chain in hooked:
+        place = f"{chain['family']} {chain['table']} {chain['name']}"
+        dropping = chain.get("policy") == "drop" or any(
+            _same(row["rule"], chain) and '"drop"' in json.dumps(row["rule"]["expr"]) for row in rows if "rule" in row
+        )
+        yield judged(
+            f"{device} {chain['hook']} hook",
+            not dropping,
+            f"nft chain {place} " + ("drops" if dropping else "lets all through"),
+            "no drops on a port of the bridge, unless this is a lab that loses packets on purpose",
+            f"nft 'flush chain {place}; delete chain {place}'",
+            else_=State.WARNING,
+        )
+
+
+def _ruleset() -> list[Mapping[str, Mapping[str, object]]]:
+    rows: list[Mapping[str, Mapping[str, object]]] = json.loads(run(("nft", "-j", "list", "ruleset")).out)["nftables"]
+    return rows
+
+
+def _devices(dev: object) -> list[str]:
+    return [str(each) for each in dev] if isinstance(dev, list) else [str(dev)]
+
+
+def _same(rule: Mapping[str, object], chain: Mapping[str, object]) -> bool:
+    return (rule["family"], rule["table"], rule["chain"]) == (chain["family"], chain["table"], chain["name"])

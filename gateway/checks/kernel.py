@@ -1,0 +1,62 @@
+"""What the kernel can do, found out by doing it in a network namespace that is thrown away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from controller.model import Datapath
+from gateway.finding import Finding, State, judged
+from gateway.host import HostError, run, succeeds
+from gateway.scene import Scene
+
+MPTCP_SOCKET = "import socket; socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)"  # IPPROTO_MPTCP
+EGRESS_HOOK = "table netdev t { chain c { type filter hook egress device lo priority 0; }; }"
+KERNEL = "another kernel: those of Debian 12 and 13 and Ubuntu 24.04 have it"
+
+
+def mptcp(scene: Scene) -> Iterator[Finding]:
+    can = _can(sys.executable, "-c", MPTCP_SOCKET)
+    expected = f"yes, for terminals and relays; a gateway passes MPTCP on without: {KERNEL}"
+    yield judged("kernel MPTCP", can, _yes(can), expected, else_=State.WARNING)
+
+
+def datapath(scene: Scene) -> Iterator[Finding]:
+    can = _can("genl", "ctrl", "get", "name", "ovs_datapath")
+    needed = [site.name for site in scene.sites if site.datapath is Datapath.SYSTEM]
+    if needed:
+        # only a line that can mend: the module must be somewhere
+        line = "modprobe openvswitch" if succeeds(("modinfo", "openvswitch")) else None
+        expected = f"yes, for {', '.join(needed)}; or `datapath: netdev` there; or {KERNEL}"
+        yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
+    else:
+        yield Finding("kernel openvswitch", State.OK, _yes(can), "for sites with `datapath: system` only")
+
+
+def lab(scene: Scene) -> Iterator[Finding]:
+    """Labs shape their links with netem, or with a token bucket and nft."""
+    netem = _can("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which do without it by TBF, HTB and nft")
+    for name, command in (
+        ("TBF", ("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "10kb", "limit", "9kb")),
+        ("HTB", ("tc", "qdisc", "add", "dev", "lo", "root", "htb")),
+        ("nft egress hook", ("nft", EGRESS_HOOK)),
+        ("veth", ("ip", "link", "add", "type", "veth")),
+    ):
+        can = _can(*command)
+        yield judged(f"kernel {name}", can, _yes(can), f"yes, for labs: {KERNEL}", else_=State.WARNING)
+
+
+def _can(*command: str) -> bool:
+    within = ("unshare", "--net")
+    if not succeeds((*within, "true")):
+        raise HostError("no network namespace can be made here: run it as root, on a kernel with CONFIG_NET_NS")
+    try:
+        run((*within, *command))
+    except HostError:
+        return False
+    return True
+
+
+def _yes(can: bool) -> str:
+    return "yes" if can else "no"

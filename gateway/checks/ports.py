@@ -1,0 +1,48 @@
+"""The interfaces that are the bridge's ports: what of this host is left on them, and how long a frame may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway.finding import Finding, State, judged
+from gateway.plan import ports_of
+from gateway.scene import Scene
+
+
+def addresses(scene: Scene) -> Iterator[Finding]:
+    for name in scene.ports:
+        link = scene.links[name]
+        alone = not link.default_routes and not link.ssh
+        yield judged(
+            f"{name} addresses",
+            not link.carries,
+            link.carries or "none",
+            "none: the bridge answers for the gateway's addresses, and this host is not to be reached by this port",
+            f"ip address flush dev {name}" if alone else None,
+            else_=State.BAD,
+        )
+
+
+def mtu(scene: Scene) -> Iterator[Finding]:
+    """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
+    for site in scene.sites:
+        here = [scene.links[name] for name in ports_of(site) if name in scene.links]
+        if not here:
+            continue
+        least = min(link.mtu for link in here)
+        longer = [link for link in here if link.mtu != least]
+        line = " && ".join(f"ip link set dev {link.name} mtu {least}" for link in longer)
+        found = ", ".join(f"{link.name} {link.mtu}" for link in here)
+        expected = f"{least} on all ports, and on the terminals: what is longer has no copy on the narrowest uplink"
+        yield judged(f"{site.name} MTU", not longer, found, expected, line, else_=State.BAD)
+
+
+def stuck_offloads(scene: Scene) -> Iterator[Finding]:
+    for name, offloads in scene.seen.offloads.items():
+        yield judged(
+            f"{name} fixed offloads",
+            not offloads.stuck,
+            " ".join(offloads.stuck) or "none",
+            "none that the driver holds on: with `datapath: system` the kernel deals with them",
+            else_=State.WARNING,
+        )

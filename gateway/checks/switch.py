@@ -1,0 +1,58 @@
+"""Open vSwitch and its bridges: whether `bridge` would have something to do, and whether the controller leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gateway import bridge, tls
+from gateway.finding import Finding, State, judged
+from gateway.host import START_OVS, HostError
+from gateway.plan import plan, target
+from gateway.scene import Scene
+
+
+def answers(scene: Scene) -> Iterator[Finding]:
+    expected = "it answers"
+    try:
+        version = scene.seen.ovs.version
+    except HostError as silent:
+        yield Finding("Open vSwitch", State.BAD if scene.sites else State.WARNING, str(silent), expected, START_OVS)
+    else:
+        yield Finding("Open vSwitch", State.OK, f"answers, {version}".rstrip(", "), expected)
+
+
+def prepared(scene: Scene) -> Iterator[Finding]:
+    """The plan of `bridge`, read instead of carried out."""
+    if scene.config is None:
+        return
+    settings = scene.config.settings
+    files = tls.files(settings.tls) if settings.tls else None
+    for site in scene.sites:
+        made = plan(site, settings, files, scene.seen)
+        for step in made.steps:
+            right = not step.commands
+            yield judged(step.name, right, step.found, step.wanted, scene.prepare, else_=State.BAD)
+        for refusal in made.refusals:
+            yield Finding(refusal.name, State.BAD, refusal.sentence, "nothing else harmed", refusal.mend)
+
+
+def interfaces(scene: Scene) -> Iterator[Finding]:
+    missing = bridge.absent(scene.sites, scene.seen)
+    for name in missing:
+        yield Finding(
+            f"{name} interface", State.WARNING, "not there", "there: the bridge takes it as soon as it appears"
+        )
+
+
+def connected(scene: Scene) -> Iterator[Finding]:
+    if scene.config is None:
+        return
+    wanted = target(scene.config.settings)
+    for site in scene.sites:
+        seen = scene.seen.ovs.bridge(site.bridge)
+        for each in seen.controllers if seen else ():
+            found = "connected" if each.connected else f"not connected ({each.last_error or 'no reason given'})"
+            expected = (
+                f"connected to {wanted}: ./bicast run {scene.file} serves it; what is installed forwards meanwhile"
+            )
+            yield judged(f"{site.bridge} connection", each.connected, found, expected, else_=State.WARNING)

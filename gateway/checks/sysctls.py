@@ -1,0 +1,60 @@
+"""Switches of the kernel's network stack that make copies vanish, or make some of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.model import Datapath
+from gateway.finding import Finding, State, judged
+from gateway.plan import ports_of
+from gateway.scene import Scene, sysctl
+
+STRICT = "1"
+NOT_STRICT = "0 or 2: a copy that arrives from the other side is dropped in silence by 1"
+# name, value, why (FACTS: one blackholed SYN makes all new connections plain TCP for an hour; a dead path holds
+# its data for about a second)
+MPTCP = (
+    ("net.mptcp.enabled", "1", "1: MPTCP is on"),
+    ("net.mptcp.blackhole_timeout", "0", "0: one lost SYN must not turn MPTCP off for an hour"),
+    ("net.mptcp.stale_loss_cnt", "1", "1: what waits on a dead path moves after one loss"),
+)
+
+
+def rp_filter(scene: Scene) -> Iterator[Finding]:
+    """The kernel takes the stricter of `all` and the interface's own, where loose (2) counts as the higher."""
+    names = scene.ports if scene.config else tuple(name for name in scene.links if name != "lo")
+    multihomed = sum(bool(link.addresses) for name, link in scene.links.items() if name != "lo") > 1
+    matters = State.BAD if scene.config or multihomed else State.WARNING
+    for name in ("all", "default"):
+        value = sysctl(f"net/ipv4/conf/{name}/rp_filter") or "0"
+        line = f"sysctl -w net.ipv4.conf.{name}.rp_filter=0"
+        state = matters if name == "all" else State.WARNING
+        yield judged(f"rp_filter {name}", value != STRICT, value, NOT_STRICT, line, else_=state)
+    whole = sysctl("net/ipv4/conf/all/rp_filter") or "0"
+    for name in names:
+        own = sysctl(f"net/ipv4/conf/{name}/rp_filter") or "0"
+        effective = max(whole, own)
+        line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{name}/rp_filter=0"
+        yield judged(f"rp_filter {name}", effective != STRICT, effective, NOT_STRICT, line, else_=matters)
+
+
+def forwarding(scene: Scene) -> Iterator[Finding]:
+    """A userspace datapath's ports still feed this host's own stack, which would route a second copy."""
+    ports = [name for site in scene.sites if site.datapath is Datapath.NETDEV for name in ports_of(site)]
+    everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
+    for name in (name for name in dict.fromkeys(ports) if name in scene.links):
+        on = sysctl(f"net/ipv4/conf/{name}/forwarding") == "1"
+        line = f"sysctl -w net/ipv4/conf/{name}/forwarding=0"
+        expected = "off: the bridge forwards, and this host would forward a second copy"
+        yield judged(f"IPv4 forwarding {name}", not on, "on" if on else "off", expected, line, else_=State.BAD)
+        on = everywhere and sysctl(f"net/ipv6/conf/{name}/disable_ipv6") == "0"
+        line = f"sysctl -w net/ipv6/conf/{name}/disable_ipv6=1"
+        yield judged(f"IPv6 forwarding {name}", not on, "on" if on else "off", expected, line, else_=State.BAD)
+
+
+def mptcp(scene: Scene) -> Iterator[Finding]:
+    """For the ends of connections: terminals, relays, servers. A gateway only passes them on."""
+    for name, wanted, why in MPTCP:
+        value = sysctl(name)
+        found = "this kernel has no such switch" if value is None else value
+        yield judged(name, value in (None, wanted), found, why, f"sysctl -w {name}={wanted}", else_=State.WARNING)

@@ -1,0 +1,51 @@
+"""The list of checks, and their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from gateway.checks import certificates, clock, control, kernel, ports, routes, switch, sysctls, versions
+from gateway.finding import Finding, State
+from gateway.host import HostError
+from gateway.scene import Scene
+
+Check = Callable[[Scene], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    versions.tools,
+    versions.versions,
+    kernel.mptcp,
+    kernel.datapath,
+    kernel.lab,
+    clock.clock,
+    sysctls.rp_filter,
+    sysctls.forwarding,
+    sysctls.mptcp,
+    routes.return_routes,
+    switch.answers,
+    switch.prepared,
+    switch.interfaces,
+    switch.connected,
+    ports.addresses,
+    ports.stuck_offloads,
+    ports.mtu,
+    control.listeners,
+    control.reached,
+    control.drops,
+    certificates.certificates,
+)
+NEEDS_OVS = (switch.prepared, switch.interfaces, switch.connected, ports.stuck_offloads)
+
+
+def examine(scene: Scene) -> Iterator[Finding]:
+    """What a check cannot look at is a finding too; an Open vSwitch that is silent is one, not four."""
+    silent = False
+    for check in CHECKS:
+        if check in NEEDS_OVS and (silent or not scene.sites):
+            continue
+        try:
+            for finding in check(scene):
+                silent = silent or (check is switch.answers and finding.state is not State.OK)
+                yield finding
+        except HostError as unable:
+            yield Finding(check.__name__.replace("_", " "), State.BAD, str(unable), "something to look at")

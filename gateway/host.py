@@ -1,0 +1,75 @@
+"""Commands of this host. A refused command is one sentence that says what was tried and what to do."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+
+# Debian and Ubuntu name them alike.
+PACKAGE_OF = {
+    "ethtool": "ethtool",
+    "ip": "iproute2",
+    "nft": "nftables",
+    "openssl": "openssl",
+    "ovs-vsctl": "openvswitch-switch",
+    "ss": "iproute2",
+    "tc": "iproute2",
+}
+LONGEST_S = 30
+OVS_ANSWERS_WITHIN_S = 10
+START_OVS = "systemctl start openvswitch-switch"
+
+
+class HostError(Exception):
+    """This host cannot do what was asked of it; the sentence says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    out: str
+    complaint: str  # what a command that succeeded had to say all the same
+
+
+def ovs_vsctl(*words: str) -> tuple[str, ...]:
+    """OVS_RUNDIR in the environment decides which Open vSwitch is meant, as for every OVS tool."""
+    return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
+
+
+def run(command: tuple[str, ...]) -> Answer:
+    if shutil.which(command[0]) is None:
+        package = PACKAGE_OF.get(command[0], command[0])
+        raise HostError(f"{command[0]} is not installed: apt-get install -y {package}")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise HostError(f"`{shlex.join(command)}` did not end within {LONGEST_S} s: run it by hand and look") from None
+    if done.returncode == 0:
+        return Answer(done.stdout, _last_line(done.stderr))
+    raise HostError(_refusal(command, done.returncode, done.stderr))
+
+
+def succeeds(command: tuple[str, ...]) -> bool:
+    """For questions whose answer is an exit code."""
+    try:
+        run(command)
+    except HostError:
+        return False
+    return True
+
+
+def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
+    shown = shlex.join(command)
+    if code in (-signal.SIGALRM, 128 + signal.SIGALRM):
+        return f"ovs-vswitchd did not answer `{shown}` within {OVS_ANSWERS_WITHIN_S} s: start it ({START_OVS})"
+    said = _last_line(stderr) or f"exit code {code}"
+    if "database connection failed" in said:
+        return f"no Open vSwitch answers ({said}): start it ({START_OVS}), or set OVS_RUNDIR to the one that is meant"
+    return f"`{shown}` was refused: {said}"
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

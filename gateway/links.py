@@ -1,0 +1,104 @@
+"""This host's interfaces: addresses, MTU, whose port they are, what hangs on them, their offloads."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
+
+from gateway.host import run
+
+# What ethtool -k calls the offloads that make frames a userspace datapath must not see: frames longer than the
+# MTU and checksums that hardware was to fill in. lro is not in FACTS' list but makes the same.
+OFFLOADS = {
+    "tcp-segmentation-offload": "tso",
+    "generic-segmentation-offload": "gso",
+    "generic-receive-offload": "gro",
+    "large-receive-offload": "lro",
+    "tx-checksumming": "tx",
+    "rx-checksumming": "rx",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    name: str
+    up: bool
+    mtu: int
+    addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local ones: every interface has those
+    master: str | None  # the bridge or bond it is a port of
+    default_routes: tuple[str, ...]  # next hops, "" when on the link itself
+    ssh: bool  # somebody's ssh session comes in by one of its addresses
+
+    @property
+    def carries(self) -> str:
+        """What would miss it, "" when nothing would."""
+        reasons = [", ".join(str(address) for address in self.addresses)] if self.addresses else []
+        if self.default_routes:
+            reasons.append("this host's default route")
+        if self.ssh:
+            reasons.append("an ssh session")
+        return " and ".join(reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Offloads:
+    on: tuple[str, ...]
+    stuck: tuple[str, ...]  # on, and the driver lets nobody turn them off
+
+
+def read() -> tuple[Link, ...]:
+    sessions = _ssh_addresses()
+    routes: dict[str, list[str]] = {}
+    for family in ("-4", "-6"):
+        for route in json.loads(run(("ip", "-json", family, "route", "show", "default")).out or "[]"):
+            # several next hops in one route have their devices inside
+            for hop in route.get("nexthops", [route]):
+                routes.setdefault(hop.get("dev", ""), []).append(hop.get("gateway", ""))
+    return tuple(
+        _link(row, tuple(routes.get(row["ifname"], ())), sessions)
+        for row in json.loads(run(("ip", "-json", "address", "show")).out)
+    )
+
+
+def offloads(name: str) -> Offloads:
+    on: list[str] = []
+    stuck: list[str] = []
+    for line in run(("ethtool", "-k", name)).out.splitlines():
+        feature, _, value = line.partition(": ")
+        if feature in OFFLOADS and value.startswith("on"):
+            (stuck if "[fixed]" in value else on).append(OFFLOADS[feature])
+    return Offloads(tuple(on), tuple(stuck))
+
+
+def _link(row: dict[str, object], routes: tuple[str, ...], sessions: frozenset[str]) -> Link:
+    infos = row.get("addr_info")
+    addresses = tuple(
+        ip_interface(f"{info['local']}/{info['prefixlen']}")
+        for info in (infos if isinstance(infos, list) else [])
+        if "local" in info and info["scope"] != "link"
+    )
+    flags = row["flags"]
+    master = row.get("master")
+    return Link(
+        name=str(row["ifname"]),
+        up=isinstance(flags, list) and "UP" in flags,
+        mtu=int(str(row["mtu"])),
+        addresses=addresses,
+        master=str(master) if master else None,
+        default_routes=routes,
+        ssh=any(str(address.ip) in sessions for address in addresses),
+    )
+
+
+def _ssh_addresses() -> frozenset[str]:
+    """This host's ends of ssh sessions. sudo hides SSH_CONNECTION, so the sockets are asked too."""
+    ends = set()
+    own = os.environ.get("SSH_CONNECTION", "").split()
+    if len(own) == 4:
+        ends.add(own[2])
+    for line in run(("ss", "-Htn", "state", "established", "sport", "=", ":22")).out.splitlines():
+        local = line.split()[2].rpartition(":")[0]
+        ends.add(local.strip("[]").partition("%")[0].removeprefix("::ffff:"))
+    return frozenset(ends)

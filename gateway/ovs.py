@@ -1,0 +1,177 @@
+"""What an Open vSwitch has in its database, read in one transaction, as plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.host import ovs_vsctl, run
+
+# external_ids by which we know our own work again
+MADE = "bicast-made"
+OFFLOADS = "bicast-offloads"
+
+COLUMNS = {
+    "Open_vSwitch": "ovs_version",
+    "Bridge": "name,datapath_type,datapath_id,other_config,protocols,fail_mode,external_ids,ports,controller",
+    "Port": "_uuid,name,interfaces",
+    "Interface": "_uuid,name,ofport,ofport_request,error,external_ids",
+    "Controller": "_uuid,target,connection_mode,inactivity_probe,max_backoff,controller_rate_limit,"
+    "controller_burst_limit,is_connected,status",
+    "SSL": "private_key,certificate,ca_cert,external_ids",
+}
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPort:
+    name: str
+    number: int | None  # None: OVS could not open it
+    requested: int | None
+    error: str
+    offloads_taken: tuple[str, ...]  # those that we turned off
+
+
+@dataclass(frozen=True, slots=True)
+class SeenController:
+    uuid: str
+    target: str
+    columns: Mapping[str, str]
+    connected: bool
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBridge:
+    name: str
+    datapath: str
+    dpid: str  # as asked for; "" when OVS chose
+    protocols: frozenset[str]
+    fail_mode: str
+    made: bool
+    ports: tuple[SeenPort, ...]
+    controllers: tuple[SeenController, ...]
+
+    def port(self, name: str) -> SeenPort | None:
+        return next((port for port in self.ports if port.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTls:
+    key: str
+    certificate: str
+    ca: str
+    made: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeenOvs:
+    version: str
+    bridges: tuple[SeenBridge, ...]
+    tls: SeenTls | None
+
+    def bridge(self, name: str) -> SeenBridge | None:
+        return next((bridge for bridge in self.bridges if bridge.name == name), None)
+
+    def bridge_of(self, port: str) -> SeenBridge | None:
+        return next((bridge for bridge in self.bridges if bridge.port(port)), None)
+
+
+def read() -> SeenOvs:
+    tables = _tables()
+    interfaces = {str(row["_uuid"]): row for row in tables["Interface"]}
+    ports = {str(row["_uuid"]): row for row in tables["Port"]}
+    controllers = {str(row["_uuid"]): _controller(row) for row in tables["Controller"]}
+    bridges = tuple(
+        sorted((_bridge(row, ports, interfaces, controllers) for row in tables["Bridge"]), key=lambda seen: seen.name)
+    )
+    tls = next((_tls(row) for row in tables["SSL"]), None)
+    return SeenOvs(_text(tables["Open_vSwitch"][0]["ovs_version"]), bridges, tls)
+
+
+def _tables() -> dict[str, list[Row]]:
+    words: list[str] = ["--format=json"]
+    for table, columns in COLUMNS.items():
+        words += ["--", f"--columns={columns}", "list", table]
+    found: dict[str, list[Row]] = {}
+    for table, line in zip(COLUMNS, run(ovs_vsctl(*words)).out.splitlines(), strict=True):
+        answer = json.loads(line)
+        found[table] = [dict(zip(answer["headings"], map(_value, row), strict=True)) for row in answer["data"]]
+    return found
+
+
+def _value(written: object) -> object:
+    """RFC 7047, section 5.1: sets, maps and uuids are pairs that say so."""
+    match written:
+        case ["set", list(members)]:
+            return tuple(_value(member) for member in members)
+        case ["map", list(pairs)]:
+            return {_value(key): _value(value) for key, value in pairs}
+        case ["uuid", str(text)]:
+            return text
+    return written
+
+
+def _bridge(
+    row: Row, ports: Mapping[str, Row], interfaces: Mapping[str, Row], controllers: Mapping[str, SeenController]
+) -> SeenBridge:
+    name = _text(row["name"])
+    members = [interfaces[uuid] for port in _many(row["ports"]) for uuid in _many(ports[port]["interfaces"])]
+    return SeenBridge(
+        name=name,
+        datapath=_text(row["datapath_type"]) or "system",
+        dpid=_map(row["other_config"]).get("datapath-id", ""),
+        protocols=frozenset(_many(row["protocols"])),
+        fail_mode=_text(row["fail_mode"]),
+        made=MADE in _map(row["external_ids"]),
+        ports=tuple(sorted((_port(each) for each in members if each["name"] != name), key=lambda port: port.name)),
+        controllers=tuple(controllers[uuid] for uuid in _many(row["controller"])),
+    )
+
+
+def _port(row: Row) -> SeenPort:
+    number = _number(row["ofport"])
+    return SeenPort(
+        name=_text(row["name"]),
+        number=number if number is not None and number > 0 else None,
+        requested=_number(row["ofport_request"]),
+        error=_text(row["error"]),
+        offloads_taken=tuple(_map(row["external_ids"]).get(OFFLOADS, "").split()),
+    )
+
+
+def _controller(row: Row) -> SeenController:
+    described = {"_uuid", "target", "is_connected", "status"}
+    return SeenController(
+        uuid=_text(row["_uuid"]),
+        target=_text(row["target"]),
+        columns={name: _text(value) for name, value in row.items() if name not in described},
+        connected=row["is_connected"] is True,
+        last_error=_map(row["status"]).get("last_error", ""),
+    )
+
+
+def _tls(row: Row) -> SeenTls:
+    return SeenTls(
+        _text(row["private_key"]), _text(row["certificate"]), _text(row["ca_cert"]), MADE in _map(row["external_ids"])
+    )
+
+
+def _many(value: object) -> tuple[str, ...]:
+    """A set of one is written as its member."""
+    return tuple(str(member) for member in value) if isinstance(value, tuple) else (str(value),)
+
+
+def _text(value: object) -> str:
+    """An optional column is a set of none or one."""
+    return "" if value == () else str(value)
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _map(value: object) -> dict[str, str]:
+    return {str(key): str(inner) for key, inner in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,289 @@
+"""What must be done so that a bridge is as gateway.yaml wants it. Pure: a file and what is seen in, steps out.
+
+The same plan is carried out by `bridge` and read by `doctor`, so that the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+
+from controller.model import Datapath, Endpoint, Settings, Site
+from gateway.host import ovs_vsctl
+from gateway.links import Link, Offloads
+from gateway.ovs import MADE, OFFLOADS, SeenBridge, SeenController, SeenOvs, SeenPort
+from gateway.tls import Files
+
+PROTOCOL = "OpenFlow13"
+FAIL_MODE = "secure"  # the controller's death leaves the flows alone
+# out-of-band: no hidden flows of OVS's own beside ours. max_backoff: a controller that is back is found within a
+# second (OVS's 8 s is its default, 1 s the least it takes). The rate is what may come up to the controller, fairly
+# shared by the ports, so that no terminal can drown it.
+CONTROLLER_COLUMNS = {
+    "connection_mode": "out-of-band",
+    "inactivity_probe": "5000",  # ms
+    "max_backoff": "1000",  # ms
+    "controller_rate_limit": "1000",  # packets/s
+    "controller_burst_limit": "250",  # packets
+}
+HIGHEST_PORT = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that must be so. No commands: it is."""
+
+    name: str
+    found: str
+    wanted: str
+    commands: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that would be harmed."""
+
+    name: str
+    sentence: str
+    forcible: bool = True
+    mend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    ovs: SeenOvs
+    links: Mapping[str, Link]
+    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    site: str
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def pending(self) -> tuple[Step, ...]:
+        return tuple(step for step in self.steps if step.commands)
+
+
+def ports_of(site: Site) -> tuple[str, ...]:
+    """Every port of the site once, uplinks first: they get the low numbers."""
+    return tuple(dict.fromkeys([*(uplink.port for uplink in site.uplinks), *site.inside_ports]))
+
+
+def meeting(settings: Settings) -> Endpoint:
+    """Where the switch finds the controller; a controller that listens everywhere is found at the loopback."""
+    address = ip_address(settings.openflow.host)
+    if address.is_unspecified:
+        return replace(settings.openflow, host="127.0.0.1" if address.version == 4 else "::1")
+    return settings.openflow
+
+
+def target(settings: Settings) -> str:
+    return f"{'ssl' if settings.tls else 'tcp'}:{meeting(settings)}"
+
+
+def plan(site: Site, settings: Settings, files: Files | None, seen: Seen) -> Plan:
+    bridge = seen.ovs.bridge(site.bridge)
+    return Plan(
+        site.name,
+        (
+            *_tls(files, seen.ovs),
+            *_bridge(site, bridge),
+            *_ports(site, bridge, seen),
+            *_controller(site, settings, bridge),
+        ),
+        tuple(_refusals(site, settings, files, bridge, seen)),
+    )
+
+
+def _tls(files: Files | None, ovs: SeenOvs) -> Iterator[Step]:
+    if files is None:
+        return
+    wanted = _tls_paths(files)
+    have = (ovs.tls.key, ovs.tls.certificate, ovs.tls.ca) if ovs.tls else ()
+    # ovs-vsctl's own set-ssl cannot mark the row as ours
+    columns = zip(("private_key", "certificate", "ca_cert"), wanted, strict=True)
+    command = ovs_vsctl(
+        *("--", "--id=@tls", "create", "SSL", *(f"{column}={path}" for column, path in columns)),
+        *(f"external_ids:{MADE}=yes", "--", "set", "Open_vSwitch", ".", "ssl=@tls"),
+    )
+    yield Step("switch TLS", " ".join(have) or "none", " ".join(wanted), () if have == wanted else (command,))
+
+
+def _tls_paths(files: Files) -> tuple[str, str, str]:
+    return (str(files.switch.key), str(files.switch.certificate), str(files.ca.certificate))
+
+
+def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
+    wanted = {
+        "datapath_type": site.datapath.value,
+        "other_config:datapath-id": f"{site.dpid:016x}",
+        "protocols": PROTOCOL,
+        "fail_mode": FAIL_MODE,
+    }
+    if seen is None:
+        words = [f"{column}={value}" for column, value in wanted.items()]
+        # in one transaction: a bridge is never for a moment one that floods
+        command = ovs_vsctl(
+            "add-br", site.bridge, "--", "set", "Bridge", site.bridge, *words, f"external_ids:{MADE}=yes"
+        )
+        yield Step(f"bridge {site.bridge}", "absent", " ".join(words), (command,))
+        return
+    have = {
+        "datapath_type": seen.datapath,
+        "other_config:datapath-id": seen.dpid,
+        "protocols": ",".join(sorted(seen.protocols)),
+        "fail_mode": seen.fail_mode,
+    }
+    yield Step(f"bridge {site.bridge}", "present", "present")
+    for column, value in wanted.items():
+        command = ovs_vsctl("set", "Bridge", site.bridge, f"{column}={value}")
+        right = have[column] == value
+        yield Step(f"{site.bridge} {column}", have[column] or "not set", value, () if right else (command,))
+
+
+def _ports(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
+    names = ports_of(site)
+    numbers = _numbers(names, bridge.ports if bridge else ())
+    for name in names:
+        port = bridge.port(name) if bridge else None
+        yield _port(site.bridge, name, numbers[name], port)
+        link = seen.links.get(name)
+        if link is None:
+            continue
+        up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
+        yield Step(f"{name} link", "up" if link.up else "down", "up", up)
+        if site.datapath is Datapath.NETDEV:
+            yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
+
+
+def _port(bridge: str, name: str, number: int, port: SeenPort | None) -> Step:
+    wanted = f"in {bridge} with number {number}"
+    request = f"ofport_request={number}"
+    if port is None:
+        command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, request)
+        return Step(f"{name} port", f"not in {bridge}", wanted, (command,))
+    if port.requested != number:
+        return Step(f"{name} port", "its number is not kept", wanted, (ovs_vsctl("set", "Interface", name, request),))
+    return Step(f"{name} port", wanted, wanted)
+
+
+def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
+    """Who has a number keeps it; the others get the lowest that nobody has or asked for."""
+    numbers = {port.name: port.number or port.requested for port in ports}
+    taken = {number for port in ports for number in (port.number, port.requested) if number}
+    free = iter(number for number in range(1, HIGHEST_PORT) if number not in taken)
+    return {name: numbers.get(name) or next(free) for name in names}
+
+
+def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
+    if not have.on:
+        return Step(f"{name} offloads", "off", "off")
+    remembered = " ".join(sorted({*taken, *have.on}))
+    return Step(
+        f"{name} offloads",
+        " ".join(have.on),
+        "off",
+        (
+            ovs_vsctl("set", "Interface", name, f'external_ids:{OFFLOADS}="{remembered}"'),
+            ("ethtool", "-K", name, *(word for feature in have.on for word in (feature, "off"))),
+        ),
+    )
+
+
+def _controller(site: Site, settings: Settings, bridge: SeenBridge | None) -> Iterator[Step]:
+    wanted = target(settings)
+    words = [f"{column}={value}" for column, value in CONTROLLER_COLUMNS.items()]
+    have = bridge.controllers if bridge else ()
+    if [each.target for each in have] != [wanted]:
+        command = ovs_vsctl("set-controller", site.bridge, wanted, "--", "set", "Controller", site.bridge, *words)
+        found = " ".join(each.target for each in have) or "none"
+        yield Step(f"{site.bridge} controller", found, wanted, (command,))
+        return
+    yield Step(f"{site.bridge} controller", wanted, wanted)
+    yield _controller_columns(site.bridge, have[0], words)
+
+
+def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> Step:
+    found = [f"{column}={seen.columns[column]}" for column in CONTROLLER_COLUMNS]
+    command = ovs_vsctl("set", "Controller", seen.uuid, *words)
+    return Step(
+        f"{bridge} controller connection", " ".join(found), " ".join(words), () if found == words else (command,)
+    )
+
+
+def _refusals(
+    site: Site, settings: Settings, files: Files | None, bridge: SeenBridge | None, seen: Seen
+) -> Iterator[Refusal]:
+    if bridge and not bridge.made:
+        yield from _takeover(site, settings, bridge)
+    tls = seen.ovs.tls
+    if files and tls and not tls.made and (tls.key, tls.certificate, tls.ca) != _tls_paths(files):
+        yield Refusal(
+            "switch TLS",
+            f"this Open vSwitch shows {tls.certificate} to its controllers, and has one certificate for all "
+            "of them: they would be shown ours",
+        )
+    for name in ports_of(site):
+        yield from _port_refusals(site, name, seen)
+
+
+def _takeover(site: Site, settings: Settings, bridge: SeenBridge) -> Iterator[Refusal]:
+    others = [each.target for each in bridge.controllers if each.target != target(settings)]
+    if others:
+        yield Refusal(
+            f"{bridge.name} controller",
+            f"{bridge.name} was not made by bicast and is led by {' '.join(others)}: it would lose that controller",
+        )
+    if bridge.datapath != site.datapath.value:
+        yield Refusal(
+            f"{bridge.name} datapath_type",
+            f"{bridge.name} was not made by bicast and has the datapath {bridge.datapath}: made {site.datapath.value}, "
+            "it and all its ports stop for a moment and come back with other numbers",
+        )
+
+
+def _port_refusals(site: Site, name: str, seen: Seen) -> Iterator[Refusal]:
+    home = seen.ovs.bridge_of(name)
+    if home and home.name != site.bridge:
+        line = f"ovs-vsctl del-port {home.name} {name}"
+        yield Refusal(f"{name} port", f"{name} is a port of {home.name}: first {line}", forcible=False, mend=line)
+        return
+    link = seen.links.get(name)
+    if home or link is None:
+        return
+    if link.master:
+        line = f"ip link set dev {name} nomaster"
+        yield Refusal(
+            f"{name} port", f"{name} is a port of {link.master}, which would lose it: first {line}", mend=line
+        )
+    if link.carries:
+        line = f"ip address flush dev {name}"
+        alone = not link.default_routes and not link.ssh
+        yield Refusal(
+            f"{name} addresses",
+            f"{name} carries {link.carries}: as a port of {site.bridge} its packets belong to the bridge, and this "
+            f"host is cut off there. Take the addresses off first ({line}), by another way in than this one",
+            mend=line if alone else None,
+        )
+
+
+def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
+    """The way back: only what we made, and offloads as they were."""
+    bridge = seen.bridge(site.bridge)
+    if bridge is None:
+        return Plan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
+    if not bridge.made:
+        sentence = f"{bridge.name} was not made by bicast: if it may go, ovs-vsctl del-br {bridge.name}"
+        return Plan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
+    steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
+    for port in bridge.ports:
+        if port.offloads_taken:
+            command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
+            steps.append(Step(f"{port.name} offloads", "off", " ".join(port.offloads_taken), (command,)))
+    if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
+        steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
+    return Plan(site.name, tuple(steps))
