@@ -96,7 +96,8 @@ class NftLoss:
             f"flush chain {table} egress",
         ]
         if steps:
-            lines.append(f"add rule {table} egress numgen random mod {LOSS_STEPS} < {steps} counter drop")
+            dice = f"numgen random mod {LOSS_STEPS} < {steps}" if steps < LOSS_STEPS else ""
+            lines.append(f"add rule {table} egress {dice} counter drop")
         self._run("nft", "-f", "-", given="\n".join(lines) + "\n")
 
 

@@ -32,7 +32,11 @@ class PrivateOvs:
     def start(self) -> Self:
         if not isolate.inside():
             raise isolate.WorldError(f"{self.directory}: Open vSwitch is started inside a world only: isolate.enter()")
-        self.directory.mkdir(parents=True)
+        try:
+            self.directory.mkdir(parents=True)
+        except FileExistsError:
+            told = "there is an Open vSwitch in this world already; stop that one first or give another directory"
+            raise isolate.WorldError(f"{self.directory}: {told}") from None
         self._before = {place: os.environ.get(place) for place in PLACES}
         os.environ.update(dict.fromkeys(PLACES, str(self.directory)))
         try:

@@ -1,0 +1,24 @@
+"""These tests build networks: pytest starts again in a world of its own, unless it is in one."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from topologies import isolate
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not isolate.inside():
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if capture is not None:
+            capture.suspend_global_capture(in_=True)  # or the second pytest's words would be kept from the terminal
+        isolate.enter()
+
+
+@pytest.fixture
+def outside() -> dict[str, str]:
+    """An environment that does not know that it is in a world."""
+    root = str(isolate.Path(__file__).parents[2])
+    return {name: value for name, value in os.environ.items() if name != isolate.MARK} | {"PYTHONPATH": root}

@@ -1,0 +1,59 @@
+"""Numbered, stamped UDP datagrams: the programs at either end of a link under test.
+
+datagrams.py receive        prints `ready`, counts until a line on its input and half a quiet second, prints JSON
+datagrams.py send ADDRESS COUNT PAYLOAD_BYTES BUFFER_BYTES
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import sys
+import time
+from itertools import pairwise
+
+PORT = 7000
+QUIET_S = 0.5  # longer than any queue here
+HEAD = struct.Struct("!Id")  # number, seconds
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # Linux; Python does not name them
+
+
+def receive() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+        ear.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        ear.bind(("", PORT))
+        print("ready", flush=True)
+        numbers: list[int] = []
+        first = last = longest = 0.0
+        told = False
+        while True:
+            ready = select.select([ear] if told else [ear, sys.stdin], [], [], QUIET_S if told else None)[0]
+            if ear in ready:
+                last = time.monotonic()
+                number, sent = HEAD.unpack_from(ear.recv(2000))
+                first = first or last
+                longest = max(longest, last - sent)
+                numbers.append(number)
+            elif ready:
+                told = True
+            else:
+                break
+    ordered = all(a < b for a, b in pairwise(numbers))
+    print(json.dumps({"received": len(numbers), "in_order": ordered, "seconds": last - first, "longest_s": longest}))
+
+
+def send(address: str, count: int, payload: int, buffer: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+        mouth.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, buffer)
+        mouth.connect((address, PORT))
+        for number in range(count):
+            mouth.send(HEAD.pack(number, time.monotonic()).ljust(payload, b"\0"))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive()
+    else:
+        send(sys.argv[2], *(int(word) for word in sys.argv[3:]))

@@ -1,0 +1,177 @@
+"""A world ends with the process that asked for it, however that ends."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from topologies import isolate
+
+WORLD = [sys.executable, "-m", "topologies.isolate"]
+LAB = str(Path(__file__).with_name("lab_to_kill.py"))
+SOON_S = 20
+
+
+def in_world(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*WORLD, *argv], env=environment, capture_output=True, text=True, timeout=SOON_S)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 7", 7), ("kill -9 $$", 137), ("true", 0), ("sleep 1000 & exit 3", 3)],
+)
+def test_a_world_ends_with_its_command_and_answers_its_code(outside: dict[str, str], command: str, code: int) -> None:
+    assert in_world(outside, "sh", "-c", command).returncode == code
+
+
+def test_a_command_that_does_not_exist_is_named(outside: dict[str, str]) -> None:
+    done = in_world(outside, "no-such-command")
+    assert done.returncode == 127
+    assert "no-such-command: cannot be run: No such file or directory" in done.stderr
+
+
+def test_a_world_has_its_own_network_processes_and_run_directory(outside: dict[str, str]) -> None:
+    assert in_world(outside, "ls", "/run").stdout == "bicast-lab\n"
+    links = in_world(outside, "ip", "-brief", "link").stdout.splitlines()
+    assert [link.split()[0] for link in links] == ["lo"]
+    assert "LOWER_UP" in links[0]
+    processes = in_world(outside, "ps", "-e", "--no-headers", "--format", "args").stdout.splitlines()
+    assert ["--init" in process for process in processes] == [True, False]  # its first process, and ps
+
+
+def test_a_world_is_entered_once_and_with_the_same_command(outside: dict[str, str]) -> None:
+    script = "import os, sys; from topologies import isolate; isolate.enter(); isolate.enter(); print(sys.argv[1:])"
+    done = subprocess.run([sys.executable, "-c", script, "a", "b c"], env=outside, capture_output=True, text=True)
+    assert done.stdout == "['a', 'b c']\n", done.stderr
+
+
+def test_a_mark_from_elsewhere_deceives_nobody(outside: dict[str, str]) -> None:
+    script = (
+        "from topologies import isolate; before = isolate.inside(); isolate.enter(); print(before, isolate.inside())"
+    )
+    stale = outside | {isolate.MARK: "4026531836000"}
+    done = subprocess.run([sys.executable, "-c", script], env=stale, capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr  # printed by the second run alone, which is inside
+    assert in_world(stale, "sh", "-c", f"echo ${isolate.MARK}").stdout.strip() != stale[isolate.MARK]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_outer_process_reaches_the_command(outside: dict[str, str], number: signal.Signals) -> None:
+    script = f"trap 'echo told; exit 5' {int(number)}; echo ready; sleep 1000 & wait"
+    with subprocess.Popen([*WORLD, "sh", "-c", script], env=outside, stdout=subprocess.PIPE, text=True) as outer:
+        assert outer.stdout is not None
+        assert outer.stdout.readline() == "ready\n"
+        outer.send_signal(number)
+        assert outer.communicate(timeout=SOON_S)[0] == "told\n"
+        assert outer.returncode == 5
+
+
+def test_ctrl_c_reaches_the_command_once(outside: dict[str, str]) -> None:
+    script = (
+        "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); print('ready', flush=True);"
+        "first = signal.sigwait([signal.SIGINT]); second = signal.sigtimedwait([signal.SIGINT], 0.5);"
+        "print('once' if second is None else 'twice', flush=True)"
+    )
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(sys.executable, [*WORLD, sys.executable, "-c", script], outside)
+    said = b""
+    while b"ce\r\n" not in said:
+        assert select.select([terminal], [], [], SOON_S)[0], said
+        said += os.read(terminal, 1000)
+        if said == b"ready\r\n":
+            os.write(terminal, b"\x03")
+    assert b"once" in said
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_listener_is_handed_in_by_the_convention(outside: dict[str, str]) -> None:
+    inner = (
+        "import os, socket; assert os.environ['LISTEN_FDS'] == '2';"
+        "assert os.environ['LISTEN_PID'] == str(os.getpid());"
+        "[socket.socket(fileno=fd).accept()[0].sendall(str(fd).encode()) for fd in (3, 4)]"
+    )
+    outer = (
+        "import sys, socket; from topologies import isolate;"
+        "ears = [socket.create_server(('127.0.0.1', 0)) for _ in range(2)];"
+        "print(*(ear.getsockname()[1] for ear in ears), flush=True);"
+        "isolate.enter([sys.executable, '-c', sys.argv[1]], ears)"
+    )
+    words = [sys.executable, "-c", outer, inner]
+    with subprocess.Popen(words, env=outside, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for number, port in enumerate(process.stdout.readline().split(), 3):
+            with socket.create_connection(("127.0.0.1", int(port)), SOON_S) as heard:
+                assert heard.recv(10) == str(number).encode()
+        assert process.wait(SOON_S) == 0
+
+
+def test_descriptors_that_were_handed_to_us_pass_through(outside: dict[str, str]) -> None:
+    reader, writer = os.pipe()
+    with subprocess.Popen([*WORLD, "bash", "-c", f"echo here >&{writer}"], env=outside, pass_fds=[writer]) as process:
+        os.close(writer)
+        assert process.wait(SOON_S) == 0
+    with os.fdopen(reader) as answers:
+        assert answers.read() == "here\n"
+
+
+MOMENTS_S = [0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.9, 1.3, None]
+
+
+@pytest.mark.parametrize("moment_s", MOMENTS_S)
+def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) -> None:
+    """None: when the lab is complete. Every process of it would carry the token in its environment."""
+    token = f"TOKEN={uuid.uuid4()}"
+    name, _, value = token.partition("=")
+    before = mounts(), namespaces()
+    reader, writer = os.pipe()
+    words = [sys.executable, LAB]
+    with subprocess.Popen(
+        words, env=outside | {name: value}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=[writer]
+    ) as outer:
+        os.close(writer)
+        assert outer.stdout is not None
+        ready = select.select([outer.stdout], [], [], SOON_S if moment_s is None else moment_s)[0]
+        assert not ready or outer.stdout.readline() == b"complete\n"
+        assert ready or moment_s is not None
+        outer.kill()
+        outer.stdout.close()
+    assert select.select([reader], [], [], SOON_S)[0] and os.read(reader, 1) == b""
+    os.close(reader)
+    for left in carriers(token):
+        assert select.select([left], [], [], SOON_S)[0], "a process outlives the lab"
+        os.close(left)
+    assert carriers(token) == []
+    assert (mounts(), namespaces()) == before
+
+
+def carriers(token: str) -> list[int]:
+    """A pidfd of each living process that has this in its environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if token.encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(os.pidfd_open(int(process.name)))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+    return found
+
+
+def mounts() -> str:
+    return Path("/proc/self/mountinfo").read_text()
+
+
+def namespaces() -> set[str]:
+    """All network namespaces that a process or a mount keeps."""
+    told = subprocess.run(["lsns", "--type", "net", "--noheadings", "--output", "NS"], capture_output=True, text=True)
+    return set(told.stdout.split())

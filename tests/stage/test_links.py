@@ -1,0 +1,143 @@
+"""Shaped links keep what they promise, measured with real packets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from mininet.topo import Topo
+from traffic import LARGE_BUFFER, Seen, exchange
+
+from topologies.links import Shape, ShapedLink
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+
+LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
+PACED_BPS = 50_000_000  # slow enough that nothing is lost for want of a processor
+SIGMAS = 4.5  # one false alarm in 150,000
+
+
+class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """left ── right"""
+
+    def build(self) -> None:
+        self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
+        self.addHost("right", cls=Machine, addresses={"link": [f"{RIGHT}/24"]})
+        self.addLink("left", "right", cls=ShapedLink, intfName1="link", intfName2="link", label="pair")
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Stage]:
+    with raised(Pair()) as net:
+        yield net
+
+
+@pytest.fixture
+def link(net: Stage) -> ShapedLink:
+    link = net.uplink("pair")
+    for shaper in (link.forward, link.backward):
+        shaper.set(rate_bps=PACED_BPS, loss_percent=0, queue_bytes=150_000)
+    return link
+
+
+def to_right(net: Stage, count: int, payload: int = 100) -> Seen:
+    return exchange(net.machine("left"), net.machine("right"), RIGHT, count, payload)
+
+
+def to_left(net: Stage, count: int, payload: int = 100) -> Seen:
+    return exchange(net.machine("right"), net.machine("left"), LEFT, count, payload)
+
+
+def within_binomial(lost: int, count: int, percent: float) -> bool:
+    expected = count * percent / 100
+    return abs(lost - expected) <= SIGMAS * math.sqrt(expected * (1 - percent / 100)) + 1
+
+
+def test_no_loss_loses_nothing_and_keeps_the_order(net: Stage, link: ShapedLink) -> None:
+    assert (to_right(net, 10_000).received, to_left(net, 10_000).received) == (10_000, 10_000)
+
+
+@pytest.mark.parametrize("percent", [0.1, 1, 10])
+def test_loss_is_within_its_binomial_interval(net: Stage, link: ShapedLink, percent: float) -> None:
+    link.forward.set(loss_percent=percent)
+    count = 40_000 if percent < 1 else 20_000
+    seen = to_right(net, count)
+    assert within_binomial(count - seen.received, count, percent), seen
+    assert seen.in_order
+
+
+def test_each_direction_loses_by_itself(net: Stage, link: ShapedLink) -> None:
+    link.backward.set(loss_percent=20)
+    assert to_right(net, 5000).received == 5000
+    assert within_binomial(5000 - to_left(net, 5000).received, 5000, 20)
+
+
+@pytest.mark.parametrize("rate_bps", [10_000_000, 100_000_000])
+def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: int) -> None:
+    link.forward.set(rate_bps=rate_bps)
+    seconds, payload = 0.7, 1400
+    seen = to_right(net, int(rate_bps * seconds / 8 / payload), payload)
+    assert seen.wire_bps == pytest.approx(rate_bps, rel=0.1)
+
+
+def test_each_direction_has_its_own_rate(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(rate_bps=20_000_000)
+    link.backward.set(rate_bps=5_000_000)
+    assert to_right(net, 1000, 1400).wire_bps == pytest.approx(20_000_000, rel=0.1)
+    assert to_left(net, 400, 1400).wire_bps == pytest.approx(5_000_000, rel=0.1)
+
+
+def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: ShapedLink) -> None:
+    """Between no loss and one so small that two in a run are unheard of; the rate changes with it."""
+    changes = 0
+
+    def change() -> None:
+        nonlocal changes
+        changes += 1
+        link.forward.set(loss_percent=0.001 * (changes % 2), rate_bps=PACED_BPS + 5_000_000 * (changes % 2))
+
+    seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 30_000, during=change)
+    assert changes > 20
+    assert seen.in_order
+    assert seen.received >= 30_000 - 2
+
+
+def test_loss_changes_while_packets_flow(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(loss_percent=100)
+    assert to_right(net, 500).received == 0
+    link.forward.set(loss_percent=0)
+    assert to_right(net, 500).received == 500
+
+
+def test_a_queue_holds_what_it_says(net: Stage, link: ShapedLink) -> None:
+    """Who comes last into a full queue waits for as long as the queue is deep; who finds it full is lost."""
+    link.forward.set(rate_bps=10_000_000, queue_bytes=60_000)
+    seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 500, 1400, buffer=LARGE_BUFFER)
+    assert seen.longest_ms == pytest.approx(60_000 * 8 / 10_000_000 * 1000, rel=0.25)
+    assert seen.received < 100
+
+
+def test_without_a_rate_nothing_limits(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(rate_bps=None)
+    assert "tbf" not in net.machine("left").run("tc", "qdisc", "show", "dev", "link").stdout
+    assert to_right(net, 3000, 1400).wire_bps > 1.5 * PACED_BPS
+
+
+@pytest.mark.parametrize("wrong", [{"loss_percent": -1}, {"loss_percent": 101}, {"rate_bps": 0}, {"queue_bytes": 10}])
+def test_an_impossible_shape_is_refused_and_changes_nothing(link: ShapedLink, wrong: dict[str, int]) -> None:
+    before = link.forward.shape
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}; expected"):
+        link.forward.set(**wrong)
+    assert link.forward.shape == before
+
+
+def test_offloads_are_off_at_both_ends(net: Stage) -> None:
+    for machine in (net.machine("left"), net.machine("right")):
+        told = machine.run("ethtool", "--show-offload", "link").stdout
+        for name in ("rx-checksumming", "tx-checksumming", "tcp-segmentation-offload", "generic-receive-offload"):
+            assert f"\n{name}: off" in told
+
+
+def test_a_shape_is_a_value() -> None:
+    assert Shape(1000, 1.5) == Shape(rate_bps=1000, loss_percent=1.5)

@@ -1,0 +1,62 @@
+"""The private Open vSwitch is private, answers when start() returns, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from topologies import isolate, ovs
+
+
+def daemons() -> set[str]:
+    names = {path.read_text().strip() for path in Path("/proc").glob("[0-9]*/comm")}
+    return {name for name in names if name.startswith("ovs")}
+
+
+def test_it_serves_when_it_has_started_and_leaves_nothing_when_it_has_stopped() -> None:
+    before = dict(os.environ)
+    with ovs.PrivateOvs():
+        ovs.vsctl("add-br", "probe", "--", "set", "Bridge", "probe", "datapath_type=netdev")
+        assert "OFPT_FEATURES_REPLY" in ovs.ofctl("show", "probe")
+        assert ovs.running()
+        assert daemons() == {"ovsdb-server", "ovs-vswitchd"}
+    assert not ovs.running()
+    assert daemons() == set()
+    assert dict(os.environ) == before
+    assert not ovs.DIRECTORY.exists()
+    assert "probe" not in Path("/proc/net/dev").read_text()
+
+
+def test_it_is_stopped_when_the_block_fails() -> None:
+    with pytest.raises(ZeroDivisionError), ovs.PrivateOvs():
+        _ = 1 / 0
+    assert daemons() == set()
+
+
+def test_outside_a_world_none_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(isolate.MARK)
+    with pytest.raises(isolate.WorldError, match="inside a world only"):
+        ovs.PrivateOvs().start()
+    assert daemons() == set()
+
+
+def test_a_second_one_in_the_same_place_is_refused_and_harms_not_the_first() -> None:
+    with ovs.PrivateOvs():
+        with pytest.raises(isolate.WorldError, match="there is an Open vSwitch in this world already"):
+            ovs.PrivateOvs().start()
+        assert ovs.running()
+
+
+def test_a_dead_daemon_does_not_keep_it_from_stopping() -> None:
+    with ovs.PrivateOvs() as private:
+        switch = os.pidfd_open(int((private.directory / "ovs-vswitchd.pid").read_text()))
+        ovs.run("kill", "-9", (private.directory / "ovs-vswitchd.pid").read_text().strip())
+        ovs.select.select([switch], [], [])
+        os.close(switch)
+    assert daemons() == set()
+
+
+def test_the_system_s_open_vswitch_cannot_be_reached() -> None:
+    assert not Path("/run/openvswitch").exists()

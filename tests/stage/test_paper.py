@@ -1,0 +1,173 @@
+"""The paper's laboratory is the paper's, works with a gateway written by hand, and does nothing by itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import handwritten
+import pytest
+
+from controller import config
+from topologies import ovs
+from topologies.command import CommandFailed
+from topologies.nodes import Machine
+from topologies.paper import BRIDGE, SERVER, PaperTopo
+from topologies.stage import Stage, raised
+from topologies.web import WebServer, download, web_server
+
+TABLE_2 = {
+    "client": {"192.168.110.3/24": "08:00:27:86:0d:bc", "192.168.210.3/24": "08:00:27:ec:c0:04"},
+    "router": {
+        "192.168.100.1/24": "08:00:27:33:6d:a7",
+        "192.168.200.1/24": "08:00:27:e1:9e:e3",
+        "192.168.0.1/24": "08:00:27:d9:74:68",
+    },
+    "server": {"192.168.0.2/24": "08:00:27:67:2b:63"},
+}
+TABLE_2_OVS = {
+    "gw-c1": "08:00:27:f9:49:62",
+    "gw-c2": "08:00:27:2a:a0:c3",
+    "gw-wifi": "08:00:27:81:6b:cf",
+    "gw-lte": "08:00:27:e7:c6:f8",
+}
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Stage]:
+    with raised(PaperTopo(congestion_control="cubic")) as net:
+        handwritten.install(bicast=False)
+        yield net
+
+
+@pytest.fixture(scope="module")
+def web(net: Stage) -> Iterator[WebServer]:
+    with web_server(net.machine("server"), SERVER) as web:
+        yield web
+
+
+@pytest.fixture
+def plain(net: Stage) -> Iterator[None]:
+    """Not bicast, and no loss: each test sets what it wants."""
+    paths = [net.uplink(name) for name in ("wifi", "lte")]
+    before = [(way, way.shape) for path in paths for way in (path.forward, path.backward)]
+    for way, _ in before:
+        way.set(loss_percent=0)
+    handwritten.bicast(False)
+    yield
+    for way, shape in before:
+        way.set(loss_percent=shape.loss_percent, rate_bps=shape.rate_bps)
+
+
+@pytest.mark.parametrize("name", TABLE_2)
+def test_machines_have_the_addresses_of_table_2(net: Stage, name: str) -> None:
+    told = json.loads(net.machine(name).run("ip", "-json", "-4", "address", "show", "up").stdout)
+    links = {
+        link["ifname"]: link["address"] for link in json.loads(net.machine(name).run("ip", "-json", "link").stdout)
+    }
+    found = {f"{own['local']}/{own['prefixlen']}": links[link["ifname"]] for link in told for own in link["addr_info"]}
+    assert found == TABLE_2[name] | {"127.0.0.1/8": "00:00:00:00:00:00"}
+
+
+def test_the_bridge_is_the_one_of_the_gateway_file(net: Stage) -> None:
+    site = config.load("topologies/paper.yaml").sites[0]
+    shown = ovs.ofctl("show", site.bridge)
+    ports = re.findall(r" (\d+)\((\S+)\): addr:(\S+)", shown)
+    assert ports == [(str(number), name, mac) for number, (name, mac) in enumerate(TABLE_2_OVS.items(), 1)]
+    assert f"dpid:{site.dpid:016x}" in shown
+    written = {uplink.port: uplink.mac for uplink in site.uplinks}
+    written |= {place.port: site.subnet(place.subnet).mac for place in site.terminals[0].addresses}
+    assert written == TABLE_2_OVS
+    assert {f"{place.address}/24": place.mac for place in site.terminals[0].addresses} == TABLE_2["client"]
+    hops = {f"{hop.address}/24": hop.mac for uplink in site.uplinks for hop in uplink.next_hops}
+    assert hops.items() < TABLE_2["router"].items()
+    assert ovs.vsctl("get-fail-mode", BRIDGE) == "secure\n"
+    assert ovs.vsctl("get", "Bridge", BRIDGE, "datapath_type") == "netdev\n"
+
+
+def test_ping_goes_through_open_vswitch_once_when_plain_and_twice_when_bicast(net: Stage, plain: None) -> None:
+    for source in ("192.168.110.3", "192.168.210.3"):
+        ping = ["ping", "-c", "1", "-W", "2", "-I", source, SERVER]
+        assert "DUP" not in net.machine("client").run(*ping).stdout
+        handwritten.bicast(True)
+        told = net.machine("client").run("ping", "-c", "2", "-i", "0.1", "-I", source, SERVER).stdout
+        assert "(DUP!)" in told
+        assert "ttl=62" in told  # the gateway and the router, one each
+        handwritten.bicast(False)
+
+
+def test_lte_has_the_rate_and_loss_of_the_paper(net: Stage) -> None:
+    wifi, lte = net.uplink("wifi"), net.uplink("lte")
+    assert (lte.forward.shape.rate_bps, lte.forward.shape.loss_percent) == (10_000_000, 1)
+    assert lte.forward.shape == lte.backward.shape
+    assert (wifi.forward.shape.rate_bps, wifi.backward.shape.loss_percent) == (100_000_000, 0)
+
+
+def test_without_flows_nothing_is_forwarded(net: Stage) -> None:
+    ovs.ofctl("del-flows", BRIDGE)
+    try:
+        done = net.machine("client").run("ping", "-c", "2", "-i", "0.2", "-W", "1", SERVER, check=False)
+        assert "0 received" in done.stdout
+    finally:
+        handwritten.install(bicast=False)
+
+
+def test_the_shapers_survive_open_vswitch(net: Stage) -> None:
+    """OVS removes foreign queues whenever it is reconfigured, unless told not to."""
+    ovs.vsctl("set", "Bridge", BRIDGE, "other_config:mac-aging-time=301")
+    ovs.vsctl("add-port", BRIDGE, "passing", "--", "set", "Interface", "passing", "type=internal")
+    ovs.vsctl("del-port", BRIDGE, "passing")
+    for uplink in ("gw-wifi", "gw-lte"):
+        assert "qdisc tbf" in net.gateways[0].run("tc", "qdisc", "show", "dev", uplink).stdout
+
+
+def test_a_download_rides_mptcp_and_arrives_whole(net: Stage, web: WebServer, plain: None) -> None:
+    offered = web.offer("whole", 12_345_678)
+    for bicast in (False, True):
+        handwritten.bicast(bicast)
+        got = download(net.machine("client"), offered.url)
+        assert (got.size_bytes, got.sha256, got.mptcp) == (offered.size_bytes, offered.sha256, True)
+        assert got.goodput_bps < 100_000_000
+
+
+def test_a_download_without_mptcp_is_told_apart(net: Stage, web: WebServer, plain: None) -> None:
+    router = net.machine("router")
+    chain = "type filter hook forward priority 0;"
+    strip = f"table ip strip {{ chain forward {{ {chain}\n tcp flags syn reset tcp option mptcp\n }}\n }}\n"
+    router.run("nft", "-f", "-", given=strip)
+    try:
+        got = download(net.machine("client"), web.offer("stripped", 1000).url)
+    finally:
+        router.run("nft", "delete", "table", "ip", "strip")
+    assert (got.size_bytes, got.mptcp) == (1000, False)
+
+
+def test_a_missing_file_is_an_error_that_names_machine_and_address(net: Stage, web: WebServer, plain: None) -> None:
+    with pytest.raises(CommandFailed, match=rf"client: .*http://{SERVER}/nothing.* 404"):
+        download(net.machine("client"), f"http://{SERVER}/nothing")
+
+
+def test_what_wifi_loses_arrives_by_lte_when_bicast(net: Stage, plain: None) -> None:
+    net.uplink("wifi").forward.set(loss_percent=100)
+    client = net.machine("client")
+    ping = ["ping", "-c", "3", "-i", "0.1", "-W", "1", SERVER]
+    assert "0 received" in client.run(*ping, check=False).stdout
+    handwritten.bicast(True)
+    assert "3 received" in client.run(*ping).stdout
+
+
+def test_no_segment_overtakes_another(web: WebServer, net: Stage, plain: None) -> None:
+    """Unshaped, where the threads of Open vSwitch and nginx move between processors the most."""
+    for way in (net.uplink("wifi").forward, net.uplink("wifi").backward):
+        way.set(rate_bps=None)
+    offered = web.offer("fast", 100_000_000)
+    before = overtaken(net.machine("server"))
+    download(net.machine("client"), offered.url)
+    assert overtaken(net.machine("server")) - before == 0
+
+
+def overtaken(machine: Machine) -> int:
+    """What the sender's TCP has seen to be reordering rather than loss."""
+    told = json.loads(machine.run("nstat", "--noupdate", "--zeros", "--json").stdout)["kernel"]
+    return int(told["TcpExtTCPSACKReorder"]) + int(told["TcpExtTCPTSReorder"])

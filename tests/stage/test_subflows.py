@@ -1,0 +1,42 @@
+"""Each MPTCP subflow of the paper's laboratory is what the topology was asked for."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import handwritten
+import pytest
+
+from topologies.nodes import Machine
+from topologies.paper import SERVER, PaperTopo
+from topologies.stage import raised
+from topologies.web import web_server
+
+
+@pytest.mark.parametrize("backup", [True, False])
+@pytest.mark.parametrize("congestion_control", ["cubic", "bbr"])
+def test_both_subflows_stand_with_the_flag_and_the_congestion_control_that_were_asked_for(
+    backup: bool, congestion_control: str
+) -> None:
+    topo = PaperTopo(lte_backup=backup, congestion_control=congestion_control)
+    with raised(topo) as net, web_server(net.machine("server"), SERVER) as web:
+        handwritten.install(bicast=True)
+        client, server = net.machine("client"), net.machine("server")
+        url = web.offer("long", 50_000_000).url
+        with client.popen("mptcpize", "run", "curl", "-s", "--limit-rate", "1M", "-o", "/dev/null", url) as curl:
+            found = until_two_subflows(server)
+            curl.terminate()
+    assert {peer: cc for peer, cc, _ in found} == dict.fromkeys(("192.168.110.3", "192.168.210.3"), congestion_control)
+    assert {peer: flagged for peer, _, flagged in found} == {"192.168.110.3": False, "192.168.210.3": backup}
+
+
+def until_two_subflows(server: Machine) -> list[tuple[str, str, bool]]:
+    """Each subflow's peer, congestion control and whether it is backup."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        told = server.run("ss", "-Htin", "state", "established", "sport", "=", ":80").stdout
+        rows = re.findall(r"\s(192\.168\.\d+\.3):\d+\s*\n\s+(\w+) .*tcp-ulp-mptcp flags:(\S+)", told)
+        if len(rows) == 2:
+            return [(peer, cc, "b" in flags.lower()) for peer, cc, flags in rows]
+    raise AssertionError(f"no two subflows within 10 s: {told}")

@@ -1,0 +1,48 @@
+"""What arrives of what is sent from one machine of a stage to another."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.nodes import Machine
+
+PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
+SMALL_BUFFER = 16_384  # the sender waits for the shaper rather than overfill its queue
+LARGE_BUFFER = 16 << 20  # the sender waits for nothing
+HEADERS_BYTES = 8 + 20 + 14
+
+
+@dataclass(frozen=True)
+class Seen:
+    received: int
+    in_order: bool
+    wire_bps: float  # with headers down to Ethernet's
+    longest_ms: float  # from the sender's call to the receiver's
+
+
+def exchange(
+    sender: Machine,
+    receiver: Machine,
+    address: str,
+    count: int,
+    payload: int = 100,
+    buffer: int = SMALL_BUFFER,
+    during: Callable[[], None] | None = None,
+) -> Seen:
+    words = [*PROGRAM, "send", address, str(count), str(payload), str(buffer)]
+    with receiver.popen([*PROGRAM, "receive"], stdin=subprocess.PIPE, stderr=None, text=True) as ear:
+        assert ear.stdout is not None
+        assert ear.stdout.readline() == "ready\n"
+        with sender.popen(words, stdout=None, stderr=None) as mouth:
+            while during is not None and mouth.poll() is None:
+                during()
+        assert mouth.returncode == 0
+        told = json.loads(ear.communicate("stop\n")[0])
+    wire_bits = (told["received"] - 1) * (payload + HEADERS_BYTES) * 8
+    rate = wire_bits / told["seconds"] if told["received"] > 1 else 0.0
+    return Seen(told["received"], told["in_order"], rate, told["longest_s"] * 1000)
