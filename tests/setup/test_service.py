@@ -7,19 +7,25 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from tests.setup.place import TREE, Done, run
+from tests.setup.place import TREE, run
 
 NOBODY = 65534
 
 
-def in_opt(*lines: str) -> Done:
-    """With this tree in /opt/bicast, where the units say it is, in a mount namespace that forgets it."""
-    place = ("mount -t tmpfs none /opt", "mkdir /opt/bicast", f"mount --bind {shlex.quote(str(TREE))} /opt/bicast")
-    return run(["unshare", "--mount", "bash", "-ec", "\n".join([*place, *lines])], os.environ)
+def in_opt(*lines: str) -> list[str]:
+    """A command that runs these with this tree in /opt/bicast, where the units say it is, on a loopback of its own."""
+    place = (
+        "mount -t tmpfs -o mode=755 none /opt",
+        "mkdir /opt/bicast",
+        f"mount --bind {shlex.quote(str(TREE))} /opt/bicast",
+        "ip link set lo up",
+    )
+    return ["unshare", "--mount", "--net", "bash", "-ec", "\n".join([*place, *lines])]
 
 
 def test_systemd_finds_nothing_wrong_with_the_units() -> None:
-    done = in_opt("systemd-analyze verify --man=no /opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast.socket")
+    units = "/opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast.socket"
+    done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -32,7 +38,8 @@ def test_a_tree_elsewhere_is_not_installed() -> None:
 def test_a_configuration_that_is_no_good_is_not_installed(tmp_path: Path) -> None:
     bad = tmp_path / "gateway.yaml"
     bad.write_text("sites: 7\n")
-    done = in_opt("mount -t tmpfs none /etc/systemd", f"/opt/bicast/deploy/install.sh {shlex.quote(str(bad))}")
+    forgotten = "mount -t tmpfs none /etc/systemd/system"
+    done = run(in_opt(forgotten, f"/opt/bicast/deploy/install.sh {shlex.quote(str(bad))}"), os.environ)
     assert done.returncode != 0
     assert "sites" in done.stderr
     assert not Path("/etc/bicast/gateway.yaml").exists()
@@ -45,11 +52,9 @@ def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path)
     file = public_path / "gateway.yaml"
     settings = f"controller: {{state: {state / 'state.json'}}}\n"
     file.write_text(settings + (TREE / "topologies/paper.yaml").read_text())
-    nobody = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all")
-    own_loopback = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
-    with subprocess.Popen(
-        [*own_loopback, *nobody, "--no-new-privs", TREE / "bicast", "run", file], stderr=subprocess.PIPE, text=True
-    ) as controller:
+    nobody = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --bounding-set=-all --no-new-privs"
+    command = in_opt(f"exec {nobody} /opt/bicast/bicast run {shlex.quote(str(file))}")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as controller:
         assert controller.stderr is not None
         said = []
         for line in controller.stderr:
