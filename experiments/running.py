@@ -20,6 +20,7 @@ STARTED = "switches are awaited at"
 STEADY = "what is installed is what is wanted"
 OPENFLOW = "tcp:127.0.0.1:6653"
 API = "http://127.0.0.1:8653"
+STOPS_WITHIN_S = 10.0
 
 
 class ControllerFailed(Exception):
@@ -27,15 +28,27 @@ class ControllerFailed(Exception):
 
 
 class Controller:
-    """Runs on a copy of `file` that keeps its state in this world."""
+    """Runs on a copy of `file`, kept in `directory` together with its state.
 
-    def __init__(self, file: Path, settings: str = "", listeners: tuple[int, ...] = ()) -> None:
-        self.file = RUN_DIRECTORY / file.name
+    `python` is the interpreter, and by its environment's packages the framework, that it runs on.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        settings: str = "",
+        listeners: tuple[int, ...] = (),
+        *,
+        directory: Path = RUN_DIRECTORY,
+        python: str = sys.executable,
+    ) -> None:
+        self.file = directory / file.name
         self.file.write_text(
-            f"controller: {{state: {RUN_DIRECTORY / 'state.json'}{settings}}}\n" + file.read_text(encoding="utf-8")
+            f"controller: {{state: {directory / 'state.json'}{settings}}}\n" + file.read_text(encoding="utf-8")
         )
         self.client = Client(API)
         self._listeners = listeners
+        self._python = python
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._heard: list[str] = []
 
@@ -44,7 +57,7 @@ class Controller:
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "controller", str(self.file)],
+            [self._python, "-m", "controller", str(self.file)],
             cwd=TREE,
             env=environment,
             stderr=subprocess.PIPE,
@@ -52,12 +65,17 @@ class Controller:
             close_fds=False,
             preexec_fn=lambda: place(self._listeners),
         )
-        threading.Thread(target=self._listen, args=(self.process,), daemon=True).start()
+        self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
+        threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True).start()
         self.await_word(STARTED)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait()
+        try:
+            return self.process.wait(STOPS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ControllerFailed(f"the controller did not stop within {STOPS_WITHIN_S} s; {self._last()}") from None
 
     def kill(self) -> None:
         self.process.kill()
@@ -87,17 +105,24 @@ class Controller:
     def _last(self) -> str:
         return "its last words: " + ("".join(self._heard[-5:]).strip() or "none")
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
+    def _listen(self, process: subprocess.Popen[str], said: queue.SimpleQueue[str | None]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
             self._heard.append(line)
-            self._said.put(line)
-        self._said.put(None)
+            said.put(line)
+        said.put(None)
 
 
 @contextmanager
-def controlled(file: Path, settings: str = "", listeners: tuple[int, ...] = ()) -> Iterator[Controller]:
-    controller = Controller(file, settings, listeners)
+def controlled(
+    file: Path,
+    settings: str = "",
+    listeners: tuple[int, ...] = (),
+    *,
+    directory: Path = RUN_DIRECTORY,
+    python: str = sys.executable,
+) -> Iterator[Controller]:
+    controller = Controller(file, settings, listeners, directory=directory, python=python)
     controller.start()
     try:
         yield controller
