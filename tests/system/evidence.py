@@ -1,0 +1,184 @@
+"""What the switch and the machines themselves say: nothing here believes the controller."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from topologies import ovs
+from topologies.nodes import Machine
+
+PATIENCE_S = 10.0
+MODIFICATIONS = ("OFPT_FLOW_MOD", "OFPT_GROUP_MOD", "OFPT_METER_MOD")
+COUNTED = {
+    "tcp": "meta l4proto tcp",
+    "udp": "meta l4proto udp",
+    "ping": "icmp type {echo-request, echo-reply}",
+    "ping6": "icmpv6 type {echo-request, echo-reply}",
+}
+
+
+def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    """For what nobody announces."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {patience_s} s in vain: {what}"
+        time.sleep(0.02)
+
+
+class Arrivals:
+    """Counts what comes in by each interface of a machine, by kind of traffic."""
+
+    def __init__(self, machine: Machine, *devices: str) -> None:
+        self._machine = machine
+        self._before: Counter[tuple[str, str]] = Counter()
+        counting = [
+            f'iifname "{device}" {match} counter name {device}_{kind}'
+            for device in devices
+            for kind, match in COUNTED.items()
+        ]
+        names = [f"counter {device}_{kind} {{}}" for device in devices for kind in COUNTED]
+        chain = "chain seen { type filter hook prerouting priority -400; " + "\n".join(["", *counting, ""]) + "}"
+        self._table = f"arrivals_{'_'.join(devices)}".replace("-", "_")
+        lines = "\n".join([*names, chain])
+        machine.run("nft", "-f", "-", given=f"table inet {self._table} {{\n{lines}\n}}\n")
+
+    def remove(self) -> None:
+        self._machine.run("nft", "delete", "table", "inet", self._table)
+
+    def since(self) -> Counter[tuple[str, str]]:
+        """Packets by (interface, kind) since the last time this was asked."""
+        told = json.loads(self._machine.run("nft", "-j", "list", "counters", "table", "inet", self._table).stdout)
+        now: Counter[tuple[str, str]] = Counter()
+        for entry in told["nftables"]:
+            if counter := entry.get("counter"):
+                device, _, kind = counter["name"].rpartition("_")
+                now[device, kind] = counter["packets"]
+        new, self._before = now - self._before, now
+        return new
+
+
+@contextmanager
+def arrivals(machine: Machine, *devices: str) -> Iterator[Arrivals]:
+    counted = Arrivals(machine, *devices)
+    try:
+        yield counted
+    finally:
+        counted.remove()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    at: float  # Unix seconds
+    kind: str  # OFPT_GROUP_MOD, OFPST_FLOW, ...
+    text: str
+
+
+HEAD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}): (OFP\w+)(.*)")
+
+
+class Snoop:
+    """Every OpenFlow message between a bridge and its controller, as Open vSwitch itself copies them out."""
+
+    def __init__(self, bridge: str) -> None:
+        self._heard: list[Message] = []
+        self._more = threading.Condition()
+        self._process = subprocess.Popen(
+            ["ovs-ofctl", "--timestamp", "snoop", bridge],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=None,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.wait("OFPT_ECHO_REPLY")  # the controller asks each second: from here on all is heard
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._more:
+                if head := HEAD.match(line):
+                    at = datetime.strptime(head[1], "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
+                    self._heard.append(Message(at, head[2], head[3]))
+                elif self._heard:
+                    last = self._heard[-1]
+                    self._heard[-1] = Message(last.at, last.kind, last.text + "\n" + line.rstrip())
+                self._more.notify_all()
+
+    def wait(self, kind: str, word: str = "", since: int = 0, patience_s: float = PATIENCE_S) -> Message:
+        """The first such message from number `since` on."""
+
+        def found() -> Message | None:
+            return next((each for each in self._heard[since:] if each.kind == kind and word in each.text), None)
+
+        with self._more:
+            self._more.wait_for(lambda: found() is not None, patience_s)
+            message = found()
+        assert message is not None, f"no {kind} {word} within {patience_s} s; there was {self.kinds(since)}"
+        return message
+
+    def number(self) -> int:
+        """Of the next message."""
+        return len(self._heard)
+
+    def kinds(self, since: int = 0) -> Counter[str]:
+        return Counter(each.kind for each in self._heard[since:])
+
+    def modifications(self, since: int = 0) -> dict[str, int]:
+        kinds = self.kinds(since)
+        return {kind: kinds[kind] for kind in MODIFICATIONS if kinds[kind]}
+
+    def settled(self) -> None:
+        """Until all that was sent so far must have been heard: an echo goes behind it on the same connection."""
+        self.wait("OFPT_ECHO_REPLY", since=self.number())
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+@contextmanager
+def snooping(bridge: str) -> Iterator[Snoop]:
+    snoop = Snoop(bridge)
+    try:
+        yield snoop
+    finally:
+        snoop.stop()
+
+
+def flows(bridge: str) -> list[str]:
+    lines = ovs.ofctl("dump-flows", "--no-stats", "--names", bridge).splitlines()
+    return sorted(line.strip() for line in lines if "actions=" in line)
+
+
+def groups(bridge: str) -> list[str]:
+    lines = ovs.ofctl("dump-groups", "--names", bridge).splitlines()
+    return sorted(line.strip() for line in lines if "group_id=" in line)
+
+
+def program(bridge: str) -> tuple[list[str], list[str]]:
+    return flows(bridge), groups(bridge)
+
+
+def pings(machine: Machine, source: str, target: str, *options: str, count: int = 3) -> str:
+    """What ping prints; it is not asked whether it succeeded."""
+    words = ("ping", "-c", str(count), "-i", "0.05", "-W", "1", "-I", source, *options, target)
+    return machine.run(*words, check=False).stdout
+
+
+def reaches(machine: Machine, source: str, target: str) -> bool:
+    return machine.run("ping", "-c", "1", "-W", "1", "-I", source, target, check=False).returncode == 0
+
+
+def gateway(status: Mapping[str, list[dict[str, object]]]) -> dict[str, object]:
+    """The only one there is."""
+    (one,) = status["gateways"]
+    return one

@@ -1,0 +1,133 @@
+"""The paper's lab with the controller on it: which way each packet goes, in each mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from controller import config
+from tests.system.conftest import PAPER, Home
+from tests.system.evidence import Arrivals, arrivals, pings, reaches
+from topologies.paper import SERVER
+from topologies.web import WebFile, WebServer, download, web_server
+
+WIFI_SIDE, LTE_SIDE = "192.168.110.3", "192.168.210.3"
+BYTES = 2_000_000
+
+SetMode = Callable[[str], None]
+
+
+@pytest.fixture
+def router(paper: Home) -> Iterator[Arrivals]:
+    with arrivals(paper.net.machine("router"), "wifi", "lte", "lan") as counted:
+        yield counted
+
+
+@pytest.fixture
+def client(paper: Home) -> Iterator[Arrivals]:
+    with arrivals(paper.net.machine("client"), "wifi", "lte") as counted:
+        yield counted
+
+
+@pytest.fixture(scope="module")
+def web(paper: Home) -> Iterator[WebServer]:
+    with web_server(paper.net.machine("server"), SERVER) as web:
+        yield web
+
+
+@pytest.fixture(scope="module")
+def file(web: WebServer) -> WebFile:
+    return web.offer("two-megabytes", BYTES)
+
+
+def plain_download(home: Home, file: WebFile, source: str) -> None:
+    """Without MPTCP, so that every packet of it has this one address."""
+    words = ("curl", "--silent", "--fail", "--noproxy", "*", "--interface", source, "--output", "/dev/null", file.url)
+    home.net.machine("client").run(*words)
+
+
+def test_a_terminal_reaches_the_server_from_each_of_its_addresses(paper: Home) -> None:
+    for source in (WIFI_SIDE, LTE_SIDE):
+        told = pings(paper.net.machine("client"), source, SERVER)
+        assert "3 received" in told
+        assert "ttl=62" in told, "the gateway and the router each take one"
+        assert "DUP" not in told, "a ping is not of the class that is bicast"
+
+
+@pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
+def test_bicast_tcp_rides_both_uplinks_packet_for_packet(
+    paper: Home, file: WebFile, router: Arrivals, client: Arrivals, source: str
+) -> None:
+    plain_download(paper, file, source)
+    seen, back = router.since(), client.since()
+    assert seen["wifi", "tcp"] == seen["lte", "tcp"] > 20
+    own = "wifi" if source == WIFI_SIDE else "lte"
+    other = "lte" if source == WIFI_SIDE else "wifi"
+    assert back[own, "tcp"] > BYTES / 1500
+    assert back[other, "tcp"] == 0, "what comes back goes to the address that asked"
+
+
+@pytest.mark.parametrize("active", ["wifi", "lte"])
+@pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
+def test_single_tcp_rides_the_active_uplink_alone(
+    paper: Home, mode: SetMode, file: WebFile, router: Arrivals, source: str, active: str
+) -> None:
+    mode("single")
+    paper.controller.client.set_active("client", active)
+    plain_download(paper, file, source)
+    seen = router.since()
+    assert seen[active, "tcp"] > 20
+    assert seen["lte" if active == "wifi" else "wifi", "tcp"] == 0
+
+
+@pytest.mark.parametrize(("source", "own", "other"), [(WIFI_SIDE, "wifi", "lte"), (LTE_SIDE, "lte", "wifi")])
+def test_off_leaves_each_subflow_subnet_its_own_uplink(
+    paper: Home, mode: SetMode, file: WebFile, router: Arrivals, source: str, own: str, other: str
+) -> None:
+    mode("off")
+    plain_download(paper, file, source)
+    seen = router.since()
+    assert seen[own, "tcp"] > 20
+    assert seen[other, "tcp"] == 0
+
+
+def test_what_is_not_bicast_rides_the_active_uplink(paper: Home, mode: SetMode, router: Arrivals) -> None:
+    paper.controller.client.set_active("client", "lte")
+    pings(paper.net.machine("client"), WIFI_SIDE, SERVER)
+    seen = router.since()
+    assert (seen["lte", "ping"], seen["wifi", "ping"]) == (3, 0)
+
+
+def test_an_mptcp_download_through_copies_is_byte_for_byte_the_file(paper: Home, file: WebFile) -> None:
+    got = download(paper.net.machine("client"), file.url)
+    assert (got.sha256, got.mptcp) == (file.sha256, True)
+
+
+def test_the_gateway_answers_a_ping_of_each_inside_address(paper: Home) -> None:
+    for source, own in ((WIFI_SIDE, "192.168.110.2"), (LTE_SIDE, "192.168.210.2")):
+        assert "3 received" in pings(paper.net.machine("client"), source, own)
+    for uplink in config.load(str(PAPER)).sites[0].uplinks:
+        assert reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
+
+
+def test_a_packet_whose_life_ends_is_not_forwarded(paper: Home, router: Arrivals) -> None:
+    pings(paper.net.machine("client"), WIFI_SIDE, SERVER, "-t", "1", count=1)
+    assert reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # behind it on the same way
+    seen = router.since()
+    assert (seen["wifi", "ping"], seen["lte", "ping"]) == (1, 0)
+
+
+def test_nobody_borrows_anothers_address(paper: Home, router: Arrivals) -> None:
+    """A packet is taken by its port and source: the other side's address from this side leads nowhere."""
+    machine = paper.net.machine("client")
+    machine.run("ip", "route", "add", SERVER, "via", "192.168.110.2", "dev", "wifi", "table", "77")
+    machine.run("ip", "rule", "add", "to", SERVER, "table", "77", "priority", "7")
+    try:
+        assert not reaches(machine, LTE_SIDE, SERVER)
+        assert reaches(machine, WIFI_SIDE, SERVER)
+    finally:
+        machine.run("ip", "rule", "del", "priority", "7")
+        machine.run("ip", "route", "flush", "table", "77")
+    seen = router.since()
+    assert seen["wifi", "ping"] + seen["lte", "ping"] == 1
