@@ -14,7 +14,7 @@ from topologies.nodes import Machine
 from topologies.stage import Stage, raised
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
-PACED_BPS = 50_000_000  # slow enough that nothing is lost for want of a processor
+PACED_BPS, PAYLOAD = 50_000_000, 400  # slow enough that nothing is lost for want of a processor
 SIGMAS = 4.5  # one false alarm in 150,000
 
 
@@ -30,6 +30,8 @@ class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
 @pytest.fixture(scope="module")
 def net() -> Iterator[Stage]:
     with raised(Pair()) as net:
+        # Packets that wait for the first ARP answer may be overtaken by those sent after it.
+        net.machine("left").run("ping", "-c", "1", RIGHT)
         yield net
 
 
@@ -41,11 +43,11 @@ def link(net: Stage) -> ShapedLink:
     return link
 
 
-def to_right(net: Stage, count: int, payload: int = 100) -> Seen:
+def to_right(net: Stage, count: int, payload: int = PAYLOAD) -> Seen:
     return exchange(net.machine("left"), net.machine("right"), RIGHT, count, payload)
 
 
-def to_left(net: Stage, count: int, payload: int = 100) -> Seen:
+def to_left(net: Stage, count: int, payload: int = PAYLOAD) -> Seen:
     return exchange(net.machine("right"), net.machine("left"), LEFT, count, payload)
 
 
@@ -89,7 +91,7 @@ def test_each_direction_has_its_own_rate(net: Stage, link: ShapedLink) -> None:
 
 
 def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: ShapedLink) -> None:
-    """Between no loss and one so small that two in a run are unheard of; the rate changes with it."""
+    """Between no loss and one so small that three in a run are unheard of; the rate changes with it."""
     changes = 0
 
     def change() -> None:
@@ -97,10 +99,10 @@ def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: S
         changes += 1
         link.forward.set(loss_percent=0.001 * (changes % 2), rate_bps=PACED_BPS + 5_000_000 * (changes % 2))
 
-    seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 30_000, during=change)
+    seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 10_000, 1000, during=change)
     assert changes > 20
     assert seen.in_order
-    assert seen.received >= 30_000 - 2
+    assert seen.received >= 10_000 - 2
 
 
 def test_loss_changes_while_packets_flow(net: Stage, link: ShapedLink) -> None:

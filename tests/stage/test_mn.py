@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 def mn(outside: dict[str, str], where: Path, *words: str) -> str:
     done = subprocess.run(["mn", *words], env=outside, cwd=where, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "Error" not in done.stderr + done.stdout
-    return done.stdout
+    assert "Error" not in done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("where", [ROOT, Path("/")])

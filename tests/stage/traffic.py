@@ -30,7 +30,7 @@ def exchange(
     receiver: Machine,
     address: str,
     count: int,
-    payload: int = 100,
+    payload: int,
     buffer: int = SMALL_BUFFER,
     during: Callable[[], None] | None = None,
 ) -> Seen:
