@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from ipaddress import ip_address
-from itertools import combinations
 
 from controller import document
+from controller.apart import addresses_once, networks_apart, once, ports_once
 from controller.document import ConfigError, Mapped, Place
 from controller.model import (
     AccessPoint,
@@ -55,10 +54,10 @@ def _config(top: Place) -> Config:
         raise keys["sites"].wrong("at least one site")
     settings = _settings(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
     config = Config(settings, sites)
-    _once(
+    once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
     )
-    _once(
+    once(
         (
             (f"sites.{site.name}.terminals.{terminal.name}", terminal.name)
             for site in sites
@@ -67,17 +66,8 @@ def _config(top: Place) -> Config:
         top.file,
         "a terminal name that no other site has",
     )
-    _once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
+    once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
     return config
-
-
-def _once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
-    """Each value stands at one place only."""
-    seen: dict[str, str] = {}
-    for where, value in named:
-        if value in seen:
-            raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
-        seen[value] = where
 
 
 def _settings(place: Place) -> Settings:
@@ -115,7 +105,7 @@ def _site(name: str, place: Place) -> Site:
         raise keys["uplinks"].wrong(f"1 to {MOST_UPLINKS} uplinks")
     uplink_names = {uplink.name: uplink.name for uplink in uplinks}
     subnets = tuple(_subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name())
-    _networks_apart(uplinks, subnets, place)
+    networks_apart(uplinks, subnets, place)
     access_points = keys.maybe("access_points", _access_points, ())
     air = {access_point.name: access_point.name for access_point in access_points}
     terminals = tuple(_terminal(label, at, subnets, uplink_names, air) for label, at in keys["terminals"].by_name())
@@ -132,8 +122,8 @@ def _site(name: str, place: Place) -> Site:
         terminals=terminals,
         access_points=access_points,
     )
-    _ports_once(site, place)
-    _addresses_once(site, place)
+    ports_once(site, place)
+    addresses_once(site, place)
     return site
 
 
@@ -273,46 +263,3 @@ def _one_a_subflow(places: list[TerminalAddress], subnets: tuple[Subnet, ...], p
     uplinks = [uplink_of[inside.subnet] for inside in places]
     if None in uplinks or len(set(uplinks)) != len(uplinks):
         raise place.wrong("one address a family, or one in each of several subnets with an uplink of their own")
-
-
-def _ports_once(site: Site, place: Place) -> None:
-    seen: dict[str, str] = {}
-    for uplink in site.uplinks:
-        where = f"{place.where}.uplinks.{uplink.name}.port"
-        if uplink.port in seen:
-            raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
-        seen[uplink.port] = where
-    for terminal in site.terminals:
-        for number, inside in enumerate(terminal.addresses):
-            if inside.port in seen:
-                where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
-                raise ConfigError(
-                    place.file, where, inside.port, f"a port inside: it is the uplink's at {seen[inside.port]}"
-                )
-
-
-def _networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Place) -> None:
-    networks = [
-        *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
-        *((f"subnets.{subnet.name}.gateways", own) for subnet in subnets for own in subnet.gateways),
-    ]
-    for (first_at, first), (second_at, second) in combinations(networks, 2):
-        if first.version == second.version and first.network.overlaps(second.network):
-            expected = f"a network apart from {first.network} at {place.where}.{first_at}"
-            raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
-
-
-def _addresses_once(site: Site, place: Place) -> None:
-    inside = [
-        *(
-            (f"{place.where}.subnets.{subnet.name}.gateways", str(own.ip))
-            for subnet in site.subnets
-            for own in subnet.gateways
-        ),
-        *(
-            (f"{place.where}.terminals.{terminal.name}.addresses[{number}].address", str(each.address))
-            for terminal in site.terminals
-            for number, each in enumerate(terminal.addresses)
-        ),
-    ]
-    _once(inside, place.file, "an address that nobody else has")

@@ -1,0 +1,61 @@
+"""What no two places of a configuration may both claim: ports, networks, addresses, names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations
+
+from controller.document import ConfigError, Place
+from controller.model import Site, Subnet, Uplink
+
+
+def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
+    """Each value stands at one place only."""
+    seen: dict[str, str] = {}
+    for where, value in named:
+        if value in seen:
+            raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
+        seen[value] = where
+
+
+def ports_once(site: Site, place: Place) -> None:
+    seen: dict[str, str] = {}
+    for uplink in site.uplinks:
+        where = f"{place.where}.uplinks.{uplink.name}.port"
+        if uplink.port in seen:
+            raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
+        seen[uplink.port] = where
+    for terminal in site.terminals:
+        for number, inside in enumerate(terminal.addresses):
+            if inside.port in seen:
+                where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
+                raise ConfigError(
+                    place.file, where, inside.port, f"a port inside: it is the uplink's at {seen[inside.port]}"
+                )
+
+
+def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Place) -> None:
+    networks = [
+        *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
+        *((f"subnets.{subnet.name}.gateways", own) for subnet in subnets for own in subnet.gateways),
+    ]
+    for (first_at, first), (second_at, second) in combinations(networks, 2):
+        if first.version == second.version and first.network.overlaps(second.network):
+            expected = f"a network apart from {first.network} at {place.where}.{first_at}"
+            raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
+
+
+def addresses_once(site: Site, place: Place) -> None:
+    inside = [
+        *(
+            (f"{place.where}.subnets.{subnet.name}.gateways", str(own.ip))
+            for subnet in site.subnets
+            for own in subnet.gateways
+        ),
+        *(
+            (f"{place.where}.terminals.{terminal.name}.addresses[{number}].address", str(each.address))
+            for terminal in site.terminals
+            for number, each in enumerate(terminal.addresses)
+        ),
+    ]
+    once(inside, place.file, "an address that nobody else has")
