@@ -19,7 +19,8 @@ class Refused(Exception):
         self.error = error
 
 
-def check_flow(flow: Flow, groups: Container[int], meters: Container[int]) -> None:
+def check_flow(flow: Flow) -> None:
+    """What is wrong with a flow wherever it would go."""
     if [name for name, _ in flow.match] != sorted({name for name, _ in flow.match}):
         raise IllDefined(f"a match is sorted by name and names a field once: {flow.match}")
     have = dict(flow.match)
@@ -31,13 +32,18 @@ def check_flow(flow: Flow, groups: Container[int], meters: Container[int]) -> No
         raise Refused("OFPBRC_EPERM", f"there is no table {flow.table} for {flow}")
     if flow.goto is not None and flow.goto <= flow.table:
         raise Refused("OFPBIC_BAD_TABLE_ID", f"table {flow.table} cannot go to table {flow.goto}")
-    if flow.meter is not None and flow.meter not in meters:
-        raise Refused("OFPMMFC_INVALID_METER", f"there is no meter {flow.meter:#x} for {flow}")
     for action in flow.actions:
         _check_action(action)
         needs = [named.needs for named in _named(action)] + ([IP] if isinstance(action, DecTtl) else [])
         if not all(satisfied(need, have) for need in needs):
             raise Refused("OFPBAC_MATCH_INCONSISTENT", f"{action} needs {needs} in the match of {flow}")
+
+
+def check_place(flow: Flow, groups: Container[int], meters: Container[int]) -> None:
+    """What is wrong with a flow in this switch; Open vSwitch asks so only when it is about to put it there."""
+    if flow.meter is not None and flow.meter not in meters:
+        raise Refused("OFPMMFC_INVALID_METER", f"there is no meter {flow.meter:#x} for {flow}")
+    for action in flow.actions:
         if isinstance(action, ToGroup) and action.group_id not in groups:
             raise Refused("OFPBAC_BAD_OUT_GROUP", f"there is no group {action.group_id:#x} for {flow}")
 

@@ -46,7 +46,7 @@ from controller.program import (
     Program,
     ToGroup,
 )
-from tests.fakes.admission import Refused, check_flow, check_group
+from tests.fakes.admission import Refused, check_flow, check_group, check_place
 from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet
 from tests.fakes.pipeline import Outcome, Way
@@ -91,11 +91,10 @@ class FakeSwitch:
     def change(self, change: Change) -> None:
         match change:
             case AddFlow(flow):
-                check_flow(flow, self.groups, self.meters)
                 self._put(flow)
                 self._foreign.discard(flow.key)
             case ModifyFlow(flow):
-                check_flow(flow, self.groups, self.meters)
+                check_flow(flow)
                 if flow.key in self.flows.keys() - self._foreign:
                     self._put(flow)
             case DeleteFlow(flow):
@@ -127,7 +126,6 @@ class FakeSwitch:
 
     def add_foreign(self, flow: Flow) -> None:
         """A flow with somebody else's cookie. (Foreign groups and meters are those outside our reserved ids.)"""
-        check_flow(flow, self.groups, self.meters)
         self._put(flow)
         self._foreign.add(flow.key)
 
@@ -214,6 +212,8 @@ class FakeSwitch:
     # What it keeps
 
     def _put(self, flow: Flow) -> None:
+        check_flow(flow)
+        check_place(flow, self.groups, self.meters)
         self.flows[flow.key] = flow
 
     def _remove_flows(self, keys: Iterable[FlowKey]) -> None:

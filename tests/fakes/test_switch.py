@@ -323,6 +323,7 @@ def test_a_meter_lets_all_pass_until_it_is_exhausted_and_then_nothing() -> None:
         (ModifyMeter(Meter(7, 1, 1)), "OFPMMFC_UNKNOWN_METER"),
         (flow(ToGroup(7)), "OFPBAC_BAD_OUT_GROUP"),
         (ModifyFlow(flow(ToGroup(7)).flow), "OFPBAC_BAD_OUT_GROUP"),
+        (ModifyFlow(flow(DecTtl(), priority=7).flow), "OFPBAC_MATCH_INCONSISTENT"),
         (AddFlow(Flow(0, 1, fields(), meter=7)), "OFPMMFC_INVALID_METER"),
         (flow(table=3, goto=2), "OFPBIC_BAD_TABLE_ID"),
         (flow(table=3, goto=3), "OFPBIC_BAD_TABLE_ID"),
@@ -367,7 +368,7 @@ def test_what_is_not_in_the_canonical_form_is_ill_defined(change: AddFlow) -> No
 
 @pytest.mark.parametrize(
     "change",
-    [DeleteGroup(7), DeleteMeter(7), DeleteFlow(flow(priority=7).flow), ModifyFlow(flow(Output(LTE), priority=7).flow)],
+    [DeleteGroup(7), DeleteMeter(7), DeleteFlow(flow(priority=7).flow), ModifyFlow(flow(ToGroup(7), priority=7).flow)],
 )
 def test_deleting_or_modifying_a_flow_that_is_absent_is_no_error_and_does_nothing(change: Change) -> None:
     held = switch(group(), AddMeter(Meter(OUR_METER, 100, 10)), flow(Output(WIFI)))
