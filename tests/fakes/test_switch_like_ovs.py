@@ -275,7 +275,7 @@ BEGINNING: tuple[Change, ...] = (
 )
 
 
-@settings(BOUNDED, max_examples=30)
+@settings(BOUNDED, max_examples=20)
 @given(changes=st.lists(some_change, min_size=4, max_size=10))
 def test_both_switches_refuse_the_same_changes_and_hold_the_same_after_them(
     real: RealSwitch, changes: list[Change]
