@@ -38,13 +38,19 @@ REG_MOVE = struct.Struct("!HHIHHHHII")  # type, length, vendor, subtype, n_bits,
 NICIRA, NICIRA_REG_MOVE = 0x00002320, 6
 
 # The framework's fields, by class and field number as in oxm_type: their names and bytes.
-_FIELDS = {field.oxm_type: (field.name, field.type.size) for field in ofproto.oxm_types if isinstance(field.num, int)}
+NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
+# Open vSwitch's own (2.12), of the class 0x1000: what a neighbour advertisement has and a solicitation has not.
+DISCOVERY = {0x1000 << 7 | 1: ("icmpv6_nd_reserved", 4), 0x1000 << 7 | 2: ("icmpv6_nd_options_type", 1)}
+_FIELDS = {
+    **{field.oxm_type: (field.name, field.type.size) for field in ofproto.oxm_types if isinstance(field.num, int)},
+    **DISCOVERY,
+}
 NUMBERS: dict[str, int] = {name: number for number, (name, _) in _FIELDS.items()}
 
 
 def _canonical(name: str, width: int) -> str:
-    """Open vSwitch returns a move with Nicira's numbers for the same fields, which the framework calls `..._nxm`."""
-    plain = name.removesuffix("_nxm")
+    """Open vSwitch returns a move with Nicira's numbers for the same fields, which have other names."""
+    plain = NICIRA_NAMES.get(name, name.removesuffix("_nxm"))
     return plain if _FIELDS.get(NUMBERS.get(plain, -1)) == (plain, width) else name
 
 

@@ -129,9 +129,7 @@ class Program:
     meters: Mapping[int, Meter] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, flows: Iterable[Flow] = (), groups: Iterable[Group] = (), meters: Iterable[Meter] = ()
-    ) -> Program:
+    def of(cls, flows: Iterable[Flow] = (), groups: Iterable[Group] = (), meters: Iterable[Meter] = ()) -> Program:
         return cls(
             {flow.key: flow for flow in flows},
             {group.group_id: group for group in groups},

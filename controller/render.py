@@ -29,7 +29,15 @@ from controller.program import (
 )
 
 # OpenFlow's names that ovs-ofctl writes in another way, and the registers' names that `move` wants.
-NAMES = {"ipv4_src": "ip_src", "ipv4_dst": "ip_dst", "ipv6_nd_target": "nd_target"}
+NAMES = {
+    "ipv4_src": "ip_src",
+    "ipv4_dst": "ip_dst",
+    "icmpv4_type": "icmp_type",
+    "ipv6_nd_target": "nd_target",
+    "ipv6_nd_tll": "nd_tll",
+    "icmpv6_nd_options_type": "nd_options_type",
+    "icmpv6_nd_reserved": "nd_reserved",
+}
 REGISTERS = {
     "eth_src": "NXM_OF_ETH_SRC[]",
     "eth_dst": "NXM_OF_ETH_DST[]",

@@ -1,7 +1,8 @@
-"""Flows that answer for the gateway's own addresses: ARP and ping by the bridge itself, discovery through the app.
+"""Flows that answer for the gateway's own addresses: ARP, neighbour discovery and pings, with no controller alive.
 
-An ARP request is turned into its answer in place, so the gateway is found with no controller alive. A
-neighbour solicitation cannot be: the answer needs an option that the question does not hold.
+A question is turned into its answer in place and sent back. A neighbour solicitation takes two tables for it:
+OpenFlow lets a flow write an advertisement's fields only where it has matched an advertisement. Duplicate address
+detection is left to the app: its answer needs an option, and the question has none that could become it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from controller.model import Address, Family
 from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
 
 ENTRY = 0
+ADVERTISE = 3
+TO_APP_PRIORITY = 60
 LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 30, 20
 
 ARP = 0x0806
 ARP_REQUEST, ARP_REPLY = 1, 2
+TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
+ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 
 
@@ -51,8 +56,25 @@ def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Itera
         "eth_type": Family.IPV6.eth_type,
         "ip_proto": Family.IPV6.icmp_protocol,
     }
-    asked = fields(**discovery, icmpv6_type=NEIGHBOUR_SOLICITATION, ipv6_nd_target=str(own))
-    yield Flow(ENTRY, ANSWER_PRIORITY, asked, (ToController(),))
+    asked = {**discovery, "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_nd_target": str(own)}
+    turned: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move("ipv6_src", "ipv6_dst"),
+        SetField("ipv6_src", str(own)),
+        SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT),
+    )
+    shown = (ToController(), *turned) if learn else turned
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), shown, goto=ADVERTISE)
+    answer = {**discovery, "icmpv6_type": NEIGHBOUR_ADVERTISEMENT, "ipv6_nd_target": str(own)}
+    completed: tuple[Action, ...] = (
+        SetField("icmpv6_nd_options_type", TARGET_LINK_LAYER),
+        SetField("icmpv6_nd_reserved", ROUTER_SOLICITED_OVERRIDE),
+        SetField("ipv6_nd_tll", mac),
+        OutputInPort(),
+    )
+    yield Flow(ADVERTISE, ANSWER_PRIORITY, fields(**answer), completed)
+    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
     if learn:
         told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
         yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))

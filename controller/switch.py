@@ -159,8 +159,9 @@ class Switch:
         yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited) -> Iterator[Effect]:
+        """Duplicate address detection; every other solicitation is answered by a flow."""
         mac = self._own_mac(self._port_name(event.in_port), event)
-        if mac and self.session is not None:
+        if mac and event.asker.is_unspecified and self.session is not None:
             yield Advertise(self.session, event.in_port, mac, event.target, event.asker, event.asker_mac)
 
     def tick(self, now: float) -> Iterator[Effect]:

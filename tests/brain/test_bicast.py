@@ -15,7 +15,7 @@ from controller.program import GROUP_IDS, GroupKind
 from controller.reconcile import diff
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
-from tests.fakes.packet import Packet, arp_request, echo, tcp, udp
+from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp
 from tests.fakes.switch import FakeSwitch
 
 C1, C2, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "c2", "lan0", "wifi0", "lte0"))
@@ -170,6 +170,22 @@ def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() 
     outcome = ready().send(arp_request("10.1.0.7", "10.1.0.1", eth_src=PHONE_MAC), LAN)
     assert len(outcome.punted) == 1 and outcome.punted[0].arp_sha == PHONE_MAC
     assert [sent.port for sent in outcome.sent] == [LAN]
+
+
+def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src="08:00:27:86:0d:bc")
+    (sent,) = ready().send(asked, C1).sent
+    answer = sent.packet
+    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
+    assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.ip_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+    assert answer.icmpv6_nd_reserved == 0xE0000000
+
+
+def test_duplicate_address_detection_is_shown_to_the_app() -> None:
+    outcome = ready().send(solicit("::", "fd00:110::2"), C1)
+    assert len(outcome.punted) == 1 and not outcome.sent
 
 
 def test_arp_for_somebody_else_is_not_answered() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import IPv6Address
 
 import pytest
 from hypothesis import settings
@@ -225,14 +226,16 @@ def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port(
     assert pair.installed() == before
 
 
-def test_a_solicitation_for_the_gateway_is_answered_and_one_for_another_is_not() -> None:
+def test_who_tries_to_take_the_gateways_address_is_told_and_a_flow_answers_the_others() -> None:
     pair = connected()
     session = pair.switch().session
     assert session is not None
     subnet = pair.switch().site.subnet("wifi-side")
     asker = pair.switch().site.terminals[0].addresses[2].address
+    nobody = IPv6Address("::")
+    pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, nobody, PHONE_MAC))
+    pair.tell(Solicited(session, PORTS["c1"].number, asker, nobody, PHONE_MAC))
     pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, asker, PHONE_MAC))
-    pair.tell(Solicited(session, PORTS["c1"].number, asker, asker, PHONE_MAC))
     pair.drain()
     assert [(each.mac, each.out_port) for each in pair.advertised] == [("08:00:27:f9:49:62", PORTS["c1"].number)]
 

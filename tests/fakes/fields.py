@@ -64,6 +64,8 @@ FIELDS: Mapping[str, Field] = {
     "ipv6_nd_target": Field(Kind.IPV6, 128, ICMPV6 | {"icmpv6_type": (135, 136)}),
     "ipv6_nd_sll": Field(Kind.MAC, 48, ICMPV6 | {"icmpv6_type": (135,)}),
     "ipv6_nd_tll": Field(Kind.MAC, 48, ICMPV6 | {"icmpv6_type": (136,)}),
+    "icmpv6_nd_options_type": Field(Kind.NUMBER, 8, ICMPV6 | {"icmpv6_type": (135, 136)}),
+    "icmpv6_nd_reserved": Field(Kind.NUMBER, 32, ICMPV6 | {"icmpv6_type": (135, 136)}),
     "arp_op": Field(Kind.NUMBER, 16, ARP),
     "arp_spa": Field(Kind.IPV4, 32, ARP),
     "arp_tpa": Field(Kind.IPV4, 32, ARP),

@@ -12,6 +12,7 @@ TERMINAL_MAC = "02:00:00:00:00:c1"
 GATEWAY_MAC = "02:00:00:00:00:01"
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 NO_MAC = "00:00:00:00:00:00"
+SOURCE_LINK_LAYER, TARGET_LINK_LAYER = 1, 2  # RFC 4861, 4.6.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Packet:
     ipv6_nd_target: str | None = None
     ipv6_nd_sll: str | None = None
     ipv6_nd_tll: str | None = None
+    icmpv6_nd_options_type: int | None = None
+    icmpv6_nd_reserved: int | None = None
     arp_op: int | None = None
     arp_spa: str | None = None
     arp_tpa: str | None = None
@@ -61,7 +64,10 @@ class Packet:
     def with_field(self, name: str, value: Value) -> Packet:
         self.get(name)
         bits(name, value)
-        return replace(self, **{name: value})  # type: ignore[arg-type]
+        changed = replace(self, **{name: value})  # type: ignore[arg-type]
+        if name == "icmpv6_nd_options_type":  # the one option becomes another, its address is empty until it is set
+            return replace(changed, ipv6_nd_sll=None, ipv6_nd_tll=NO_MAC if value == TARGET_LINK_LAYER else None)
+        return changed
 
 
 def tcp(
@@ -145,10 +151,26 @@ def solicit(source: str, target: str, *, eth_src: str = TERMINAL_MAC) -> Packet:
     group = str(IPv6Address(int(IPv6Address("ff02::1:ff00:0")) | tail))
     eth_dst = "33:33:ff:" + ":".join(f"{tail:06x}"[at : at + 2] for at in (0, 2, 4))
     packet = ip(source, group, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=255)
-    return replace(packet, icmpv6_type=135, icmpv6_code=0, ipv6_nd_target=target, ipv6_nd_sll=eth_src)
+    return replace(
+        packet,
+        icmpv6_type=135,
+        icmpv6_code=0,
+        ipv6_nd_target=target,
+        ipv6_nd_sll=eth_src,
+        icmpv6_nd_options_type=SOURCE_LINK_LAYER,
+        icmpv6_nd_reserved=0,
+    )
 
 
 def advertise(source: str, destination: str, *, eth_src: str = TERMINAL_MAC, eth_dst: str = GATEWAY_MAC) -> Packet:
     """A neighbour advertisement: `source` is at `eth_src` (RFC 4861, 4.4)."""
     packet = ip(source, destination, 58, eth_src=eth_src, eth_dst=eth_dst, ttl=255)
-    return replace(packet, icmpv6_type=136, icmpv6_code=0, ipv6_nd_target=source, ipv6_nd_tll=eth_src)
+    return replace(
+        packet,
+        icmpv6_type=136,
+        icmpv6_code=0,
+        ipv6_nd_target=source,
+        ipv6_nd_tll=eth_src,
+        icmpv6_nd_options_type=TARGET_LINK_LAYER,
+        icmpv6_nd_reserved=0,
+    )
