@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from controller.connection import Connection, Reception
+from controller.connection import OPENING_S, Connection, Reception
 from controller.events import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
 from controller.frames import advertise, ask
 from controller.framework import (
@@ -98,6 +98,8 @@ class Wire:
                 self._framework.call(connection.send, packet_out(effect.out_port, advertise(effect)))
 
     def stop(self) -> None:
-        """Ends every connection and the listening."""
+        """Ends the listening and every connection; each SwitchClosed is posted before this returns."""
+        self._framework.close()
         self._framework.call(self._reception.close)
+        self._reception.alone(OPENING_S)
         self._framework.stop()

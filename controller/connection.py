@@ -6,10 +6,12 @@ thread with a traceback, a switch that stops reading blocks whoever sends, and a
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import ssl
 import struct
+import threading
 import time
 from typing import Any
 
@@ -89,14 +91,15 @@ class Connection(Datapath):  # type: ignore[misc]
         self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # a peer that does not read for so long is gone
 
     def serve(self) -> None:
-        """Returns when the connection has ended."""
-        hub.spawn(self._write)
+        """Returns when the connection has ended; closing the socket is the caller's."""
+        writer = hub.spawn(self._write)
         self.send_msg(parser.OFPHello(self, [parser.OFPHelloElemVersionBitmap([ofproto.OFP_VERSION])]))
         with Fence(self.complain, "reading an OpenFlow message"):
             self._read()
         self.set_state(DEAD)
         self.is_active = False
         self._outgoing.put(None)
+        writer.wait()
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
         """Never blocks. Of the framework's threads only; others go by Framework.call."""
@@ -119,10 +122,8 @@ class Connection(Datapath):  # type: ignore[misc]
 
     def close(self) -> None:
         """Ends the connection; the reader hears of it and tells the app, in its own thread."""
-        try:
+        with contextlib.suppress(OSError):  # it has ended by itself
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it has ended by itself
 
     def _read(self) -> None:
         buffer = b""
@@ -166,6 +167,8 @@ class Connection(Datapath):  # type: ignore[misc]
     def _dispatch(self, version: int, kind: int, xid: int, data: bytes) -> None:
         if kind == ofproto.OFPT_HELLO and self.state == HANDSHAKE:
             self._agree(version, data)
+            # The framework is shown a plain one: its parser never comes out of padding or an element of length 0.
+            version, data = ofproto.OFP_VERSION, HEADER.pack(ofproto.OFP_VERSION, kind, HEADER.size, xid)
         if kind in OURS and self.state == MAIN:
             self.ofp_brick.send_event_to_observers(EventMessage(self, kind, xid, data), self.state)
             return
@@ -202,7 +205,7 @@ class Connection(Datapath):  # type: ignore[misc]
         raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
 
     def _write(self) -> None:
-        """Writes what is waiting, asks for a sign of life each second, and closes the socket when the reader ends."""
+        """Writes what is waiting, and asks for a sign of life each second, until the reader has ended."""
         started = time.monotonic()
         silent, next_echo = 0, started + ECHO_S
         while True:
@@ -221,14 +224,13 @@ class Connection(Datapath):  # type: ignore[misc]
             next_echo = now + ECHO_S
             silent = 0 if self._heard else silent + 1
             self._heard = False
-            if not self.opened and now - started >= OPENING_S:
-                self.refuse(f"was not known as a switch within {OPENING_S:g} s")
-            elif silent >= SILENT_ECHOES:
+            if self.opened and silent >= SILENT_ECHOES:
                 self.refuse(f"has answered none of {silent} echo requests")
             elif self.opened:
                 self.send_msg(parser.OFPEchoRequest(self))
+            elif now - started >= OPENING_S:
+                self.refuse(f"was not known as a switch within {OPENING_S:g} s")
         self.close()
-        self.socket.close()
 
 
 def _hello_versions(version: int, data: bytes) -> set[int]:
@@ -255,24 +257,36 @@ class Reception:
         self._context = context
         self._complaints = Complaints()
         self._present: dict[Any, Connection | None] = {}  # by socket; None: still in the TLS handshake
+        self._counting = threading.Lock()  # never held while anything waits
+        self._alone = threading.Event()
+        self._alone.set()
 
     def serve(self, accepted: Any, address: Any) -> None:
         if sum(guest is None or not guest.opened for guest in list(self._present.values())) >= OPENING_AT_ONCE:
             self._complaints.about("", peer_of(address), f"is one of more than {OPENING_AT_ONCE} unknown peers at once")
             accepted.close()
             return
-        self._present[accepted] = None
+        with self._counting:
+            self._present[accepted] = None
+            self._alone.clear()
         try:
             with Fence(lambda reason: self._complaints.about(str(address[0]), peer_of(address), reason), "TLS"):
                 self._connection(accepted, address).serve()
         finally:
-            del self._present[accepted]
             accepted.close()
+            with self._counting:
+                del self._present[accepted]
+                if not self._present:
+                    self._alone.set()
 
     def close(self) -> None:
-        for guest in list(self._present.values()):
-            if guest is not None:
-                guest.close()
+        for accepted in list(self._present):
+            with contextlib.suppress(OSError):  # it has ended by itself
+                accepted.shutdown(socket.SHUT_RDWR)
+
+    def alone(self, timeout_s: float) -> bool:
+        """From a plain thread: waits until every connection has ended."""
+        return self._alone.wait(timeout_s)
 
     def _connection(self, accepted: Any, address: Any) -> Connection:
         sock = accepted

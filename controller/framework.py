@@ -43,7 +43,7 @@ def _choose() -> str:
     for name in FRAMEWORKS if wish is None else (wish,):
         if importlib.util.find_spec(name) is not None:
             return name
-    raise FrameworkError(f"{wish or 'neither os_ken nor ryu'} is installed here; install requirements.txt (os-ken)")
+    raise FrameworkError(f"{wish or 'neither os_ken nor ryu'} is installed nowhere here; install requirements.txt")
 
 
 NAME = _choose()
@@ -169,8 +169,13 @@ class Framework:
         except OSError:
             return  # full: it will be heard anyway; closed: nobody is left to hear it
 
+    def close(self) -> None:
+        """Ends the listening."""
+        self._stopping = True
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting one; closing alone does not
+
     def stop(self) -> None:
-        """Ends the listening and the app; connections are for the app to end."""
+        """Ends the app; connections are for others to end before."""
         self._bell.close()
         self._thread.join()
 
@@ -185,8 +190,6 @@ class Framework:
         while ear.recv(4096):
             while self._calls:
                 self._calls.popleft()()
-        self._stopping = True
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting one; closing alone does not
         for app in apps:
             manager.uninstantiate(app.name)
         ear.close()

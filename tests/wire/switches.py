@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -57,12 +57,9 @@ class Ovs:
     def receive(self, port: str, frame: bytes) -> None:
         self.appctl("netdev-dummy/receive", port, frame.hex())
 
-    def connected(self, bridge: str) -> bool:
-        return "true" in self.vsctl("get", "controller", bridge, "is_connected")
-
     def pause(self, paused: bool) -> None:
         """A switch that is there and says nothing."""
-        self._daemons[1].send_signal(19 if paused else 18)  # SIGSTOP, SIGCONT
+        self._daemons[1].send_signal(signal.SIGSTOP if paused else signal.SIGCONT)
 
     def stop(self) -> None:
         for daemon in reversed(self._daemons):
@@ -86,7 +83,3 @@ class Ovs:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=self._environment())
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
         return done.stdout
-
-
-def counted(text: str, word: str) -> int:
-    return len(re.findall(word, text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.events import AddFlow, AddGroup, AddMeter, SwitchOpened
+from controller.events import AddFlow, AddGroup, AddMeter, Change, SwitchOpened
 from controller.program import (
     GROUP_IDS,
     METER_IDS,
@@ -117,7 +117,7 @@ GROUPS = {
 
 
 def _installed(desk: Desk, session: int, wanted: Program) -> Program:
-    changes = [
+    changes: list[Change] = [
         *(AddMeter(meter) for meter in wanted.meters.values()),
         *(AddGroup(group) for group in wanted.groups.values()),
         *(AddFlow(flow) for flow in wanted.flows.values()),

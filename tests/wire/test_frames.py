@@ -1,0 +1,175 @@
+"""Frames that we send are right by another's reading; frames that are wrong tell nothing."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from controller import framework
+from controller.events import Advertise, Ask, NeighbourSeen, Solicited
+from controller.frames import advertise, ask, seen
+from controller.model import Address
+
+OURS, THEIRS = "08:00:27:f9:49:62", "08:00:27:86:0d:bc"
+V4, V4_TARGET = IPv4Address("192.168.110.2"), IPv4Address("192.168.110.3")
+V6, V6_TARGET = IPv6Address("fd00:110::2"), IPv6Address("fd00:110::ab:cdef")
+NOBODY = IPv6Address("::")
+
+REQUEST = ask(Ask(1, 2, OURS, V4, V4_TARGET))
+SOLICITATION = ask(Ask(1, 2, OURS, V6, V6_TARGET))
+ADVERTISEMENT = advertise(Advertise(1, 2, OURS, V6, V6_TARGET, THEIRS))
+FRAMES = [REQUEST, SOLICITATION, ADVERTISEMENT]
+
+
+def _headers(frame: bytes) -> list[Any]:
+    """As the framework's own packet library reads it."""
+    packet = importlib.import_module(f"{framework.NAME}.lib.packet.packet")
+    headers: list[Any] = list(packet.Packet(frame).protocols)
+    return headers
+
+
+def _tells(frame: bytes) -> list[NeighbourSeen | Solicited]:
+    return list(seen(1, 2, frame))
+
+
+def _dad(target: IPv6Address) -> bytes:
+    """A solicitation of one who only tests whether an address is free."""
+    frame = bytearray(ask(Ask(1, 2, THEIRS, NOBODY, target))[:-8])  # without the option
+    frame[18:20] = (24).to_bytes(2, "big")
+    return _summed(bytes(frame))
+
+
+def _summed(frame: bytes) -> bytes:
+    """With the checksum made right, by RFC 1071 done the slow way."""
+    body = frame[54:56] + b"\0\0" + frame[58:]
+    data = frame[22:54] + len(body).to_bytes(4, "big") + (58).to_bytes(4, "big") + body + b"\0" * (len(body) % 2)
+    total = sum(int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2))
+    return frame[:56] + (-total % 0xFFFF).to_bytes(2, "big") + frame[58:]
+
+
+def _with(frame: bytes, place: int, value: bytes) -> bytes:
+    changed = frame[:place] + value + frame[place + len(value) :]
+    return _summed(changed) if changed[12:14] == b"\x86\xdd" else changed
+
+
+def test_an_ipv4_address_is_asked_for_by_arp() -> None:
+    ethernet, arp = _headers(REQUEST)[:2]
+    assert (ethernet.dst, ethernet.src, ethernet.ethertype) == ("ff:ff:ff:ff:ff:ff", OURS, 0x0806)
+    assert (arp.opcode, arp.src_mac, arp.src_ip, arp.dst_ip) == (1, OURS, str(V4), str(V4_TARGET))
+    assert (arp.hwtype, arp.proto, arp.hlen, arp.plen, arp.dst_mac) == (1, 0x0800, 6, 4, "00:00:00:00:00:00")
+
+
+def test_an_ipv6_address_is_asked_for_in_its_solicited_node_group() -> None:
+    ethernet, ipv6, icmpv6 = _headers(SOLICITATION)[:3]
+    assert (ethernet.dst, ethernet.src) == ("33:33:ff:ab:cd:ef", OURS)
+    assert (ipv6.src, ipv6.dst, ipv6.nxt, ipv6.hop_limit) == (str(V6), "ff02::1:ffab:cdef", 58, 255)
+    assert (icmpv6.type_, icmpv6.code, icmpv6.data.dst) == (135, 0, str(V6_TARGET))
+    assert icmpv6.data.option.hw_src == OURS
+    assert _summed(SOLICITATION) == SOLICITATION
+
+
+def test_who_asks_is_answered_alone() -> None:
+    ethernet, ipv6, icmpv6 = _headers(ADVERTISEMENT)[:3]
+    assert (ethernet.dst, ethernet.src) == (THEIRS, OURS)
+    assert (ipv6.src, ipv6.dst, ipv6.hop_limit) == (str(V6), str(V6_TARGET), 255)
+    assert (icmpv6.type_, icmpv6.data.dst, icmpv6.data.option.hw_src) == (136, str(V6), OURS)
+    assert icmpv6.data.res == 0b111  # router, solicited, override
+    assert _summed(ADVERTISEMENT) == ADVERTISEMENT
+
+
+def test_who_tests_an_address_is_answered_before_all() -> None:
+    frame = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
+    ethernet, ipv6, icmpv6 = _headers(frame)[:3]
+    assert (ethernet.dst, ipv6.dst) == ("33:33:00:00:00:01", "ff02::1")
+    assert icmpv6.data.res == 0b101  # not solicited
+    assert frame == _summed(frame)
+
+
+def test_arp_tells_who_sent_it() -> None:
+    assert _tells(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
+    assert _tells(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
+    assert _tells(REQUEST + bytes(18)) == [NeighbourSeen(1, 2, V4, OURS)], "padded to Ethernet's least"
+
+
+def test_a_solicitation_tells_who_asks_and_what_for() -> None:
+    assert _tells(SOLICITATION) == [NeighbourSeen(1, 2, V6, OURS), Solicited(1, 2, V6_TARGET, V6, OURS)]
+
+
+def test_a_test_of_an_address_tells_no_neighbour() -> None:
+    assert _tells(_dad(V6)) == [Solicited(1, 2, V6, NOBODY, THEIRS)]
+
+
+def test_an_advertisement_tells_whom_it_is_about() -> None:
+    assert _tells(ADVERTISEMENT) == [NeighbourSeen(1, 2, V6, OURS)]
+    unsolicited = advertise(Advertise(1, 2, OURS, V6, NOBODY, THEIRS))
+    assert _tells(unsolicited) == [NeighbourSeen(1, 2, V6, OURS)]
+
+
+WRONG = {
+    "another ARP operation": _with(REQUEST, 20, b"\0\3"),
+    "another hardware": _with(REQUEST, 14, b"\0\6"),
+    "another address length": _with(REQUEST, 19, b"\x06"),
+    "a multicast sender": _with(REQUEST, 22, b"\x01"),
+    "a sender without MAC": _with(REQUEST, 22, bytes(6)),
+    "a sender without address": _with(REQUEST, 28, bytes(4)),
+    "a sender called broadcast": _with(REQUEST, 28, b"\xff" * 4),
+    "a sender called multicast": _with(REQUEST, 28, b"\xe0"),
+    "a hop limit of 254": _with(SOLICITATION, 21, b"\xfe"),
+    "a wrong checksum": SOLICITATION[:56] + bytes(2) + SOLICITATION[58:],
+    "a code": _with(SOLICITATION, 55, b"\1"),
+    "a multicast target": _with(SOLICITATION, 62, b"\xff"),
+    "an unspecified target": _with(SOLICITATION, 62, bytes(16)),
+    "an option of no length": _with(SOLICITATION, 79, b"\0"),
+    "an option beyond the end": _with(SOLICITATION, 79, b"\2"),
+    "a multicast MAC": _with(SOLICITATION, 80, b"\x33"),
+    "no MAC": _with(SOLICITATION, 80, bytes(6)),
+    "a multicast asker": _with(SOLICITATION, 22, b"\xff"),
+    "nobody with a MAC": _with(SOLICITATION, 22, bytes(16)),
+    "nobody asking one alone": _with(_dad(V6), 38, V6.packed),
+    "another next header": _with(SOLICITATION, 20, b"\x06"),
+    "another IP version": _with(SOLICITATION, 14, b"\x40"),
+    "a payload longer than the frame": _with(SOLICITATION, 18, b"\xff\xff"),
+    "another ICMPv6 type": _with(SOLICITATION, 54, b"\x80"),
+    "an advertisement without a MAC": _with(ADVERTISEMENT, 78, b"\x05"),
+    "a solicited answer to all": _with(ADVERTISEMENT, 38, IPv6Address("ff02::1").packed),
+    "IPv4": _with(REQUEST, 12, b"\x08\0"),
+}
+
+
+@pytest.mark.parametrize("frame", WRONG.values(), ids=WRONG)
+def test_a_wrong_frame_tells_nothing(frame: bytes) -> None:
+    assert _tells(frame) == []
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["arp", "solicitation", "advertisement"])
+def test_half_a_frame_tells_nothing(frame: bytes) -> None:
+    assert [length for length in range(len(frame)) if _tells(frame[:length])] == []
+
+
+@given(some.sampled_from(FRAMES), some.lists(some.tuples(some.integers(0, 90), some.binary(min_size=1, max_size=4))))
+def test_no_frame_whatever_raises_anything(frame: bytes, changes: list[tuple[int, bytes]]) -> None:
+    for place, value in changes:
+        frame = _with(frame, place, value) if len(frame) > 60 else frame
+    for told in _tells(frame):
+        addresses: list[Address] = [told.address] if isinstance(told, NeighbourSeen) else [told.target]
+        assert not any(address.is_unspecified or address.is_multicast for address in addresses)
+
+
+@given(some.binary(max_size=120), some.sampled_from([b"", b"\x08\x06", b"\x86\xdd"]))
+def test_no_bytes_whatever_raise_anything(data: bytes, eth_type: bytes) -> None:
+    _tells(bytes(12) + eth_type + data)
+
+
+@given(some.ip_addresses(v=6), some.ip_addresses(v=6), some.binary(min_size=6, max_size=6))
+def test_whoever_we_ask_for_hears_us_as_we_are(source: IPv6Address, target: IPv6Address, mac: bytes) -> None:
+    good: Callable[[IPv6Address], bool] = lambda address: not (address.is_multicast or address.is_unspecified)  # noqa: E731
+    if good(source) and good(target) and not mac[0] & 1 and any(mac):
+        text = mac.hex(":")
+        told = _tells(ask(Ask(1, 2, text, source, target)))
+        assert told == [NeighbourSeen(1, 2, source, text), Solicited(1, 2, target, source, text)]

@@ -1,0 +1,132 @@
+"""With TLS configured, a switch without a certificate of our authority is refused, the second as the first."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.events import AddFlow, SwitchClosed, SwitchOpened
+from controller.model import Tls
+from controller.program import Flow, Output, Program, fields
+from tests.wire.conftest import Desk
+from tests.wire.peers import HELLO, Peer, message
+from tests.wire.switches import Ovs
+
+
+class Authority:
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory, self._name = directory, name
+        self.certificate = str(directory / f"{name}.pem")
+        self._key = str(directory / f"{name}.key")
+        self._openssl(
+            "req", "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.certificate, *self._new(self._key)
+        )
+
+    def sign(self, name: str) -> tuple[str, str]:
+        """A certificate and its key."""
+        base = self._directory / f"{self._name}-{name}"
+        request, certificate, key = f"{base}.csr", f"{base}.pem", f"{base}.key"
+        self._openssl("req", "-subj", f"/CN={name}", "-out", request, *self._new(key))
+        signing = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
+        self._openssl("x509", "-req", "-days", "2", "-in", request, "-out", certificate, *signing)
+        return certificate, key
+
+    @staticmethod
+    def _new(key: str) -> list[str]:
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
+
+    @staticmethod
+    def _openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "ours")
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "theirs")
+
+
+@pytest.fixture
+def secured(authority: Authority) -> Iterator[Desk]:
+    made = Desk(Tls(*authority.sign("controller"), authority.certificate))
+    yield made
+    made.wire.stop()
+
+
+def _client(authority: Authority, identity: tuple[str, str] | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.certificate)
+    context.check_hostname = False
+    if identity is not None:
+        context.load_cert_chain(*identity)
+    return context
+
+
+def test_switches_with_a_certificate_are_served(secured: Desk, authority: Authority, ovs: Ovs) -> None:
+    certificate, key = authority.sign("switch")
+    ovs.vsctl("set-ssl", key, certificate, authority.certificate)
+    names = ["safe1", "safe2", "safe3"]
+    for number, name in enumerate(names, 1):
+        ovs.bridge(name, number, f"ssl:127.0.0.1:{secured.wire.address.port}")
+    try:
+        for number in (1, 2, 3):
+            session = secured.opened(number).session
+            wanted = Program.of(Flow(0, each, fields(in_port=1), (Output(2),)) for each in range(1, 2000))
+            assert secured.apply(session, *(AddFlow(flow) for flow in wanted.flows.values())) == []
+            assert secured.read(session).program == wanted
+    finally:
+        ovs.remove(*names)
+
+
+def test_who_shows_no_certificate_is_refused_every_time(
+    secured: Desk, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    for identity in (None, stranger.sign("switch"), None, stranger.sign("switch")):
+        try:
+            with Peer(secured.wire.address, _client(authority, identity)) as peer:
+                peer.send(message(HELLO))
+                assert peer.next() is None
+        except (ssl.SSLError, ConnectionError):
+            continue  # how a client hears of it depends on when it asks
+    assert secured.drain() == []
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "TLS handshake refused: PEER_DID_NOT_RETURN_A_CERTIFICATE" in told[0]
+
+
+def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> None:
+    with Peer(secured.wire.address) as peer:
+        peer.send(message(HELLO))
+        peer.is_ended()
+    assert secured.drain() == []
+    with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as good:
+        good.become_switch(9)
+        assert secured.opened(9).dpid == 9
+
+
+def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk, authority: Authority) -> None:
+    with Peer(secured.wire.address) as silent:
+        began = time.monotonic()
+        with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as good:
+            good.become_switch(9)
+            secured.opened(9)
+            assert time.monotonic() - began < 2
+        secured.wait(SwitchClosed)
+        assert silent.is_ended()
+        assert 4 < time.monotonic() - began < 8
+
+
+def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
+    with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as peer:
+        peer.become_switch(9)
+        opened: SwitchOpened = secured.opened(9)
+        assert secured.wait(SwitchClosed).session == opened.session  # it answers no echo request
