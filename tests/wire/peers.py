@@ -68,8 +68,8 @@ class Peer:
             return False
         return True
 
-    def become_switch(self, dpid: int) -> None:
-        self.send(message(HELLO))
+    def become_switch(self, dpid: int, hello: bytes = message(HELLO)) -> None:
+        self.send(hello)
         xid, _ = self.wait(FEATURES_REQUEST)
         self.send(message(FEATURES_REPLY, struct.pack("!QIBB2xII", dpid, 0, 254, 0, 0, 0), xid))
         xid, _ = self.wait(MULTIPART_REQUEST)
