@@ -80,7 +80,8 @@ def lifetime(name: str, certificate: Path, now_s: float, again: str | None) -> F
 
 
 def _public(path: Path, kind: str) -> str:
-    return run(("openssl", kind, "-in", str(path), "-pubkey" if kind == "x509" else "-pubout", "-noout")).out
+    words = ("-noout", "-pubkey") if kind == "x509" else ("-pubout",)
+    return run(("openssl", kind, "-in", str(path), *words)).out
 
 
 def _makes(files: Files, scene: Scene) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
 from controller.model import Endpoint
+from gateway import nft
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run
 from gateway.plan import meeting
@@ -84,46 +84,22 @@ def _dropped(where: Endpoint) -> bool:
 def _opening() -> str | None:
     """Let the loopback through each chain that judges this host's own packets."""
     lines = [
-        f"nft insert rule {chain['family']} {chain['table']} {chain['name']} {side} lo accept"
-        for chain in (row["chain"] for row in _ruleset() if "chain" in row)
-        if (side := {"input": "iif", "output": "oif"}.get(str(chain.get("hook"))))
+        f"nft insert rule {chain.place} {side} lo accept"
+        for chain in nft.chains()
+        if (side := {"input": "iif", "output": "oif"}.get(chain.hook))
     ]
     return " && ".join(lines) or None
 
 
 def drops(scene: Scene) -> Iterator[Finding]:
     """nft chains that hang on a port itself; a bridge's packets pass no other."""
-    rows = _ruleset()
-    hooked = [
-        (device, row["chain"])
-        for row in rows
-        if "chain" in row and row["chain"].get("hook") in ("ingress", "egress")
-        for device in _devices(row["chain"].get("dev"))
-        if device in scene.ports
-    ]
-    for device, chain in hooked:
-        place = f"{chain['family']} {chain['table']} {chain['name']}"
-        dropping = chain.get("policy") == "drop" or any(
-            _same(row["rule"], chain) and '"drop"' in json.dumps(row["rule"]["expr"]) for row in rows if "rule" in row
-        )
-        yield judged(
-            f"{device} {chain['hook']} hook",
-            not dropping,
-            f"nft chain {place} " + ("drops" if dropping else "lets all through"),
-            "no drops on a port of the bridge, unless this is a lab that loses packets on purpose",
-            f"nft 'flush chain {place}; delete chain {place}'",
-            else_=State.WARNING,
-        )
-
-
-def _ruleset() -> list[Mapping[str, Mapping[str, object]]]:
-    rows: list[Mapping[str, Mapping[str, object]]] = json.loads(run(("nft", "-j", "list", "ruleset")).out)["nftables"]
-    return rows
-
-
-def _devices(dev: object) -> list[str]:
-    return [str(each) for each in dev] if isinstance(dev, list) else [str(dev)]
-
-
-def _same(rule: Mapping[str, object], chain: Mapping[str, object]) -> bool:
-    return (rule["family"], rule["table"], rule["chain"]) == (chain["family"], chain["table"], chain["name"])
+    for chain in nft.chains():
+        for device in (name for name in chain.devices if name in scene.ports):
+            yield judged(
+                f"{device} {chain.hook} hook",
+                not chain.drops,
+                f"nft chain {chain.place} " + ("drops" if chain.drops else "lets all through"),
+                "no drops on a port of the bridge, unless this is a lab that loses packets on purpose",
+                f"nft 'flush chain {chain.place}; delete chain {chain.place}'",
+                else_=State.WARNING,
+            )

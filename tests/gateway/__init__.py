@@ -1,0 +1,1 @@
+"""The preparation of a host, against a real Open vSwitch and the real kernel, in namespaces of their own."""

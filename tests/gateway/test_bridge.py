@@ -1,0 +1,410 @@
+"""What `./bicast bridge` promises, kept on a real Open vSwitch."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from controller.config import load
+from gateway import links, ovs, tls
+from tests.gateway.conftest import ROOT, shell
+from topologies.ovs import PrivateOvs
+
+Files = Callable[..., str]
+
+
+def bridge(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["bridge", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def done(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    code, out, err = bridge(capsys, *words)
+    assert code == 0, err
+    return out
+
+
+def home() -> ovs.SeenBridge:
+    seen = ovs.read().bridge("br-home")
+    assert seen is not None
+    return seen
+
+
+def listing() -> str:
+    """The whole database but what OVS itself counts and reports."""
+    columns = {
+        "Bridge": "name,datapath_type,other_config,protocols,fail_mode,external_ids,ports,controller",
+        "Interface": "name,ofport,ofport_request,external_ids",
+        "Controller": "_uuid,target,connection_mode,inactivity_probe,max_backoff,controller_rate_limit",
+        "SSL": "_uuid,private_key,certificate,ca_cert,external_ids",
+    }
+    return "".join(shell(f"ovs-vsctl --columns={names} list {table}") for table, names in columns.items())
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_bridge_becomes_what_the_file_says(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    done(capsys, gateway_file())
+    made = home()
+    assert (made.datapath, made.dpid, made.fail_mode) == ("netdev", "00000000000000a1", "secure")
+    assert made.protocols == {"OpenFlow13"}
+    assert "dpid:00000000000000a1" in shell("ovs-ofctl -O OpenFlow13 show br-home")
+    (controller,) = made.controllers
+    assert controller.target == "tcp:127.0.0.1:6653"
+    assert (controller.columns["connection_mode"], controller.columns["max_backoff"]) == ("out-of-band", "1000")
+    assert {port.name: port.number for port in made.ports} == {"w0": 1, "l0": 2, "c0": 3}
+    assert all(link.up for link in links.read() if link.name in ("w0", "l0", "c0"))
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_second_run_changes_nothing_and_says_so(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    before = listing()
+    out = done(capsys, file)
+    assert "nothing to change" in out
+    assert "changed " not in out
+    assert done(capsys, file, "--dry-run") == ""
+    assert json.loads(done(capsys, file, "--json"))["changed"] == 0
+    assert listing() == before
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_the_dry_run_s_commands_are_those_that_do_it(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    file = gateway_file(tls=True)
+    commands = done(capsys, file, "--dry-run")
+    assert not ovs.read().bridges
+    assert not Path(file).with_name("tls").exists()
+    shell(f"set -e\n{commands}")
+    assert "nothing to change" in done(capsys, file)
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_what_somebody_changed_is_put_right_and_nothing_else(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = gateway_file()
+    done(capsys, file)
+    before = listing()
+    shell("ovs-vsctl set-fail-mode br-home standalone -- set Controller br-home max_backoff=8000")
+    shell("ethtool -K w0 tx on && ip link set l0 down")
+    answer = json.loads(done(capsys, file, "--json"))
+    assert {step["name"] for step in answer["steps"] if step["changed"]} == {
+        "br-home fail_mode",
+        "br-home controller connection",
+        "w0 offloads",
+        "l0 link",
+    }
+    assert listing() == before
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_ports_keep_their_numbers(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    shell("ip link add x0 type veth peer name x1")
+    shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
+    shell("ovs-vsctl add-port br-home x0 -- add-port br-home c0 -- set Interface c0 ofport_request=7")
+    others = home().port("x0")
+    assert others is not None
+    done(capsys, gateway_file())
+    numbers = {port.name: port.number for port in home().ports}
+    assert numbers["c0"] == 7
+    assert numbers["x0"] == others.number == 1
+    assert (numbers["w0"], numbers["l0"]) == (2, 3)
+    shell("ovs-vsctl del-port br-home w0")
+    done(capsys, gateway_file())
+    assert {port.name: port.number for port in home().ports} == numbers
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_offloads_are_off_on_a_userspace_datapath_s_ports(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: set(links.offloads(name).on) for name in ("w0", "l0", "c0")}
+    assert {"tso", "gso", "tx"} <= before["w0"]
+    file = gateway_file()
+    done(capsys, file)
+    assert all(not links.offloads(name).on for name in before)
+    done(capsys, file, "--remove")
+    assert {name: set(links.offloads(name).on) for name in before} == before
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_kernel_datapath_s_ports_keep_their_offloads(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    file = gateway_file()
+    Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
+    commands = done(capsys, file, "--dry-run")
+    assert "datapath_type=system" in commands
+    assert "ethtool" not in commands
+
+
+@pytest.mark.usefixtures("ovs")
+def test_a_missing_interface_is_named_and_taken_when_it_appears(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = gateway_file()
+    out = done(capsys, file)
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("missing")] == ["w0:", "l0:", "c0:"]
+    assert "nothing to change" in done(capsys, file)
+    shell("ip link add w0 type veth peer name w0-far")
+    shell("ovs-vsctl --timeout=10 wait-until Interface w0 ofport=1")
+    out = done(capsys, file)
+    assert "changed  w0 offloads" in out
+    assert "missing  w0" not in out
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_remove_takes_all_of_it_away_and_no_more(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev")
+    before = listing()
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    done(capsys, file, "--remove")
+    assert listing() == before
+    assert Path(file).with_name("tls").joinpath("ca.pem").exists()
+    assert "nothing to change" in done(capsys, file, "--remove")
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_bridge_of_somebody_else_is_not_removed(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    shell("ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev")
+    done(capsys, gateway_file())
+    code, _, err = bridge(capsys, gateway_file(), "--remove")
+    assert code == 1
+    assert "not made by bicast" in err
+    assert home().ports
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+@pytest.mark.parametrize(
+    ("before", "named"),
+    [
+        ("ip address add 198.51.100.7/24 dev w0", "198.51.100.7/24"),
+        ("ip address add 2001:db8:7::1/64 dev w0", "2001:db8:7::1/64"),
+        ("ip link set w0 up && ip -6 route add default dev w0", "default route"),
+        ("ip link add lan type bridge && ip link set w0 master lan", "lan"),
+        (
+            "ovs-vsctl add-br br-home -- set Bridge br-home datapath_type=netdev"
+            " -- set-controller br-home tcp:127.0.0.9:6653",
+            "tcp:127.0.0.9:6653",
+        ),
+        ("ovs-vsctl set-ssl /some.key /some.pem /some-ca.pem", "/some.pem"),
+    ],
+)
+def test_what_would_cut_somebody_off_is_refused_before_anything_is_touched(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], before: str, named: str
+) -> None:
+    shell(before)
+    file = gateway_file(tls=True)
+    state = listing()
+    code, out, err = bridge(capsys, file)
+    assert code == 1
+    assert named in err
+    assert "--force" in err
+    assert out == ""
+    assert listing() == state
+    assert not Path(file).with_name("tls").exists()
+    done(capsys, file, "--force")
+    assert home().port("w0")
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_the_way_of_an_ssh_session_is_recognised_behind_sudo_too(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell("ip address add 198.51.100.7/24 dev w0 && ip link set w0 up")
+    monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 40000 198.51.100.7 22")
+    _, _, err = bridge(capsys, gateway_file())
+    assert "ssh session" in err
+    monkeypatch.delenv("SSH_CONNECTION")
+    _, _, err = bridge(capsys, gateway_file())
+    assert "ssh session" not in err
+    with socket.create_server(("198.51.100.7", 22)) as sshd, socket.create_connection(("198.51.100.7", 22)):
+        session, _ = sshd.accept()
+        _, _, err = bridge(capsys, gateway_file())
+        session.close()
+    assert "ssh session" in err
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_port_of_another_bridge_is_never_taken(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    shell("ovs-vsctl add-br br-other -- set Bridge br-other datapath_type=netdev -- add-port br-other w0")
+    code, _, err = bridge(capsys, gateway_file(), "--force")
+    assert code == 1
+    assert "ovs-vsctl del-port br-other w0" in err
+
+
+def test_no_open_vswitch_is_one_sentence(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
+    code, _, err = bridge(capsys, gateway_file())
+    assert code == 1
+    assert len(err.splitlines()) == 1
+    assert "no Open vSwitch answers" in err
+    assert "systemctl start openvswitch-switch" in err
+
+
+@pytest.mark.usefixtures("ports")
+def test_a_dead_vswitchd_is_one_sentence(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.host.OVS_ANSWERS_WITHIN_S", 1)
+    shell("ovs-appctl -t ovs-vswitchd exit && while test -e $OVS_RUNDIR/ovs-vswitchd.pid; do sleep 0.05; done")
+    code, _, err = bridge(capsys, gateway_file())
+    assert code == 1
+    assert len(err.splitlines()) == 1
+    assert "ovs-vswitchd did not answer" in err
+
+
+def test_a_bad_file_or_site_is_one_sentence(gateway_file: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = bridge(capsys, gateway_file(), "--site", "far")
+    assert (code, len(err.splitlines())) == (1, 1)
+    assert "far" in err
+    assert "home" in err
+    code, _, err = bridge(capsys, "/nowhere/gateway.yaml")
+    assert (code, len(err.splitlines())) == (1, 1)
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_the_switch_meets_the_controller_by_tls_and_shows_its_own_certificate(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    files = load(file).settings.tls
+    assert files is not None
+    # strict as Python 3.13 is by default
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files.ca)
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(files.certificate, files.key)
+    with socket.create_server(("127.0.0.1", 6653)) as listener:
+        listener.settimeout(10)
+        raw, _ = listener.accept()
+        raw.settimeout(10)
+        with context.wrap_socket(raw, server_side=True) as connection:
+            hello = connection.recv(8)
+            shown = connection.getpeercert()
+    assert hello[:2] == bytes([4, 0])  # OpenFlow 1.3, OFPT_HELLO
+    assert shown is not None
+    assert dict(pair for name in shown["subject"] for pair in name) == {"commonName": "bicast switch"}
+
+
+def test_keys_are_nobody_else_s_and_nothing_is_written_over(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
+) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    folder = Path(file).with_name("tls")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "ca-signing.key",
+        "ca.pem",
+        "controller.key",
+        "controller.pem",
+        "switch.key",
+        "switch.pem",
+    ]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.glob("*.key"))
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    folder.joinpath("switch.pem").unlink()
+    folder.joinpath("switch.key").unlink()
+    done(capsys, file)
+    kept = {path: text for path, text in before.items() if not path.name.startswith("switch")}
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert folder.joinpath("switch.pem").read_bytes() != before[folder / "switch.pem"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        (["switch.key"], "switch.pem is there without"),
+        (["ca.pem"], "there without its CA"),
+        (["ca-signing.key", "switch.pem", "switch.key"], "carry switch.pem and switch.key here"),
+    ],
+)
+def test_half_a_set_of_certificates_is_refused(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, gone: list[str], named: str
+) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    for name in gone:
+        Path(file).with_name("tls").joinpath(name).unlink()
+    code, _, err = bridge(capsys, file)
+    assert code == 1
+    assert named in err
+
+
+def test_a_remote_bridge_needs_the_ca_and_its_own_pair_only(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
+) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    for name in ("ca-signing.key", "controller.pem", "controller.key"):
+        Path(file).with_name("tls").joinpath(name).unlink()
+    assert "nothing to change" in done(capsys, file)
+
+
+def test_a_stolen_switch_s_key_cannot_play_the_controller(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
+) -> None:
+    file = gateway_file(tls=True)
+    done(capsys, file)
+    settings = load(file).settings
+    assert settings.tls is not None
+    switch = tls.files(settings.tls).switch
+    pretender = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    pretender.load_cert_chain(switch.certificate, switch.key)
+    with socket.create_server(("127.0.0.1", 6653)) as listener:
+        listener.settimeout(10)
+        raw, _ = listener.accept()
+        raw.settimeout(10)
+        with pytest.raises(ssl.SSLError), pretender.wrap_socket(raw, server_side=True) as connection:
+            connection.recv(8)
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_controller_that_comes_and_goes_is_found_again_within_two_seconds(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without our max_backoff OVS waits 1, 2, 4, then 8 s. Here it obeys, for something changed while connected."""
+    done(capsys, gateway_file())
+    with socket.create_server(("127.0.0.1", 6653)) as listener:
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        connection.sendall(bytes([4, 0, 0, 8, 0, 0, 0, 1]))  # OFPT_HELLO; OVS answers with its own
+        assert connection.recv(8)[:2] == bytes([4, 0])
+        shell("ovs-vsctl --timeout=10 wait-until Controller br-home status:state=ACTIVE")
+        shell("ovs-vsctl set-fail-mode br-home standalone")
+        done(capsys, gateway_file())
+        listener.settimeout(2)
+        for _ in range(4):
+            connection.close()
+            connection, _ = listener.accept()
+        connection.close()
+
+
+def test_another_s_open_vswitch_is_never_guessed(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, tmp_path: Path
+) -> None:
+    with PrivateOvs(tmp_path / "second"):
+        done(capsys, gateway_file())
+        assert ovs.directory != Path(os.environ["OVS_RUNDIR"])
+        assert shell("ovs-vsctl list-br").split() == ["br-home"]
+    assert shell("ovs-vsctl list-br").split() == []
+
+
+def test_the_wrapper_leads_to_it(gateway_file: Files, ovs: PrivateOvs) -> None:
+    done = subprocess.run(
+        [ROOT / "bicast", "bridge", gateway_file(), "--dry-run"], capture_output=True, text=True, check=True
+    )
+    assert "add-br br-home" in done.stdout

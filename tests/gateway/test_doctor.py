@@ -1,0 +1,330 @@
+"""What `./bicast doctor` promises: it finds what is wrong, and the line it shows mends it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from controller.config import load
+from gateway import doctor, host, nft
+from gateway.checks import certificates, clock, kernel, routes, switch, sysctls, versions
+from gateway.doctor import Check
+from gateway.finding import Finding, State
+from gateway.scene import Scene
+from tests.gateway.conftest import shell
+from topologies.ovs import PrivateOvs
+
+Files = Callable[..., str]
+
+SYSCTL_DEFECTS = {
+    "rp_filter all": "net.ipv4.conf.all.rp_filter=1",
+    "rp_filter default": "net.ipv4.conf.default.rp_filter=1",
+    "rp_filter w0": "net.ipv4.conf.w0.rp_filter=1",
+    "IPv4 forwarding w0": "net.ipv4.conf.w0.forwarding=1",
+    "IPv6 forwarding l0": "net.ipv6.conf.all.forwarding=1",
+    "net.mptcp.enabled": "net.mptcp.enabled=0",
+    "net.mptcp.blackhole_timeout": "net.mptcp.blackhole_timeout=3600",
+    "net.mptcp.stale_loss_cnt": "net.mptcp.stale_loss_cnt=4",
+}
+# finding, what breaks it
+DEFECTS = {
+    **{name: f"sysctl -w {setting}" for name, setting in SYSCTL_DEFECTS.items()},
+    "br-home fail_mode": "ovs-vsctl set-fail-mode br-home standalone",
+    "br-home other_config:datapath-id": "ovs-vsctl set Bridge br-home other_config:datapath-id=00000000000000ff",
+    "br-home protocols": "ovs-vsctl set Bridge br-home protocols=OpenFlow10",
+    "br-home controller": "ovs-vsctl set-controller br-home tcp:127.0.0.1:1",
+    "br-home controller connection": "ovs-vsctl set Controller br-home connection_mode=in-band",
+    "bridge br-home": "ovs-vsctl del-br br-home",
+    "w0 port": "ovs-vsctl del-port br-home w0",
+    "w0 offloads": "ethtool -K w0 tx on tso on gso on",
+    "w0 link": "ip link set w0 down",
+    "w0 addresses": "ip address add 198.51.100.7/24 dev w0",
+    "home MTU": "ip link set w0 mtu 1400",
+    "w0 egress hook": "nft add table netdev t; nft add chain netdev t c "
+    "'{ type filter hook egress device w0 priority 0; }'; nft add rule netdev t c numgen random mod 10 '<' 1 drop",
+    "way to the controller": "nft add table inet f; nft add chain inet f i "
+    "'{ type filter hook input priority 0; policy drop; }'",
+    "switch TLS": "ovs-vsctl del-ssl",
+}
+
+
+def findings(scene: Scene, check: Check | None = None) -> dict[str, Finding]:
+    return {finding.name: finding for finding in (check(scene) if check else doctor.examine(scene))}
+
+
+def scene_of(file: str) -> Scene:
+    config = load(file)
+    return Scene(file, config, config.sites)
+
+
+@pytest.fixture
+def prepared(ovs: PrivateOvs, ports: None, gateway_file: Files) -> str:
+    """A gateway as `bridge` leaves it, on a host that is in order."""
+    file = gateway_file(tls=True)
+    assert main(["bridge", file]) == 0
+    shell("sysctl -w net.mptcp.blackhole_timeout=0 net.mptcp.stale_loss_cnt=1 net.ipv4.ip_forward=0")
+    return file
+
+
+def test_a_prepared_gateway_has_nothing_bad(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The controller does not run, and this machine's clock may be nobody's: these are warnings."""
+    not_ok = {name for name, finding in findings(scene_of(prepared)).items() if finding.state is not State.OK}
+    assert not_ok <= {"br-home connection", "clock"}
+    assert main(["doctor", prepared]) == 0
+    assert " 0 bad" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_each_mending_line_mends(prepared: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = (versions.__name__, kernel.__name__)  # and not concerned
+    monkeypatch.setattr(doctor, "CHECKS", [check for check in doctor.CHECKS if check.__module__ not in slow])
+    shell(DEFECTS[name])
+    found = findings(scene_of(prepared))[name]
+    assert found.state is not State.OK
+    assert found.mend is not None
+    shell(found.mend)
+    after = findings(scene_of(prepared))
+    assert name not in after or after[name].state is State.OK
+
+
+def test_a_defect_makes_the_exit_code_one_and_is_in_the_json(prepared: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shell("ovs-vsctl set-fail-mode br-home standalone")
+    capsys.readouterr()
+    assert main(["doctor", prepared, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    (bad,) = (finding for finding in told["findings"] if finding["state"] == "bad")
+    assert bad == {
+        "name": "br-home fail_mode",
+        "state": "bad",
+        "found": "standalone",
+        "expected": "secure",
+        "mend": f"./bicast bridge {prepared}",
+    }
+    assert told["bad"] == 1
+
+
+def test_each_mending_line_of_a_host_with_two_ways_out_mends() -> None:
+    for dev, net in (("wi", 100), ("lt", 200)):
+        shell(f"ip link add {dev} type veth peer name {dev}-far && ip link set {dev}-far up && ip link set {dev} up")
+        shell(f"ip address add 192.168.{net}.2/24 dev {dev} && ip -6 address add 2001:db8:{net}::2/64 dev {dev} nodad")
+        shell(f"ip route add default via 192.168.{net}.1 metric {net}")
+        shell(f"ip -6 route add default via 2001:db8:{net}::1 metric {net}")
+    wrong = {"return route 192.168.200.2", "return route 2001:db8:200::2"}
+    found = findings(Scene(), routes.return_routes)
+    assert {name for name, finding in found.items() if finding.state is State.BAD} == wrong
+    for name in wrong:
+        line = found[name].mend
+        assert line is not None
+        shell(line)
+    mended = findings(Scene(), routes.return_routes)
+    assert all(finding.state is State.OK for finding in mended.values())
+    assert wrong <= mended.keys()
+
+
+def test_strict_filters_are_bad_on_a_host_of_two_networks_and_a_warning_on_others() -> None:
+    shell("ip link add w type veth peer name l && sysctl -w net.ipv4.conf.all.rp_filter=1")
+    shell("ip address add 192.168.100.2/24 dev w")
+    assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.WARNING
+    shell("ip address add 192.168.200.2/24 dev l")
+    assert findings(Scene(), sysctls.rp_filter)["rp_filter l"].state is State.BAD
+
+
+def test_loose_wins_over_strict_as_in_the_kernel() -> None:
+    """ip-sysctl: the highest of `all` and the interface's own is used."""
+    shell("ip link add w type veth peer name l")
+    shell("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.w.rp_filter=1")
+    assert findings(Scene(), sysctls.rp_filter)["rp_filter w"].state is State.OK
+
+
+def test_a_port_taken_by_a_stranger_is_freed_by_the_mending_line(gateway_file: Files) -> None:
+    program = "import socket; s = socket.create_server(('127.0.0.1', 6653)); print(flush=True); s.accept()"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None
+        stranger.stdout.readline()
+        found = findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"]
+        assert found.state is State.BAD
+        assert "socket.create_server" in found.found
+        assert found.mend == f"kill {stranger.pid}"
+        shell(found.mend)
+    assert findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"].state is State.OK
+
+
+def test_the_controller_s_own_port_is_its_own(gateway_file: Files, tmp_path: Path) -> None:
+    """As the kernel shows the arguments of `./bicast run FILE`."""
+    tmp_path.joinpath("cli.py").write_text(
+        "import socket; s = socket.create_server(('127.0.0.1', 6653)); print(flush=True); s.accept()"
+    )
+    words = [sys.executable, "-m", "cli", "run", "gateway.yaml"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE) as ours:
+        assert ours.stdout is not None
+        ours.stdout.readline()
+        assert findings(scene_of(gateway_file()))["OpenFlow port 127.0.0.1:6653"].state is State.OK
+        ours.kill()
+
+
+def test_a_connected_bridge_is_said_to_be(prepared: str, gateway_file: Files) -> None:
+    file = gateway_file()
+    assert main(["bridge", file]) == 0
+    with socket.create_server(("127.0.0.1", 6653)) as listener:
+        listener.settimeout(10)
+        connection, _ = listener.accept()
+        connection.sendall(bytes([4, 0, 0, 8, 0, 0, 0, 1]))  # OFPT_HELLO
+        shell("ovs-vsctl --timeout=10 wait-until Controller br-home is_connected=true")
+        assert findings(scene_of(file), switch.connected)["br-home connection"].state is State.OK
+        connection.close()
+
+
+@pytest.mark.parametrize("which", ["ca", "controller", "switch"])
+def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str) -> None:
+    pem = Path(prepared).with_name("tls") / f"{which}.pem"
+    ends_s = time.time() + 3650 * 86400
+    assert certificates.lifetime("x", pem, ends_s - 40 * 86400, None).state is State.OK
+    assert certificates.lifetime("x", pem, ends_s - 20 * 86400, None).state is State.WARNING
+    assert certificates.lifetime("x", pem, ends_s + 86400, None).state is State.BAD
+    assert certificates.lifetime("x", pem, time.time() - 86400, None).state is State.BAD
+    made = pem.read_bytes()
+    key = pem.with_name("ca-signing.key" if which == "ca" else f"{which}.key")
+    shell(f"openssl x509 -in {pem} -signkey {key} -days -1 -out {pem}")  # ended a day before it began
+    found = findings(scene_of(prepared))[f"{'CA' if which == 'ca' else which} certificate"]
+    assert found.state is State.BAD
+    assert found.mend is not None
+    shell(found.mend)
+    assert pem.read_bytes() != made
+    after = findings(scene_of(prepared))
+    assert not {finding.name for finding in after.values() if finding.state is State.BAD}
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        ("chmod 0644 {tls}/switch.key", "mode of {tls}/switch.key"),
+        ("openssl ecparam -genkey -name prime256v1 -noout -out {tls}/controller.key", "controller key"),
+        ("cp {tls}/switch.pem {tls}/controller.pem; cp {tls}/switch.key {tls}/controller.key", "controller signature"),
+        ("rm {tls}/switch.pem {tls}/switch.key", "switch certificate"),
+    ],
+)
+def test_tls_files_that_do_not_belong_together_are_seen_and_mended(prepared: str, broken: str, name: str) -> None:
+    tls = Path(prepared).with_name("tls")
+    name = name.format(tls=tls)
+    shell(broken.format(tls=tls))
+    found = findings(scene_of(prepared))[name]
+    assert found.state is State.BAD
+    assert found.mend is not None
+    shell(found.mend)
+    after = findings(scene_of(prepared))
+    assert not {finding.name for finding in after.values() if finding.state is State.BAD}
+
+
+def test_a_host_without_open_vswitch_is_told_so_once(
+    gateway_file: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OVS_RUNDIR", str(tmp_path))
+    told = [finding for finding in doctor.examine(scene_of(gateway_file())) if "no Open vSwitch" in finding.found]
+    assert [(finding.name, finding.state) for finding in told] == [("Open vSwitch", State.BAD)]
+    assert told[0].mend == host.START_OVS
+
+
+def test_an_interface_that_is_not_there_is_a_warning(ovs: PrivateOvs, gateway_file: Files) -> None:
+    file = gateway_file()
+    assert main(["bridge", file]) == 0
+    assert findings(scene_of(file))["l0 interface"].state is State.WARNING
+
+
+def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = findings(Scene(), versions.tools)["tool ethtool"]
+    assert (found.state, found.mend) == (State.BAD, "apt-get install -y ethtool")
+    blind = findings(Scene())["rp filter"]
+    assert blind.state is State.BAD
+    assert "is not installed: apt-get install -y iproute2" in blind.found
+
+
+@pytest.mark.parametrize("tool", host.PACKAGE_OF)
+def test_each_tool_is_in_the_package_that_would_be_installed(tool: str) -> None:
+    where = shutil.which(tool)
+    assert where is not None
+    # merged /usr: dpkg knows /bin/ip, the shell finds /usr/bin/ip
+    owners = shell(f"dpkg -S '*/{tool}'").splitlines()
+    assert host.PACKAGE_OF[tool] in {line.partition(":")[0] for line in owners if line.endswith(f"bin/{tool}")}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "state"),
+    [
+        ("Open vSwitch", "ovs-vsctl (Open vSwitch) 2.17.9\nDB Schema 8.3.0", State.BAD),
+        ("Open vSwitch", "ovs-vsctl (Open vSwitch) 3.10.0\nDB Schema 8.3.0", State.OK),
+        ("iproute2", "ip utility, iproute2-5.15.0, libbpf 0.5.0", State.BAD),
+        ("iproute2", "ip utility, iproute2-6.15.0, libbpf 1.5.0", State.OK),
+        ("kernel", "5.10.0-30-amd64", State.BAD),
+        ("Python", "3.13.5", State.OK),
+        ("kernel", "unheard of", State.BAD),
+    ],
+)
+def test_old_programs_are_bad(name: str, text: str, state: State) -> None:
+    assert versions.compared(name, text).state is state
+
+
+def test_chains_are_read_as_nft_writes_them() -> None:
+    shell("ip link add w0 type veth peer name c0")
+    shell(
+        """nft -f - <<END
+        table netdev t {
+            chain harmless {
+                type filter hook ingress device w0 priority 0;
+                ip saddr 192.0.2.1 counter comment "no drop"
+            }
+            chain both { type filter hook ingress devices = { w0, c0 } priority 5; policy drop; }
+            chain apart { drop; }
+        }
+        table inet f {
+            chain i {
+                type filter hook input priority 0;
+                tcp dport { 1, 2, 3 } drop
+            }
+        }
+END"""
+    )
+    assert nft.chains() == (
+        nft.Chain("netdev t harmless", "ingress", ("w0",), False),
+        nft.Chain("netdev t both", "ingress", ("c0", "w0"), True),
+        nft.Chain("inet f i", "input", (), True),
+    )
+
+
+def test_the_kernel_is_asked_in_a_namespace_that_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = shell("ip -json link show; tc qdisc show; nft list ruleset")
+    told = findings(Scene(), kernel.lab)
+    assert {finding.found for finding in told.values()} <= {"yes", "no"}
+    assert told["kernel TBF"].found == "yes"
+    monkeypatch.setattr(kernel, "EGRESS_HOOK", "table netdev t { chain c { type filter hook nowhere }; }")
+    assert findings(Scene(), kernel.lab)["kernel nft egress hook"].state is State.WARNING
+    assert shell("ip -json link show; tc qdisc show; nft list ruleset") == before
+
+
+def test_a_kernel_datapath_that_is_not_there_is_bad_only_where_it_is_wanted(gateway_file: Files) -> None:
+    there = subprocess.run(["genl", "ctrl", "get", "name", "ovs_datapath"], capture_output=True).returncode == 0
+    file = gateway_file()
+    assert findings(scene_of(file), kernel.datapath)["kernel openvswitch"].state is State.OK
+    Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
+    wanted = findings(scene_of(file), kernel.datapath)["kernel openvswitch"]
+    assert wanted.state is (State.OK if there else State.BAD)
+
+
+@pytest.mark.parametrize(("answer", "state"), [(0, State.OK), (clock.TIME_ERROR, State.WARNING)])
+def test_an_unsynchronized_clock_is_a_warning(monkeypatch: pytest.MonkeyPatch, answer: int, state: State) -> None:
+    monkeypatch.setattr(clock, "adjtimex", lambda: answer)
+    (found,) = clock.clock(Scene())
+    assert found.state is state
+
+
+def test_the_clock_is_only_read() -> None:
+    assert clock.adjtimex() in range(clock.TIME_ERROR + 1)
