@@ -15,10 +15,10 @@ from controller.app import Wire
 from controller.document import ConfigError
 from controller.events import Effect
 from controller.framework import FrameworkError
-from controller.gate import CannotServe
 from controller.service import Service
-from controller.serving import serve
 from controller.store import Store, StoreError
+from controller.web.gate import CannotServe
+from controller.web.serving import serve
 
 log = logging.getLogger("controller")
 

@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from controller import problems
-from controller.gate import Gate, read_token
-from controller.listing import ListedProgram, listed
-from controller.metrics import registry_of
 from controller.model import Mode, Settings
 from controller.program import Program
 from controller.snapshot import GatewayView, Snapshot, TerminalView
+from controller.web import problems
+from controller.web.gate import Gate, read_token
+from controller.web.listing import ListedProgram, listed
+from controller.web.metrics import registry_of
 from controller.wishes import ALL, Answer, Impossible, NotAnswered, UnknownTerminal, Writer
 
 DESCRIPTION = (

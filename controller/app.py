@@ -6,9 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from controller.connection import OPENING_S, Connection, Reception
 from controller.events import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
-from controller.frames import advertise, ask
 from controller.framework import (
     CONFIG,
     DEAD,
@@ -22,7 +20,9 @@ from controller.framework import (
 )
 from controller.model import Endpoint, Tls
 from controller.openflow import Session, packet_out
-from controller.tls import server_context
+from controller.wire.connection import OPENING_S, Connection, Reception
+from controller.wire.frames import advertise, ask
+from controller.wire.tls import server_context
 
 Post = Callable[[SwitchEvent], None]
 

@@ -30,6 +30,7 @@ from controller.program import (
     Group,
     GroupKind,
     Output,
+    OutputInPort,
     Program,
     SetField,
     ToGroup,
@@ -42,7 +43,9 @@ ROUTE = 1
 LEAVE = 2
 
 FORWARD_PRIORITY = 10  # ENTRY: below everything that responders.py takes
-OWN_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = 50, 40, 30, 20, 10  # ROUTE
+OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
+    50, 45, 40, 30, 20, 10,
+)  # ROUTE  # fmt: skip
 CLASS_PRIORITY, REST_PRIORITY = 20, 10  # LEAVE
 
 
@@ -74,7 +77,12 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
     return {
         terminal.name: (
             tuple(ids[_leaving(terminal, at, traffic)] for at in terminal.addresses for traffic in site.classes),
-            tuple(ids[_delivery(terminal, at)] for at in terminal.addresses),
+            tuple(
+                ids[name]
+                for at in terminal.addresses
+                for name in (_delivery(terminal, at), _delivery_back(terminal, at))
+                if name in ids
+            ),
         )
         for terminal in site.terminals
     }
@@ -103,17 +111,31 @@ def _delivery(terminal: Terminal, place: TerminalAddress) -> str:
     return f"{terminal.name} to {place.address}"
 
 
+def _delivery_back(terminal: Terminal, place: TerminalAddress) -> str:
+    return f"{terminal.name} to {place.address} from beside it"
+
+
+def _beside(site: Site) -> Iterator[tuple[Terminal, TerminalAddress]]:
+    """Places behind a port with somebody of another subnet: what they send each other goes back out of it."""
+    terminals: dict[str, set[str]] = {}
+    subnets: dict[str, set[str]] = {}
+    for terminal, place in _places(site):
+        terminals.setdefault(place.port, set()).add(terminal.name)
+        subnets.setdefault(place.port, set()).add(place.subnet)
+    shared = {port for port in subnets if len(terminals[port]) > 1 and len(subnets[port]) > 1}
+    return ((terminal, place) for terminal, place in _places(site) if place.port in shared)
+
+
 def _leaving(terminal: Terminal, place: TerminalAddress, traffic: TrafficClass) -> str:
     return f"{terminal.name} {traffic.name} from {place.address}"
 
 
 def _group_ids(site: Site) -> dict[str, int]:
-    return numbered(
-        chain.from_iterable(
-            (_delivery(terminal, place), *(_leaving(terminal, place, traffic) for traffic in site.classes))
-            for terminal, place in _places(site)
-        )
+    through = chain.from_iterable(
+        (_delivery(terminal, place), *(_leaving(terminal, place, traffic) for traffic in site.classes))
+        for terminal, place in _places(site)
     )
+    return numbered((*through, *(_delivery_back(terminal, place) for terminal, place in _beside(site))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +180,14 @@ class _Compiler:
             yield self._delivery_group(terminal, place)
             for traffic in self._site.classes:
                 yield self._leaving_group(terminal, place, traffic)
+        for terminal, place in _beside(self._site):
+            yield self._delivery_back_group(terminal, place)
+
+    def _delivery_back_group(self, terminal: Terminal, place: TerminalAddress) -> Group:
+        """A port is not sent to by its number what came in by it (OpenFlow 1.3.5, section 7.2.5)."""
+        there, name = self._delivery_group(terminal, place), _delivery_back(terminal, place)
+        back = tuple(Bucket((*bucket.actions[:-1], OutputInPort())) for bucket in there.buckets)
+        return Group(self._ids[name], GroupKind.ALL, back, name)
 
     def _delivery_group(self, terminal: Terminal, place: TerminalAddress) -> Group:
         name = _delivery(terminal, place)
@@ -229,6 +259,10 @@ class _Compiler:
         for terminal, place in _places(self._site):
             actions = (DecTtl(), ToGroup(self._ids[_delivery(terminal, place)]))
             yield Flow(ROUTE, TERMINAL_PRIORITY, _to(Family.of(place.address), str(place.address)), actions)
+        for terminal, place in _beside(self._site):
+            if port := self._ports.get(place.port):
+                to = _to(Family.of(place.address), str(place.address), in_port=port.number)
+                yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(self._ids[_delivery_back(terminal, place)])))
         for own in chain.from_iterable(
             (*(uplink.addresses for uplink in self._site.uplinks), *(subnet.gateways for subnet in self._site.subnets))
         ):
@@ -255,8 +289,8 @@ def _by_source(family: Family, port: Port, place: TerminalAddress, **more: Value
     return fields(in_port=port.number, eth_type=family.eth_type, **{family.source: str(place.address)}, **more)
 
 
-def _to(family: Family, network: str) -> tuple[tuple[str, Value], ...]:
-    return fields(eth_type=family.eth_type, **{family.destination: network})
+def _to(family: Family, network: str, **more: Value) -> tuple[tuple[str, Value], ...]:
+    return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
 
 
 def _towards(source_mac: str, destination_mac: str, port: Port) -> tuple[Action, ...]:

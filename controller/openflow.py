@@ -31,12 +31,12 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
-from controller.frames import seen
 from controller.framework import SwitchError, ofproto
 from controller.known import Port
-from controller.oxm import MATCH, decode_fields, encode_actions, encode_match
 from controller.program import COOKIE, COOKIE_MASK, Flow, Group, GroupKind, Meter, Output
-from controller.reading import REQUESTS, Reading
+from controller.wire.frames import seen
+from controller.wire.oxm import MATCH, decode_fields, encode_actions, encode_match
+from controller.wire.reading import REQUESTS, Reading
 
 HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)  # version, type, length, xid
 FLOW_MOD = struct.Struct(ofproto.OFP_FLOW_MOD_PACK_STR0)

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from controller.api import make_app
-from controller.serving import Serving, serve
+from controller.web.serving import Serving, serve
 from tests.api.desk import SETTINGS, Desk
 
 TOKEN = "0123456789abcdef"

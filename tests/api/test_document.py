@@ -8,9 +8,9 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 
-from controller import problems
 from controller.api import make_app
-from controller.serving import Serving
+from controller.web import problems
+from controller.web.serving import Serving
 from tests.api.conftest import TOKEN
 from tests.api.desk import SETTINGS, Desk
 

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from controller.api import make_app
-from controller.gate import LARGEST_BODY_BYTES, CannotServe
 from controller.model import Endpoint
-from controller.serving import Serving
+from controller.web.gate import LARGEST_BODY_BYTES, CannotServe
+from controller.web.serving import Serving
 from tests.api.checks import problem
 from tests.api.conftest import TOKEN
 from tests.api.desk import SETTINGS, START, Desk

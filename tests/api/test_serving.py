@@ -15,17 +15,17 @@ import httpx
 import pytest
 
 from controller.api import make_app
-from controller.gate import CannotServe
 from controller.model import Endpoint
-from controller.serving import serve
+from controller.web.gate import CannotServe
+from controller.web.serving import serve
 from tests.api.desk import SETTINGS, Desk
 
 CHILD = """
 import sys
 from tests.api.desk import SETTINGS, Desk
 from controller.api import make_app
-from controller.gate import CannotServe
-from controller.serving import serve
+from controller.web.gate import CannotServe
+from controller.web.serving import serve
 desk = Desk()
 try:
     running = serve(make_app(desk.read, desk.program, desk, SETTINGS), SETTINGS)
@@ -120,7 +120,7 @@ def test_a_socket_for_another_process_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"), [("file", "no socket"), ("datagram", "one listening TCP socket"), ("open", "token_file")]
+    ("kind", "named"), [("file", "no socket"), ("datagram", "a listening TCP socket"), ("open", "token_file")]
 )
 def test_what_cannot_be_served_is_one_sentence(kind: str, named: str) -> None:
     if kind == "file":

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from controller.api import make_app
-from controller.serving import Serving, serve
+from controller.web.serving import Serving, serve
 from tests.api.desk import SETTINGS, Desk
 
 

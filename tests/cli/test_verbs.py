@@ -15,8 +15,8 @@ import pytest
 from cli import OK, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, main
 from controller.api import make_app
-from controller.serving import serve
 from controller.snapshot import GatewayState
+from controller.web.serving import serve
 from tests.api.desk import HOME, SETTINGS, START, Desk
 
 Captured = pytest.CaptureFixture[str]

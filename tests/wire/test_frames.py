@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 
 from controller import framework
 from controller.events import Advertise, Ask, NeighbourSeen, Solicited
-from controller.frames import advertise, ask, seen
 from controller.model import Address
+from controller.wire.frames import advertise, ask, seen
 
 OURS, THEIRS = "08:00:27:f9:49:62", "08:00:27:86:0d:bc"
 V4, V4_TARGET = IPv4Address("192.168.110.2"), IPv4Address("192.168.110.3")

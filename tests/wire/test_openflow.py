@@ -33,7 +33,6 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
-from controller.frames import ask
 from controller.known import Port
 from controller.openflow import Session, encode, reason_of
 from controller.program import (
@@ -53,6 +52,7 @@ from controller.program import (
     ToGroup,
     fields,
 )
+from controller.wire.frames import ask
 from tests.wire.conftest import Desk
 from tests.wire.peers import BARRIER_REQUEST, ERROR, FLOW_MOD, MULTIPART_REQUEST, Peer, message, multipart
 from tests.wire.switches import Ovs

@@ -14,8 +14,8 @@ import threading
 import uvicorn
 from starlette.types import ASGIApp
 
-from controller.gate import CannotServe, is_loopback
 from controller.model import Endpoint, Settings
+from controller.web.gate import CannotServe, is_loopback
 
 HANDED_IN = 3  # SD_LISTEN_FDS_START
 MOST_HANDED_IN = 8

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controller.model import Settings
-from controller.problems import problem
+from controller.web.problems import problem
 
 LARGEST_BODY_BYTES = 16 << 10
 WITHOUT_BODY = ("GET", "HEAD")

@@ -32,7 +32,7 @@ from controller.framework import (
 )
 from controller.model import Endpoint
 from controller.openflow import Session
-from controller.tls import TlsSocket
+from controller.wire.tls import TlsSocket
 
 log = logging.getLogger(__name__)
 

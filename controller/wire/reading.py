@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from controller.events import Counters, Installed, PortCounters
 from controller.framework import SwitchError, ofproto
-from controller.oxm import MATCH, UNSPEAKABLE, decode_actions, decode_fields
 from controller.program import (
     COOKIE,
     COOKIE_MASK,
@@ -22,6 +21,7 @@ from controller.program import (
     Meter,
     Program,
 )
+from controller.wire.oxm import MATCH, UNSPEAKABLE, decode_actions, decode_fields
 
 FLOW_REQUEST = struct.Struct(ofproto.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
 GROUP_REQUEST = struct.Struct("!I4x")
