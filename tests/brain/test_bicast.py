@@ -113,6 +113,27 @@ def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
     assert compile(site, Known()).flows.keys() == compile(site, Known(observed=Observed({}))).flows.keys()
 
 
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str) -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["terminals"]["phone"]["addresses"] = [
+        {"address": "10.1.0.7", "port": "c1", "mac": PHONE_MAC},
+        {"address": "fd00:1::7", "port": "c1", "mac": PHONE_MAC},
+    ]
+    site = sites.loaded(written).sites[0]
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(site, sites.known(site))):
+        switch.change(change)
+    phone = "10.1.0.7" if "." in source else "fd00:1::7"
+    there = leaves(switch, tcp(source, phone, eth_dst=CLIENT_GATEWAY_MAC), C1)
+    assert {port: packet.eth_dst for port, packet in there.items()} == {C1: PHONE_MAC}
+    answer = leaves(switch, tcp(phone, source, eth_dst=PORTS["c1"].mac), C1)
+    assert {port: packet.eth_dst for port, packet in answer.items()} == {C1: "08:00:27:86:0d:bc"}
+    server = SERVER if "." in source else "fd00::2"
+    assert leaves(switch, tcp(server, phone, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
+
+
 @pytest.mark.parametrize("uplink", [WIFI, LTE])
 def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: int) -> None:
     own_mac = WIFI_MAC if uplink == WIFI else PORTS["lte0"].mac
