@@ -211,7 +211,7 @@ class _Compiler:
             return Group(self._ids[name], GroupKind.ALL, tuple(path.bucket for path in paths if path.up), name)
         # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
         # when it is back, with no controller alive.
-        active = self._wanted.active_uplink(terminal)
+        active = self._wanted.active_uplink(self._site, terminal)
         in_order = sorted(paths, key=lambda path: path.uplink.name != active)
         buckets = tuple(Bucket(path.bucket.actions, watch_port=_sent_to(path.bucket)) for path in in_order)
         return Group(self._ids[name], GroupKind.FAST_FAILOVER, buckets, name)

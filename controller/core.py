@@ -129,7 +129,7 @@ class Core:
         said = []
         for site, terminal in self._named(name):
             _reachable(site, terminal, uplink)
-            is_so = self.wanted.active_uplink(terminal) == uplink
+            is_so = self.wanted.active_uplink(site, terminal) == uplink
             sentence = f"{terminal.name} has {uplink} {'already ' if is_so else ''}as its active uplink"
             if self.wanted.mode(terminal) is Mode.OFF:
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"

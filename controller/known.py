@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from controller.model import Address, Mode, Terminal
+from controller.model import Address, Mode, Site, Terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,11 @@ class Wanted:
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
 
-    def active_uplink(self, terminal: Terminal) -> str:
-        return self.active.get(terminal.name, terminal.default_uplink)
+    def active_uplink(self, site: Site, terminal: Terminal) -> str:
+        """A wish outlives its uplink: until that is back in the file, the default counts."""
+        wished = self.active.get(terminal.name)
+        there = any(uplink.name == wished for uplink in site.uplinks)
+        return wished if wished and there else terminal.default_uplink
 
 
 @dataclass(frozen=True, slots=True)

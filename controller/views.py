@@ -106,7 +106,7 @@ def _terminal(
         name=terminal.name,
         gateway=switch.site.name,
         mode=wanted.mode(terminal),
-        active_uplink=wanted.active_uplink(terminal),
+        active_uplink=wanted.active_uplink(switch.site, terminal),
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
         wished=terminal.name in wanted.modes or terminal.name in wanted.active,

@@ -82,6 +82,11 @@ def test_single_takes_the_active_uplink_from_either_subnet() -> None:
     assert leaves(switch, other, C2).keys() == {LTE}
 
 
+def test_a_wish_for_an_uplink_that_left_the_file_gives_way_to_the_default() -> None:
+    switch = ready({"phone": Mode.SINGLE}, {"phone": "dsl"})
+    assert leaves(switch, from_phone(), LAN).keys() == {LTE}
+
+
 def test_single_outlives_a_dead_port_and_takes_it_again_with_no_controller() -> None:
     switch = ready({"client": Mode.SINGLE})
     switch.down("wifi0")
