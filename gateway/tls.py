@@ -99,7 +99,7 @@ def _controller(files: Files, settings: Settings, may_sign: bool) -> Making:
     if pair.present:
         return Making(pair, "present")
     if not may_sign:
-        return Making(pair, "on the host that made the CA")
+        return Making(pair, "not on this host")
     hosts = sorted({"127.0.0.1", "::1", settings.openflow.host})
     names = "subjectAltName=" + ",".join(f"IP:{host}" for host in hosts)
     extensions = (*_leaf("serverAuth"), names)
