@@ -412,3 +412,22 @@ def test_the_wrapper_leads_to_it(gateway_file: Files, ovs: PrivateOvs) -> None:
         [ROOT / "bicast", "bridge", gateway_file(), "--dry-run"], capture_output=True, text=True, check=True
     )
     assert "add-br br-home" in done.stdout
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_the_controller_itself_takes_the_prepared_bridge_by_tls(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = gateway_file(tls=True)
+    text = Path(file).read_text().replace("controller:\n", f"controller:\n  state: {tmp_path}/state.json\n")
+    Path(file).write_text(text)
+    done(capsys, file)
+    with subprocess.Popen([ROOT / "bicast", "run", file], stderr=subprocess.PIPE) as controller:
+        try:
+            shell("ovs-vsctl --timeout=20 wait-until Controller br-home is_connected=true")
+            assert main(["doctor", file]) == 0
+        finally:
+            controller.terminate()
+    told = capsys.readouterr().out
+    assert "br-home connection: connected" in told
+    assert "OpenFlow port 127.0.0.1:6653: taken by process" in told
