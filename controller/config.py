@@ -81,8 +81,8 @@ def _settings(place: Place) -> Settings:
         openflow=openflow.maybe("listen", Place.endpoint, DEFAULT_OPENFLOW),
         tls=openflow.maybe("tls", _tls, None),
         api=api.maybe("listen", Place.endpoint, DEFAULT_API),
-        token_file=api.maybe("token_file", Place.text, None),
-        state_file=keys.maybe("state", Place.text, DEFAULT_STATE),
+        token_file=api.maybe("token_file", Place.path, None),
+        state_file=keys.maybe("state", Place.path, DEFAULT_STATE),
     )
     if not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
         raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
@@ -93,7 +93,7 @@ def _settings(place: Place) -> Settings:
 
 def _tls(place: Place) -> Tls:
     keys = place.mapping(required=("certificate", "key", "ca"))
-    return Tls(keys["certificate"].text(), keys["key"].text(), keys["ca"].text())
+    return Tls(keys["certificate"].path(), keys["key"].path(), keys["ca"].path())
 
 
 def _site(name: str, place: Place) -> Site:

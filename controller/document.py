@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import yaml
@@ -146,6 +146,10 @@ class Place:
         if len(text) > 15 or "/" in text or " " in text:  # IFNAMSIZ leaves 15
             raise self.wrong("the name of a network interface, 15 characters at most")
         return text
+
+    def path(self) -> str:
+        """A file; a relative one is found beside this document, from wherever the reader was started."""
+        return str(PurePath(self.file).parent / self.text())
 
     def endpoint(self) -> Endpoint:
         expected = "an address and a port, such as 127.0.0.1:6653 or [::1]:6653"

@@ -136,6 +136,18 @@ def test_the_paper_site_is_read_as_written() -> None:
     assert Family.of(client.addresses[2].address) is Family.IPV6
 
 
+def test_files_that_a_configuration_names_are_found_beside_it() -> None:
+    written = sites.document()
+    written["controller"] = {
+        "openflow": {"tls": {"certificate": "tls/c.pem", "key": "/keys/k.pem", "ca": "ca.pem"}},
+        "state": "state.json",
+    }
+    settings = config.parse(yaml.safe_dump(written, sort_keys=False), "/etc/bicast/gateway.yaml").settings
+    assert settings.tls is not None
+    assert (settings.tls.certificate, settings.tls.key) == ("/etc/bicast/tls/c.pem", "/keys/k.pem")
+    assert settings.state_file == "/etc/bicast/state.json"
+
+
 def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
     written = yaml.safe_dump(sites.document(), sort_keys=False).replace("08:00:27:81:6b:cf", "10:20:30:40:50:51")
     assert config.parse(written.replace("'10:20:30:40:50:51'", "10:20:30:40:50:51")).sites[0].uplinks[0].mac == (
