@@ -32,7 +32,17 @@ class Home:
     net: Stage
     controller: Controller
 
+    def reconnect(self) -> None:
+        """The switch is read at once, and not at the next look.
 
+        Without any controller, if only for a moment, Open vSwitch would empty its tables.
+        """
+        for gateway in self.net.gateways:
+            gateway.connect(THE_SAME)
+            gateway.connect(OPENFLOW)
+
+
+THE_SAME = OPENFLOW.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # is another to Open vSwitch
 PAPER = TREE / "topologies" / "paper.yaml"
 WIDE = TREE / "topologies" / "wide.yaml"
 

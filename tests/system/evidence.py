@@ -99,7 +99,6 @@ class Snoop:
             env=None,
         )
         threading.Thread(target=self._listen, daemon=True).start()
-        self.wait("OFPT_ECHO_REPLY")  # the controller asks each second: from here on all is heard
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -147,8 +146,10 @@ class Snoop:
 
 @contextmanager
 def snooping(bridge: str) -> Iterator[Snoop]:
+    """All is heard from the block's begin on. The bridge must be connected: echoes of each second mark the time."""
     snoop = Snoop(bridge)
     try:
+        snoop.settled()
         yield snoop
     finally:
         snoop.stop()

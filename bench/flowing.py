@@ -1,0 +1,63 @@
+"""A download that runs while something else is done to the network, and what its receiver saw."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.command import CommandFailed
+from topologies.nodes import Machine
+from topologies.web import WebFile
+
+PROGRAM = str(Path(__file__).with_name("pauses.py"))
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    size_bytes: int
+    sha256: str
+    seconds: float
+    longest_pause_s: float
+    longest_pause_ended_at: float  # Unix seconds
+
+
+class Flowing:
+    def __init__(self, machine: Machine, file: WebFile, protocol: str) -> None:
+        self._where = machine.name
+        self._process = machine.popen([sys.executable, PROGRAM, file.url, protocol], text=True)
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "flowing\n":
+            raise CommandFailed(f"{machine.name}: the download did not begin: {self._process.communicate()[1]}")
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def received(self) -> Received:
+        """Waits for its end."""
+        out, complaint = self._process.communicate()
+        if self._process.returncode != 0:
+            raise CommandFailed(f"{self._where}: the download failed: {complaint.strip()}")
+        told = json.loads(out)
+        return Received(
+            told["bytes"], told["sha256"], told["seconds"], told["longest_pause_s"], told["longest_pause_ended_at"]
+        )
+
+    def abandon(self) -> None:
+        if not self.ended:
+            self._process.kill()
+            self._process.communicate()
+
+
+@contextmanager
+def flowing(machine: Machine, file: WebFile, protocol: str = "mptcp") -> Iterator[Flowing]:
+    """Its first megabyte is there when the block begins."""
+    download = Flowing(machine, file, protocol)
+    try:
+        yield download
+    finally:
+        download.abandon()

@@ -1,0 +1,75 @@
+"""The controller's death changes nothing on the wire, and its return disturbs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.flowing import flowing
+from experiments.running import OPENFLOW, controlled
+from tests.system.conftest import PAPER, Home
+from tests.system.evidence import gateway, program, reaches, snooping, until
+from topologies.paper import BRIDGE, SERVER, PaperTopo
+from topologies.stage import raised
+from topologies.web import web_server
+
+BYTES = 80_000_000
+LONGEST_PAUSE_S = 1.0  # a download has pauses of its own; bench publishes the figure
+
+
+@pytest.fixture(scope="module")
+def home(place: Path) -> Iterator[Home]:
+    """As the file says nothing is bicast: that it is, is a wish."""
+    kept = place / "kept"
+    kept.mkdir()
+    file = place / "plain.yaml"
+    file.write_text(PAPER.read_text().replace("mode: bicast", 'mode: "off"'))
+    with (
+        raised(PaperTopo(congestion_control="bbr"), controller=OPENFLOW) as net,
+        controlled(file, directory=kept) as controller,
+    ):
+        controller.await_steady()
+        yield Home(net, controller)
+
+
+def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
+    client = home.controller.client
+    client.set_mode("client", "bicast")
+    client.set_active("client", "lte")
+    before = program(BRIDGE)
+    with web_server(home.net.machine("server"), SERVER) as web, snooping(BRIDGE) as snoop:
+        file = web.offer("long", BYTES)
+        with flowing(home.net.machine("client"), file) as download:
+            heard = snoop.number()
+            home.controller.kill()
+            home.controller.start()
+            home.controller.await_steady()
+            assert not download.ended, "the controller must die and come back while it runs"
+            received = download.received()
+        snoop.settled()
+        assert snoop.modifications(heard) == {}
+    assert (received.size_bytes, received.sha256) == (file.size_bytes, file.sha256)
+    assert received.longest_pause_s < LONGEST_PAUSE_S
+    assert program(BRIDGE) == before
+    status = client.get("status")
+    assert gateway(status)["changes_sent"] == 0
+    (terminal,) = status["terminals"]
+    assert (terminal["mode"], terminal["active_uplink"], terminal["wished"]) == ("bicast", "lte", True)
+
+
+def test_a_dead_port_is_survived_with_no_controller(home: Home) -> None:
+    home.controller.client.set_mode("client", "single")
+    home.controller.client.set_active("client", "wifi")
+    home.controller.kill()
+    try:
+        home.net.machine("router").run("ip", "link", "set", "wifi", "down")
+        # The answer must come back by the other way too; that is the router's affair.
+        home.net.machine("router").run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.200.2")
+        until(lambda: reaches(home.net.machine("client"), "192.168.110.3", SERVER), "it goes by the other uplink")
+    finally:
+        home.net.machine("router").run("ip", "link", "set", "wifi", "up")
+        home.net.machine("router").run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.100.2")
+        home.controller.start()
+    home.controller.await_steady()

@@ -1,0 +1,53 @@
+"""On os-ken and on Ryu alike: connect, install, change, die and come back."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.running import OPENFLOW, TREE, controlled
+from tests.system.conftest import PAPER
+from tests.system.evidence import gateway, program, reaches, snooping, until
+from topologies.command import run
+from topologies.paper import BRIDGE, SERVER, PaperTopo
+from topologies.stage import raised
+
+RYU = TREE / ".venv-ryu" / "bin" / "python"  # made where Python is 3.11; setup/ says so where it is not
+PYTHONS = {"os_ken": sys.executable} | ({"ryu": str(RYU)} if RYU.exists() else {})
+
+
+@pytest.mark.parametrize("framework", PYTHONS)
+def test_connect_install_change_die_and_come_back(framework: str, tmp_path: Path) -> None:
+    python = PYTHONS[framework]
+    told = run(python, "-c", "from controller import framework; print(framework.NAME)").stdout
+    assert told == f"{framework}\n"
+    with (
+        raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
+        controlled(PAPER, directory=tmp_path, python=python) as controller,
+    ):
+        controller.await_steady()
+        terminal, client = net.machine("client"), controller.client
+        assert reaches(terminal, "192.168.110.3", SERVER)
+        with snooping(BRIDGE) as snoop:
+            assert client.set_mode("client", "single")["messages"] == 2
+            assert client.set_active("client", "lte")["messages"] == 4
+            snoop.settled()
+            assert snoop.modifications() == {"OFPT_GROUP_MOD": 6}
+            heard = snoop.number()
+            run("ip", "link", "set", "gw-lte", "down")
+            snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN", since=heard)
+            assert reaches(terminal, "192.168.110.3", SERVER), "the switch itself took the other uplink"
+            run("ip", "link", "set", "gw-lte", "up")
+            until(lambda: client.get("status")["gateways"][0]["uplinks"][1]["up"], "the port is back")
+            before, heard = program(BRIDGE), snoop.number()
+            controller.kill()
+            controller.start()
+            controller.await_steady()
+            snoop.settled()
+            assert snoop.modifications(heard) == {}
+        assert program(BRIDGE) == before
+        assert gateway(client.get("status"))["changes_sent"] == 0
+        assert client.get("terminals", "client")["active_uplink"] == "lte"
+        assert controller.stop() == 0

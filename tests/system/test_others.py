@@ -1,0 +1,75 @@
+"""A bridge is not ours alone: what is foreign stays, what is ours returns, and a refusal is said by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.switch import AUDIT_EVERY_S
+from tests.system.conftest import Home
+from tests.system.evidence import flows, gateway, groups, program, until
+from topologies import ovs
+from topologies.command import run
+from topologies.paper import BRIDGE
+
+FOREIGN_GROUP = "group_id=7,type=all,bucket=actions=output:1"
+FOREIGN_FLOW = "table=9,priority=3,tcp,actions=group:7"
+LOOK_S = AUDIT_EVERY_S + 5.0
+
+
+def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look(paper: Home) -> None:
+    before = program(BRIDGE)
+    ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
+    ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
+    foreign = {line for line in (*flows(BRIDGE), *groups(BRIDGE)) if line not in (*before[0], *before[1])}
+    assert len(foreign) == 2
+    some_group = before[1][0].partition(",")[0]
+    ovs.ofctl("del-groups", BRIDGE, some_group)  # OVS takes the flows that lead to it with it
+    ovs.ofctl("del-flows", BRIDGE, "table=0,arp")
+    ovs.ofctl("mod-flows", BRIDGE, "--strict", "table=1,priority=10,actions=drop")
+    ovs.ofctl("add-flow", BRIDGE, "cookie=0x6269636173740000,table=3,priority=1,udp,actions=drop")
+    lost = program(BRIDGE)
+    assert lost != before
+    until(lambda: set(program(BRIDGE)[0]) - foreign == set(before[0]), "our flows are as before", LOOK_S)
+    now = program(BRIDGE)
+    assert set(now[1]) - foreign == set(before[1])
+    assert foreign <= {*now[0], *now[1]}
+    ovs.ofctl("del-flows", BRIDGE, "table=9")
+    ovs.ofctl("del-groups", BRIDGE, "group_id=7")
+
+
+def told(home: Home) -> dict[str, Any]:
+    return gateway(home.controller.client.get("status"))
+
+
+def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(paper: Home) -> None:
+    ours = "table=0,priority=10,ip,in_port=gw-c1,dl_dst=08:00:27:f9:49:62,nw_src=192.168.110.3"
+    ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # ours is gone by it
+    paper.reconnect()
+    until(lambda: bool(told(paper)["conflicts"]), "the conflict is shown")
+    (conflict,) = told(paper)["conflicts"]
+    assert "192.168.110.3" in conflict
+    assert any("cookie=0x99" in flow for flow in flows(BRIDGE))
+    shown = run("./bicast", "status").stdout
+    assert "! home: a foreign flow stands where ours would" in shown
+    ovs.ofctl("del-flows", BRIDGE, "cookie=0x99/-1")
+    paper.reconnect()
+    until(lambda: not told(paper)["conflicts"] and told(paper)["state"] == "steady", "all is well")
+
+
+def test_a_refused_flow_is_shown_by_name_and_mended_when_it_can_be(paper: Home) -> None:
+    before = program(BRIDGE)
+    small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
+    ovs.ofctl("del-flows", BRIDGE, "table=2")
+    ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")
+    paper.reconnect()
+    until(lambda: told(paper)["state"] == "refused", "the refusal is shown")
+    shown = told(paper)
+    assert "table=2" in shown["last_error"]
+    assert "192.168." in shown["last_error"]
+    assert "table full" in shown["last_error"]
+    assert shown["refusals"] > 0
+    assert f"! home: {shown['last_error']}" in run("./bicast", "status").stdout
+    ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
+    paper.reconnect()
+    until(lambda: told(paper)["state"] == "steady" and told(paper)["last_error"] is None, "it is mended")
+    assert program(BRIDGE) == before

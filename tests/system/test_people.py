@@ -1,0 +1,64 @@
+"""The commands for people, against the controller as it runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.system.conftest import Home
+from tests.system.evidence import groups, pings
+from topologies.command import Done, run
+from topologies.paper import BRIDGE, SERVER
+
+
+def bicast(*words: str) -> Done:
+    return run("./bicast", *words, check=False)
+
+
+def test_status_shows_what_is_and_what_passed(paper: Home) -> None:
+    pings(paper.net.machine("client"), "192.168.110.3", SERVER)
+    shown = bicast("status")
+    assert shown.returncode == 0
+    assert "!" not in shown.stdout
+    assert "0000000000000001  steady" in shown.stdout
+    told = json.loads(bicast("status", "--json").stdout)
+    assert [uplink["up"] for uplink in told["gateways"][0]["uplinks"]] == [True, True]
+    assert told == json.loads(json.dumps(paper.controller.client.get("status")))
+
+
+def test_mode_and_switch_change_the_groups_and_say_so(paper: Home) -> None:
+    before = groups(BRIDGE)
+    said = bicast("mode", "client", "single")
+    assert (said.returncode, said.stdout) == (0, "client is in mode single\n")
+    assert groups(BRIDGE) != before
+    assert bicast("mode", "all", "single").stdout == "client is already in mode single\n"
+    said = bicast("switch", "client", "lte")
+    assert (said.returncode, said.stdout) == (0, "client has lte as its active uplink\n")
+    assert "client    home     single*  lte" in bicast("status").stdout
+    bicast("switch", "client", "wifi")
+    bicast("mode", "client", "bicast")
+    assert groups(BRIDGE) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("mode", "nobody", "single"), 1, "no terminal is named 'nobody'; there are: client"),
+        (("switch", "client", "dsl"), 1, "has no uplink named 'dsl'; it has: wifi, lte"),
+        (("mode", "client", "sideways"), 2, "invalid choice: 'sideways'"),
+        (("status", "--api", "127.0.0.1:1"), 3, "no controller answers"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(paper: Home, words: tuple[str, ...], code: int, says: str) -> None:
+    before = groups(BRIDGE)
+    done = bicast(*words)
+    assert done.returncode == code
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert groups(BRIDGE) == before
+
+
+def test_the_program_that_is_told_is_the_one_installed(paper: Home) -> None:
+    told = paper.controller.client.get("gateways", "home", "program")
+    assert len(told["groups"]) == len(groups(BRIDGE))

@@ -1,0 +1,96 @@
+"""SIGHUP has the file read again: a bad one is refused whole, a good one changes what is new in it."""
+
+from __future__ import annotations
+
+import signal
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.running import API
+from tests.system.conftest import Home
+from tests.system.evidence import program, reaches, snooping
+from topologies.command import run
+from topologies.paper import BRIDGE, SERVER
+
+IN_FORCE = "is in force"
+REFUSED = "the configuration is refused"
+MISTAKES = {
+    "an unknown key": ("bicast: [tcp]", "bicasts: [tcp]", "bicasts"),
+    "a wrong type": ("bicast: [tcp]", "bicast: 7", "bicast"),
+    "a port twice": ("port: gw-lte", "port: gw-wifi", "gw-wifi"),
+    "overlapping subnets": ("192.168.210.2/24", "192.168.110.5/24", "192.168.110"),
+    "a MAC of many": ("08:00:27:86:0d:bc", "09:00:27:86:0d:bc", "09:00:27:86:0d:bc"),
+    "no YAML at all": ("sites:", "sites: [", "line"),
+}
+
+
+@pytest.fixture
+def edit(paper: Home) -> Iterator[Home]:
+    """Afterwards the file is as it was, and in force."""
+    before = paper.controller.file.read_text()
+    yield paper
+    paper.controller.file.write_text(before)
+    reload(paper, IN_FORCE)
+
+
+def reload(home: Home, word: str) -> None:
+    home.controller.process.send_signal(signal.SIGHUP)
+    home.controller.await_word(word)
+
+
+def metric(name: str) -> float:
+    with urllib.request.urlopen(f"{API}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.startswith(name + " ")))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, mistake: str) -> None:
+    right, wrong, named = MISTAKES[mistake]
+    failures, before = metric("bicast_configuration_failures_total"), program(BRIDGE)
+    text = edit.controller.file.read_text()
+    with snooping(BRIDGE) as snoop:
+        # Beside the mistake something good: it must not come into force either.
+        edit.controller.file.write_text(text.replace("mode: bicast", "mode: single").replace(right, wrong, 1))
+        reload(edit, REFUSED)
+        snoop.settled()
+        assert snoop.modifications() == {}
+    assert program(BRIDGE) == before
+    error = edit.controller.client.get("status")["config_error"]
+    assert str(edit.controller.file) in error
+    assert named in error
+    assert error in run("./bicast", "status").stdout
+    assert metric("bicast_configuration_failures_total") == failures + 1
+
+
+def test_a_good_file_changes_only_what_is_new_in_it(edit: Home) -> None:
+    text = edit.controller.file.read_text()
+    guest = """\
+      guest:
+        addresses: [{address: 192.168.110.77, port: gw-c1, mac: "02:00:00:00:00:77"}]
+"""
+    before = program(BRIDGE)
+    with snooping(BRIDGE) as snoop:
+        edit.controller.file.write_text(text + guest)
+        reload(edit, IN_FORCE)
+        snoop.settled()
+        # Three groups, and flows for its entry, its delivery and its two classes; besides, no kept flow is touched.
+        assert snoop.modifications() == {"OFPT_GROUP_MOD": 3, "OFPT_FLOW_MOD": 4}
+    now = program(BRIDGE)
+    assert set(before[0]) < set(now[0])
+    assert set(before[1]) < set(now[1])
+    assert reaches(edit.net.machine("client"), "192.168.110.3", SERVER)
+    assert edit.controller.client.get("status")["config_error"] is None
+    assert edit.controller.client.set_mode("guest", "single")["messages"] == 1
+
+
+def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home) -> None:
+    edit.controller.client.set_mode("client", "off")
+    text = edit.controller.file.read_text()
+    edit.controller.file.write_text(text.replace("mode: bicast", "mode: single"))
+    reload(edit, IN_FORCE)
+    (terminal,) = edit.controller.client.get("terminals")
+    assert terminal["mode"] == "off"
+    edit.controller.client.set_mode("client", "bicast")

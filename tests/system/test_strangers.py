@@ -1,0 +1,100 @@
+"""Who does not belong is told once and gets nothing; nobody else notices."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from experiments.running import OPENFLOW, Controller, controlled
+from tests.system.conftest import PAPER
+from tests.system.evidence import Snoop, flows, groups, program, reaches, snooping
+from topologies import ovs
+from topologies.paper import BRIDGE, SERVER, PaperTopo
+from topologies.stage import Stage, raised
+
+SECOND, UNKNOWN, OLD = "br-second", "br-unknown", "br-old"
+ADDRESS = ("127.0.0.1", 6653)
+HELLO = bytes.fromhex("0400000800000001")
+GARBAGE = {
+    "nothing at all": b"",
+    "words of another protocol": b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    "noise": os.urandom(4096),
+    "half a hello": HELLO[:5],
+    "a message shorter than its own head": bytes.fromhex("0400000300000001"),
+    "a hello, then a message that never ends": HELLO + bytes.fromhex("0406ffff00000002") + bytes(100),
+    "a hello, then flows before features": HELLO + bytes.fromhex("0413001000000003") + bytes(8),
+    "OpenFlow 1.0": bytes.fromhex("0100000800000001"),
+}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Controller]]:
+    """Two gateways that the file names: the paper's, and a second without ports."""
+    file = tmp_path_factory.mktemp("two") / "two.yaml"
+    first = PAPER.read_text()
+    second = first.partition("sites:\n")[2].replace("home:", "second:", 1).replace("client:", "guest:")
+    file.write_text(first + second.replace("0000000000000001", "0000000000000022").replace("br-home", SECOND))
+    with (
+        raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
+        controlled(file, directory=file.parent.parent) as controller,
+    ):
+        controller.await_steady()
+        with bridge(SECOND, 0x22):
+            controller.await_word("second: what is installed is what is wanted")
+            yield net, controller
+
+
+@contextmanager
+def bridge(name: str, dpid: int, protocols: str = "OpenFlow13") -> Iterator[None]:
+    words = ["add-br", name, "--", "set", "Bridge", name, "datapath_type=netdev", "fail_mode=secure"]
+    ovs.vsctl(*words, f"protocols={protocols}", f"other_config:datapath-id={dpid:016x}")
+    ovs.vsctl("set-controller", name, OPENFLOW, "--", "set", "Controller", name, "max_backoff=1000")
+    try:
+        yield
+    finally:
+        ovs.vsctl("del-br", name)
+
+
+def test_a_bridge_of_unknown_dpid_gets_nothing_and_is_told_once(net: tuple[Stage, Controller]) -> None:
+    controller = net[1]
+    with bridge(UNKNOWN, 0xBAD):
+        controller.await_word("no site in the configuration has the dpid 0000000000000bad")
+        snoop = Snoop(UNKNOWN)
+        for _ in range(2):
+            snoop.wait("OFPT_FEATURES_REPLY", since=snoop.number())  # it tries again
+        snoop.stop()
+        assert snoop.modifications() == {}
+        assert (flows(UNKNOWN), groups(UNKNOWN)) == ([], [])
+    assert len([line for line in controller.heard().splitlines() if "0000000000000bad" in line]) == 1
+
+
+def test_a_bridge_of_another_version_is_told_and_gets_nothing(net: tuple[Stage, Controller]) -> None:
+    with bridge(OLD, 0x22, protocols="OpenFlow10"):
+        net[1].await_word("1.3 (0x04) is needed")
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], what: str) -> None:
+    stage, controller = net
+    before = [program(name) for name in (BRIDGE, SECOND)]
+    with snooping(BRIDGE) as snoop, snooping(SECOND) as second:
+        thrown = [socket.create_connection(ADDRESS) for _ in range(20)]
+        for line in thrown:
+            line.sendall(GARBAGE[what])
+        assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
+        assert controller.client.set_mode("client", "single")["messages"] == 2
+        assert controller.client.set_mode("client", "bicast")["messages"] == 2
+        for line in thrown[::2]:
+            line.close()
+        snoop.settled()
+        second.settled()
+        for line in thrown:
+            line.close()
+        assert snoop.modifications() == {"OFPT_GROUP_MOD": 4}
+        assert second.modifications() == {}
+    assert [program(name) for name in (BRIDGE, SECOND)] == before
+    assert [one["state"] for one in controller.client.get("status")["gateways"]] == ["steady", "steady"]

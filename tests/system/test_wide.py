@@ -1,0 +1,129 @@
+"""Three uplinks, four terminals, two families, and no MAC written anywhere: everybody finds everybody."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from controller import config
+from tests.system.conftest import WIDE, Home
+from tests.system.evidence import arrivals, flows, pings, reaches, snooping, until
+from topologies.command import run
+from topologies.nodes import Machine
+from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, both
+
+SITE = config.load(str(WIDE)).sites[0]
+ADDRESSES = {terminal.name: [str(place.address) for place in terminal.addresses] for terminal in SITE.terminals}
+NEW_MAC = "02:00:5e:00:00:77"
+
+
+def version(address: str) -> int:
+    return 6 if ":" in address else 4
+
+
+def server(address: str) -> str:
+    return SERVER6 if version(address) == 6 else SERVER4
+
+
+def give_mac(machine: Machine, device: str, mac: str) -> None:
+    """Another machine stands there now: its link was away for a moment, and it knows nobody."""
+    machine.run("ip", "link", "set", device, "address", mac)
+    machine.run("ip", "neigh", "flush", "dev", device)
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_every_terminal_reaches_the_server_from_every_address(wide: Home, name: str) -> None:
+    for address in ADDRESSES[name]:
+        until(lambda address=address: reaches(wide.net.machine(name), address, server(address)), f"{address} is heard")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_the_server_reaches_every_terminal(wide: Home, name: str) -> None:
+    for address in ADDRESSES[name]:
+        assert reaches(wide.net.machine("server"), server(address), address)
+
+
+PAIRS = [
+    (one, own, other, its)
+    for one in ADDRESSES
+    for other in ADDRESSES
+    if one != other
+    for own, its in zip(ADDRESSES[one][-2:], ADDRESSES[other][-2:], strict=False)
+    if version(own) == version(its)
+]
+
+
+@pytest.mark.parametrize(("one", "own", "other", "its"), PAIRS)
+def test_terminals_reach_each_other_through_the_gateway(wide: Home, one: str, own: str, other: str, its: str) -> None:
+    """Also those behind one access point, whose packets leave by the port they came in by."""
+    assert reaches(wide.net.machine(one), own, its)
+
+
+def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
+    for uplink in UPLINKS:
+        for own, gateway in zip(both(uplink.inner, 3), both(uplink.inner, 2), strict=True):
+            machine = wide.net.machine("laptop")
+            machine.run("ip", "neigh", "flush", "dev", uplink.name)
+            assert reaches(machine, own, gateway)
+            told = json.loads(machine.run("ip", "-json", "neigh", "show", gateway).stdout)
+            assert [each["lladdr"] for each in told] == [mac_of_port(f"gw-l{UPLINKS.index(uplink) + 1}")]
+
+
+def mac_of_port(name: str) -> str:
+    link = json.loads(run("ip", "-json", "link", "show", name).stdout)
+    return str(link[0]["address"])
+
+
+def test_copies_ride_every_uplink_that_speaks_the_family(wide: Home) -> None:
+    machine = wide.net.machine("laptop")
+    with arrivals(wide.net.machine("router"), "wifi", "lte", "dsl") as router:
+        for source in both(110, 3):
+            told = machine.run(
+                "curl", "--silent", "--noproxy", "*", "--connect-timeout", "2", "--interface", source,
+                f"http://[{SERVER6}]:81/" if version(source) == 6 else f"http://{SERVER4}:81/", check=False,
+            )  # fmt: skip
+            assert told.returncode == 7, "nobody listens there, and the refusal came back"
+            seen = router.since()
+            assert seen["wifi", "tcp"] == seen["lte", "tcp"] == seen["dsl", "tcp"] == 1
+
+
+@pytest.mark.parametrize("name", ["camera", "sensor"])
+def test_a_terminal_that_changes_its_mac_is_followed(wide: Home, name: str) -> None:
+    machine = wide.net.machine(name)
+    before = flows(BRIDGE)
+    with snooping(BRIDGE) as snoop:
+        give_mac(machine, "wlan", NEW_MAC)
+        for address in ADDRESSES[name]:
+            until(lambda address=address: reaches(machine, address, server(address)), f"{address} is heard")  # type: ignore[misc]
+        snoop.settled()
+        assert snoop.modifications().keys() == {"OFPT_GROUP_MOD"}
+    assert flows(BRIDGE) == before
+    learned = wide.controller.client.get("terminals", name)["addresses"]
+    assert {place["mac"] for place in learned} == {NEW_MAC}
+
+
+def test_a_next_hop_that_changes_its_mac_is_followed(wide: Home) -> None:
+    """What takes a router's place makes itself known; whoever does not is asked for within half a minute."""
+    router, camera = wide.net.machine("router"), wide.net.machine("camera")
+    source = both(50, 5)
+    wide.controller.client.set_active("camera", "dsl")
+    with snooping(BRIDGE) as snoop:
+        router.run("ip", "link", "set", "dsl", "down")
+        snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN")
+        router.run("ip", "link", "set", "dsl", "address", NEW_MAC, "up")
+        for address in both(150, 1):  # what a link that goes down takes with it
+            length = 64 if version(address) == 6 else 24
+            nodad = ("nodad",) if version(address) == 6 else ()
+            router.run("ip", "address", "replace", f"{address}/{length}", "dev", "dsl", *nodad)
+        for subnet, via in zip(("192.168.160.0/24", "fd00:160::/64"), both(150, 2), strict=True):
+            router.run("ip", "-6" if ":" in via else "-4", "route", "replace", subnet, "via", via, "dev", "dsl")
+        for address in source:
+            until(lambda address=address: reaches(camera, address, server(address)), f"{address} is heard")  # type: ignore[misc]
+        snoop.settled()
+        assert snoop.modifications().keys() == {"OFPT_GROUP_MOD"}
+    (dsl,) = [one for one in wide.controller.client.get("gateways", "wide")["uplinks"] if one["name"] == "dsl"]
+    assert {hop["mac"] for hop in dsl["next_hops"]} == {NEW_MAC}
+    with arrivals(router, "dsl") as seen:
+        pings(camera, source[0], SERVER4)
+        assert seen.since()["dsl", "ping"] == 3
