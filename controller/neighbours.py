@@ -1,4 +1,4 @@
-"""When to ask who has an address: often while nobody is known, now and then afterwards, so that a change is seen."""
+"""When to ask who has an address: often until somebody answers, now and then afterwards, so that a change is seen."""
 
 from __future__ import annotations
 
@@ -40,21 +40,28 @@ def sought(site: Site, observed: Observed) -> Iterator[Sought]:
 
 
 class Schedule:
-    """Remembers when each address was asked for, and asks again in time."""
+    """Remembers when each address was asked for, and asks again in time.
+
+    What was learned over an earlier connection, or before something changed on the port, still counts as unheard.
+    """
 
     def __init__(self) -> None:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
+        self._heard: set[Neighbour] = set()
 
     def due(self, site: Site, observed: Observed, now: float) -> Iterator[Sought]:
         for each in sought(site, observed):
             if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
-                self._next[each.where] = now + self._pause(each, each.where in observed.macs)
+                self._next[each.where] = now + self._pause(each)
                 yield each
 
-    def _pause(self, each: Sought, known: bool) -> float:
-        if known:
-            self._pause_s.pop(each.where, None)
+    def heard(self, where: Neighbour) -> None:
+        self._heard.add(where)
+        self._pause_s.pop(where, None)
+
+    def _pause(self, each: Sought) -> float:
+        if each.where in self._heard:
             return KNOWN_EVERY_S
         if each.next_hop:
             return NEXT_HOP_EVERY_S
@@ -67,3 +74,4 @@ class Schedule:
         for where in [where for where in self._next if where[0] == port]:
             del self._next[where]
             self._pause_s.pop(where, None)
+            self._heard.discard(where)

@@ -74,11 +74,13 @@ class Service:
     def _run(self) -> None:
         next_tick = time.monotonic()
         while True:
+            now = time.monotonic()
+            if now >= next_tick:  # however much is waiting: a flood of packets must not stop the clock
+                next_tick = now + TICK_S
+                self._carry_out(self._core.tick(now))
             try:
                 job = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
             except queue.Empty:
-                next_tick = time.monotonic() + TICK_S
-                self._carry_out(self._core.tick(time.monotonic()))
                 continue
             if job is None:
                 return

@@ -151,10 +151,12 @@ class Switch:
     def neighbour_seen(self, event: NeighbourSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
         where = (self._port_name(event.in_port), event.address)
         if self.observed.macs.get(where) == event.mac:
+            self._schedule.heard(where)
             return
         if where not in {each.where for each in sought(self.site, self.observed)}:
             return
         log.info("%s: %s on %s is at %s", self.site.name, event.address, where[0], event.mac)
+        self._schedule.heard(where)
         self.observed = replace(self.observed, macs={**self.observed.macs, where: event.mac})
         yield from self.settle(wanted, now)
 
