@@ -1,0 +1,79 @@
+"""Which downloads the transfer experiment makes, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from experiments import paper002
+
+CORNERS = tuple(product((0, 10), (0, 5)))  # of the paper's grid: Wi-Fi loss up and down, percent
+PROMISED = (10, 5)  # the corner whose ratio is promised for cubic
+MODES = {"plain": "off", "bicast": "bicast"}  # the paper's plain MPTCP: each subflow by its own uplink
+REPEATS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What one laboratory is raised for."""
+
+    congestion_control: str  # of the server
+    lte_backup: bool
+
+    def __str__(self) -> str:
+        return f"{self.congestion_control}, LTE {'backup' if self.lte_backup else 'not backup'}"
+
+
+SETTINGS = tuple(Setting(*each) for each in product(("cubic", "bbr"), (True, False)))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One download."""
+
+    setting: Setting
+    up_percent: int  # what Wi-Fi loses
+    down_percent: int
+    how: str  # plain or bicast
+    number: int  # from 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str  # its files in results/transfer are named so
+    size_bytes: int
+    tasks: tuple[Task, ...]  # what can share a laboratory stands together
+
+
+def quick() -> Plan:
+    """The corners; what a promise is about three times where LTE is backup, as in the paper."""
+    rounds = range(1, REPEATS + 1)
+    tasks = (
+        task
+        for setting, number in product(SETTINGS, rounds)
+        for task in _round(setting, CORNERS, number)
+        if number == 1 or _repeated(task)
+    )
+    return Plan("quick", 50_000_000, tuple(tasks))
+
+
+def full() -> Plan:
+    """The paper's whole grid, once for every setting before any is repeated."""
+    grid = tuple(sorted(paper002.seconds("plain"), key=lambda cell: cell[::-1]))
+    rounds = range(1, REPEATS + 1)
+    tasks = (task for number, setting in product(rounds, SETTINGS) for task in _round(setting, grid, number))
+    return Plan("full", paper002.BYTES, tuple(tasks))
+
+
+def _round(setting: Setting, cells: tuple[tuple[int, int], ...], number: int) -> Iterator[Task]:
+    for (up, down), how in product(cells, MODES):
+        yield Task(setting, up, down, how, number)
+
+
+def _repeated(task: Task) -> bool:
+    if not task.setting.lte_backup:
+        return False
+    if task.setting.congestion_control == "bbr":
+        return task.how == "bicast"
+    return (task.up_percent, task.down_percent) == PROMISED
