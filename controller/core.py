@@ -43,7 +43,6 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
-        self._unknown: set[tuple[int, str]] = set()
         self.switches = {site.dpid: Switch(site, self._tickets, now) for site in config.sites}
 
     # Switches
@@ -79,12 +78,8 @@ class Core:
     def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
         switch = self.switches.get(event.dpid)
         if switch is None:
-            reason = f"no site in the configuration has the dpid {event.dpid:016x}"
-            host = event.peer.rpartition(":")[0]
-            if (event.dpid, host) not in self._unknown:
-                self._unknown.add((event.dpid, host))
-                log.warning("switch %016x at %s: %s; nothing is installed on it", event.dpid, event.peer, reason)
-            yield Close(event.session, reason)
+            reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
+            yield Close(event.session, reason)  # which is where it is told, once for each peer
             return
         if switch.session is not None:
             yield Close(switch.session, f"the same switch has connected again from {event.peer}")
@@ -106,7 +101,6 @@ class Core:
         for switch in old.values():
             if switch.session is not None:
                 yield Close(switch.session, f"the site {switch.site.name} is no longer in the configuration")
-        self._unknown.clear()
         self.config, self.config_error, self.config_loaded_at = config, None, now
 
     def refuse_config(self, error: ConfigError) -> None:
