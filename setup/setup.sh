@@ -28,6 +28,6 @@ ryu() {
 exec {lock}<setup
 flock "$lock"
 supported
-setup/packages.sh setup/packages/*.txt
+setup/packages.sh setup/packages/{gateway,endpoint,lab,test}.txt
 setup/venv.sh .venv requirements-dev.txt requirements.txt constraints.txt
 ryu
