@@ -1,0 +1,111 @@
+"""Tables 3 and 4 of paper 002: what the client sends rides twice, seen in real captures; and a false one is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from experiments import capture, capture_segments
+from experiments.capture_claims import AFTER, BEFORE, Claim, Conversation, claims
+from experiments.pinning import pin_mode
+from experiments.running import OPENFLOW, controlled
+from topologies.paper import SERVER, PaperTopo
+from topologies.stage import Stage, raised
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
+    """One conversation in bicast, and one with bicast off."""
+    found = {}
+    with controlled(capture.FILE) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
+        controller.await_steady()
+        for mode in ("bicast", "off"):
+            pin_mode(controller.client, mode)
+            found[mode] = capture.observe(net, tmp_path_factory.mktemp(mode))
+            back_to_wifi(net)
+    return found
+
+
+def back_to_wifi(net: Stage) -> None:
+    for number, flag in ((capture.WIFI_ENDPOINT, "nobackup"), (capture.LTE_ENDPOINT, "backup")):
+        net.machine("client").run("ip", "mptcp", "endpoint", "change", "id", number, flag)
+
+
+@pytest.fixture
+def bicast(seen: dict[str, Conversation]) -> Conversation:
+    return seen["bicast"]
+
+
+def broken(conversation: Conversation) -> Iterator[Claim]:
+    return (claim for claim in claims(conversation) if not claim.holds)
+
+
+def test_each_client_segment_rides_twice_as_the_paper_says(bicast: Conversation) -> None:
+    assert [f"{claim.sentence}: {claim.counter_examples}" for claim in broken(bicast)] == []
+    assert len(bicast.answers) == 2 * capture.WORDS
+
+
+def test_the_active_subflow_is_switched_in_the_middle(bicast: Conversation) -> None:
+    sources = [each.source for each in bicast.answers]
+    assert sources == [BEFORE] * capture.WORDS + [AFTER] * capture.WORDS
+
+
+def test_the_copies_are_those_of_one_segment_and_leave_by_different_ports(bicast: Conversation) -> None:
+    identities = [each.identity for each in bicast.answers]
+    assert len(set(identities)) == len(identities)
+    for port in (bicast.router_wifi, bicast.router_lte):
+        assert [each.identity for each in port if each.destination == SERVER and each.payload_bytes] == identities
+
+
+def test_the_tables_read_as_the_papers(bicast: Conversation) -> None:
+    word, answer, acknowledged = "Flags [P.], seq {}:{}, ack", "Flags [P.], seq {}:{}, ack", "Flags [.], ack {}"
+    for number, address in zip(bicast.shown, (BEFORE, AFTER), strict=True):
+        sequence, client_sequence = 1 + 4 * (number % bicast.words), 1 + number % bicast.words
+        said = f"{SERVER} > {address}: {word.format(sequence, sequence + 4)} {client_sequence}"
+        sent = f"{address} > {SERVER}: {answer.format(client_sequence, client_sequence + 1)} {sequence + 4}"
+        heard = f"{SERVER} > {address}: {acknowledged.format(client_sequence + 1)}"
+        assert list(map(str, bicast.exchange(bicast.server, number))) == [said, sent, heard, sent, heard]
+        assert list(map(str, bicast.exchange(bicast.client, number))) == [said, sent, heard, heard]
+
+
+def test_without_bicast_the_claims_of_the_copies_do_not_hold(seen: dict[str, Conversation]) -> None:
+    sentences = [claim.sentence for claim in broken(seen["off"])]
+    assert any("reaches the server twice" in each for each in sentences)
+    assert any("two acknowledgements" in each for each in sentences)
+    assert not any("sees each segment of the server once" in each for each in sentences)
+
+
+def test_a_copy_with_another_sequence_number_is_no_copy(bicast: Conversation) -> None:
+    first = next(each for each in bicast.server if each.payload_bytes and each.destination == SERVER)
+    place = list(bicast.server).index(first)
+    other = replace(first, raw_sequence=(first.raw_sequence + 1000) % 2**32)
+    forged = replace(bicast, server=[*bicast.server[:place], other, *bicast.server[place + 1 :]])
+    (claim,) = broken(forged)
+    assert "twice" in claim.sentence
+    assert claim.counter_examples == (f"{first}: 1 times",)
+
+
+def test_a_conversation_that_broke_off_has_no_tables_and_says_so(bicast: Conversation) -> None:
+    cut = replace(bicast, client=[], server=[], router_wifi=[], router_lte=[])
+    assert "0 segments where 24 were expected" in capture.text(cut, claims(cut))
+
+
+def test_the_document_tells_what_the_text_tells(bicast: Conversation) -> None:
+    told = capture.document(bicast, claims(bicast))
+    assert told["client_segments"] == 2 * capture.WORDS
+    assert all(claim["holds"] for claim in told["claims"])  # type: ignore[attr-defined]
+    text = capture.text(bicast, claims(bicast))
+    assert text.count("HOLDS") == 6
+    assert "DOES NOT HOLD" not in text
+
+
+@pytest.mark.parametrize("truth", [("1", "0"), ("True", "False")])
+def test_flags_are_read_of_every_tshark(truth: tuple[str, str]) -> None:
+    yes, no = truth
+    numbers = ["4000000000", "5", "9", "4"]
+    segment = capture_segments._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
+    assert (segment.push, segment.ends, segment.raw_sequence) == (True, False, 4_000_000_000)
+    assert str(segment) == f"{BEFORE} > {SERVER}: Flags [P.], seq 5:9, ack 9"
+    assert capture_segments._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends

@@ -1,0 +1,56 @@
+"""`bicast experiment` knows its experiments, loads none before it is asked for, and runs one end to end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+from cli import USAGE
+from cli import experiment as verb
+from cli.__main__ import main
+from experiments.running import TREE
+
+
+def parse(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    verb.add(parser.add_subparsers(dest="verb"))
+    return parser.parse_args(["experiment", *words])
+
+
+@pytest.mark.parametrize("module", [module for module, _ in verb.EXPERIMENTS.values()])
+def test_each_experiment_of_the_table_is_there(module: str) -> None:
+    assert find_spec(module) is not None
+
+
+def test_quick_is_what_is_run_unless_full_is_asked_for_and_never_both(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not parse("transfer").full
+    assert parse("transfer", "--full", "--json").full
+    with pytest.raises(SystemExit) as ended:
+        parse("transfer", "--quick", "--full")
+    assert ended.value.code == USAGE
+
+
+def test_an_unknown_experiment_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["experiment", "transfre"])
+    assert ended.value.code == USAGE
+    told = capsys.readouterr().err
+    assert all(name in told for name in ("transfer", "capture", "bench"))
+
+
+def test_no_experiment_is_loaded_to_tell_their_names() -> None:
+    loaded = "import sys, cli.experiment; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=TREE, capture_output=True, text=True, check=True)
+    names = done.stdout.split()
+    assert not {"matplotlib", "mininet", "bench", *(module for module, _ in verb.EXPERIMENTS.values())} & set(names)
+
+
+def test_capture_runs_from_the_command_line_and_its_document_says_that_all_holds() -> None:
+    done = subprocess.run([TREE / "bicast", "experiment", "capture", "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [claim["holds"] for claim in json.loads(done.stdout)["claims"]] == [True] * 6

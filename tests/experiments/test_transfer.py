@@ -1,0 +1,135 @@
+"""A corner of the paper's grid end to end: real downloads, the rows of them, the tables, the plots, and going on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.client import Client
+from experiments import transfer, transfer_lab
+from experiments.running import API
+from experiments.transfer_plan import Plan, Setting, Task
+from experiments.transfer_results import Results
+from experiments.transfer_rows import Row, Rows
+from topologies import ovs
+from topologies.nodes import Machine
+from topologies.paper import BRIDGE, PaperTopo
+from topologies.stage import Stage, raised
+from topologies.web import Download
+
+SIZE_BYTES = 3_000_000
+CUBIC = Setting("cubic", True)
+TASKS = tuple(Task(CUBIC, 10, 0, how, 1) for how in ("plain", "bicast"))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """Measured once; the tests read."""
+    rows = Rows(tmp_path_factory.mktemp("transfer") / "corner.csv")
+    transfer.measure(Plan("corner", SIZE_BYTES, TASKS), rows)
+    return rows
+
+
+def test_each_way_of_sending_brings_the_whole_file_by_mptcp(rows: Rows) -> None:
+    found = rows.read()
+    assert [row.task for row in found] == list(TASKS)
+    assert [(row.size_bytes, row.sha256_ok, row.mptcp) for row in found] == [(SIZE_BYTES, True, True)] * 2
+    fastest = SIZE_BYTES * 8 / 100e6
+    assert all(fastest < row.seconds < 60 for row in found)
+
+
+def test_the_rows_are_a_line_a_download(rows: Rows) -> None:
+    lines = rows.file.read_text().splitlines()
+    assert lines[0].startswith("wifi_up_loss_percent,wifi_down_loss_percent,congestion_control,lte_backup,mode,run,")
+    assert [line.split(",")[:6] for line in lines[1:]] == [
+        ["10", "0", "cubic", "yes", "plain", "1"],
+        ["10", "0", "cubic", "yes", "bicast", "1"],
+    ]
+
+
+def test_what_is_there_is_not_measured_again(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Task] = []
+
+    def none(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
+        asked.extend(tasks)
+        return iter(())
+
+    monkeypatch.setattr(transfer, "carry_out", none)
+    another = Task(CUBIC, 10, 0, "bicast", 2)
+    transfer.measure(Plan("corner", SIZE_BYTES, (*TASKS, another)), rows)
+    assert asked == [another]
+
+
+def test_a_download_that_proves_nothing_is_made_again(
+    rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again = Rows(tmp_path / "rows.csv")
+    again.append(Row(TASKS[0], 1.0, SIZE_BYTES, sha256_ok=True, mptcp=False))
+    fresh = Row(TASKS[0], 2.0, SIZE_BYTES, sha256_ok=True, mptcp=True)
+    monkeypatch.setattr(transfer, "carry_out", lambda tasks, size_bytes: iter([fresh] if TASKS[0] in tasks else []))
+    transfer.measure(Plan("corner", SIZE_BYTES, TASKS[:1]), again)
+    results = Results(again.read(), SIZE_BYTES)
+    reading = results.reading(CUBIC, (10, 0), "plain")
+    assert reading is not None
+    assert (reading.runs, results.bad) == ((2.0,), 1)
+
+
+def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
+    transfer.report(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
+    told = capsys.readouterr().out
+    assert "server's sender cubic, LTE backup; limit 93.8 Mbit/s" in told
+    assert "42.2" in told  # the paper's bicast at this corner
+    plot = rows.file.parent / "corner-figure4.png"
+    assert str(plot) in told
+    assert plot.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_document_names_the_files_and_the_verdicts(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
+    transfer.report(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["csv"], len(told["plots"])) == (str(rows.file), 1)
+    assert [one["met"] for one in told["verdicts"]] == [None] * 4  # this corner has no promise
+    (cell,) = told["cells"]
+    assert cell["paper_seconds"] == {"plain": 43.4, "bicast": 42.2}
+    assert (cell["plain"]["n"], cell["bicast"]["n"]) == (1, 1)
+
+
+def test_each_download_is_made_under_what_its_task_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages: list[Stage] = []
+    found = []
+
+    @contextmanager
+    def noticed(topology: PaperTopo, controller: str) -> Iterator[Stage]:
+        with raised(topology, controller=controller) as net:
+            stages.append(net)
+            yield net
+
+    def looked(client: Machine, url: str, timeout_s: float) -> Download:
+        wifi, server = stages[-1].uplink("wifi"), stages[-1].machine("server")
+        losses = (wifi.forward.shape.loss_percent, wifi.backward.shape.loss_percent)
+        (flagged,) = re.findall(r"id 2 subflow( backup)?", client.run("ip", "mptcp", "endpoint", "show").stdout)
+        (sender,) = re.findall(r"congctl lock (\w+)", server.run("ip", "route", "show", "default").stdout)
+        (mode,) = {one["mode"] for one in Client(API).get("status")["terminals"]}
+        # The client's TCP leaves by as many buckets of an ALL group.
+        most = max(line.count("bucket=") for line in ovs.ofctl("dump-groups", BRIDGE).splitlines())
+        found.append((*losses, sender, bool(flagged), mode, most))
+        return Download(1.0, 1000, "", True)
+
+    monkeypatch.setattr(transfer_lab, "raised", noticed)
+    monkeypatch.setattr(transfer_lab, "download", looked)
+    both = Setting("bbr", False)
+    tasks = [Task(both, 10, 5, "plain", 1), Task(both, 0, 5, "bicast", 1), Task(CUBIC, 7, 0, "bicast", 1)]
+    rows = list(transfer_lab.carry_out(tasks, 1000))
+    assert [row.task for row in rows] == tasks
+    assert not any(row.sha256_ok for row in rows)
+    assert found == [
+        (10, 5, "bbr", False, "off", 1),
+        (0, 5, "bbr", False, "bicast", 2),
+        (7, 0, "cubic", True, "bicast", 2),
+    ]
+    assert len(stages) == 2

@@ -1,0 +1,144 @@
+"""The plan, the paper's tables, the rows on file, the limit and the verdicts: all that needs no laboratory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from experiments import ExperimentFailed, paper002, transfer_plot, transfer_report
+from experiments.transfer_plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
+from experiments.transfer_results import Results, limit_bps, verdicts
+from experiments.transfer_rows import HEADER, Row, Rows
+
+CUBIC, CUBIC_BOTH, BBR, BBR_BOTH = SETTINGS
+SIZE_BYTES = 50_000_000
+
+
+def row(setting: Setting, cell: tuple[int, int], how: str, seconds: float, number: int = 1) -> Row:
+    return Row(Task(setting, *cell, how, number), seconds, SIZE_BYTES, sha256_ok=True, mptcp=True)
+
+
+def test_the_papers_tables_are_read_with_loss_up_in_rows_and_down_in_columns() -> None:
+    bicast, plain = paper002.seconds("bicast"), paper002.seconds("plain")
+    assert set(bicast) == set(plain) == {(up, down) for up in range(11) for down in range(6)}
+    assert (plain[10, 5], bicast[10, 5]) == (141.4, 61.3)
+    assert (plain[10, 0], plain[0, 5], bicast[7, 3]) == (43.4, 80.6, 45.3)
+
+
+def test_quick_makes_every_corner_in_every_setting_and_repeats_what_is_promised() -> None:
+    tasks = quick().tasks
+    assert len(set(tasks)) == len(tasks)
+    firsts = {(task.setting, (task.up_percent, task.down_percent), task.how) for task in tasks if task.number == 1}
+    assert firsts == {(setting, cell, how) for setting in SETTINGS for cell in CORNERS for how in ("plain", "bicast")}
+    assert sum((task.setting, task.up_percent, task.down_percent) == (CUBIC, *PROMISED) for task in tasks) == 6
+    assert sum((task.setting, task.how) == (BBR, "bicast") for task in tasks) == 12
+
+
+@pytest.mark.parametrize(("plan", "laboratories"), [(quick(), 4), (full(), 12)])
+def test_a_laboratory_is_raised_once_for_all_that_can_share_it(plan: object, laboratories: int) -> None:
+    settings = [task.setting for task in plan.tasks]  # type: ignore[attr-defined]
+    assert 1 + sum(one != other for one, other in pairwise(settings)) == laboratories
+
+
+def test_full_makes_the_papers_grid_with_the_papers_size_once_everywhere_before_any_repeat() -> None:
+    plan = full()
+    assert plan.size_bytes == 500_000_000
+    assert len(set(plan.tasks)) == len(plan.tasks) == 3 * 4 * 66 * 2
+    assert [task.number for task in plan.tasks] == sorted(task.number for task in plan.tasks)
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "there" / "rows.csv")
+    assert rows.read() == []
+    written = [
+        row(CUBIC, (10, 5), "plain", 22.125, 3),
+        Row(Task(BBR_BOTH, 0, 5, "bicast", 1), 4.5, 17, sha256_ok=False, mptcp=False),
+    ]
+    for each in written:
+        rows.append(each)
+    assert rows.read() == written
+    rows.clear()
+    assert rows.read() == []
+
+
+def test_half_a_line_of_a_killed_run_is_dropped_and_the_next_row_stands_by_itself(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "rows.csv")
+    first, second = row(CUBIC, (0, 0), "plain", 4.0), row(CUBIC, (0, 0), "bicast", 5.0)
+    rows.append(first)
+    with rows.file.open("a") as file:
+        file.write("10,5,cub")
+    assert rows.read() == [first]
+    rows.append(second)
+    assert rows.read() == [first, second]
+
+
+def test_half_a_header_of_a_killed_run_is_no_hindrance(tmp_path: Path) -> None:
+    rows = Rows(tmp_path / "rows.csv")
+    rows.file.write_text("wifi_up")
+    assert rows.read() == []
+    rows.append(row(CUBIC, (0, 0), "plain", 4.0))
+    assert len(rows.read()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("a,b\n1,2\n", "its first line is not"),
+        (",".join(HEADER) + "\n1,2,cubic,maybe,plain,1,2.0,3,yes,yes\n", "rows.csv:2: 'maybe' stands where yes or no"),
+        (",".join(HEADER) + "\n1,2\n", "rows.csv:2: "),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused_and_stays(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text)
+    with pytest.raises(ExperimentFailed, match=sentence):
+        Rows(file).read()
+    assert file.read_text() == text
+
+
+def test_the_limit_is_what_the_usable_paths_shapers_let_through() -> None:
+    assert limit_bps(CUBIC) == pytest.approx(100e6 * 1420 / 1514)
+    assert limit_bps(CUBIC_BOTH) == pytest.approx(110e6 * 1420 / 1514)
+
+
+def test_a_cell_is_the_median_of_its_good_rows_with_its_spread() -> None:
+    rows = [row(CUBIC, PROMISED, "plain", seconds, number) for number, seconds in enumerate((9.0, 5.0, 6.0))]
+    bad = Row(Task(CUBIC, *PROMISED, "plain", 9), 1.0, 5, sha256_ok=False, mptcp=True)
+    results = Results([*rows, bad], SIZE_BYTES)
+    reading = results.reading(CUBIC, PROMISED, "plain")
+    assert reading is not None
+    assert (reading.seconds, reading.least, reading.most, reading.n, results.bad) == (6.0, 5.0, 9.0, 3, 1)
+    assert results.ratio(CUBIC, PROMISED) is None
+    assert "6.0 [5.0-9.0 of 3]" in transfer_report.text(results)
+    assert "1 downloads are left out" in transfer_report.text(results)
+
+
+@pytest.mark.parametrize(("seconds", "met", "word"), [(6.5, True, "MET "), (6.6, False, "NOT MET")])
+def test_cubic_is_judged_by_the_ratio_at_the_promised_corner(seconds: float, met: bool, word: str) -> None:
+    rows = [row(CUBIC, PROMISED, "plain", 10.0), row(CUBIC, PROMISED, "bicast", seconds)]
+    results = Results(rows, SIZE_BYTES)
+    cubic, *others = verdicts(results)
+    assert (cubic.met, cubic.n, cubic.paper) == (met, 1, pytest.approx(61.3 / 141.4))
+    assert [other.met for other in others] == [None] * 3
+    lines = transfer_report.text(results).splitlines()[-4:]
+    assert lines[0].startswith(word) and "paper 0.43" in lines[0]
+    assert all(line.startswith("NOT MEASURED") for line in lines[1:])
+
+
+def test_bbr_is_judged_by_its_worst_cell_against_the_limit() -> None:
+    allowed = SIZE_BYTES * 8 / limit_bps(BBR)
+    good = [row(BBR, cell, "bicast", allowed * 1.1) for cell in CORNERS[:3]]
+    *_, bbr, _ = verdicts(Results(good, SIZE_BYTES))
+    assert bbr.met is True
+    *_, bbr, _ = verdicts(Results([*good, row(BBR, CORNERS[3], "bicast", allowed * 1.3)], SIZE_BYTES))
+    assert (bbr.met, bbr.where, bbr.measured) == (False, CORNERS[3], pytest.approx(1.3))
+
+
+def test_a_figure_is_drawn_for_each_loss_down_and_nothing_for_nothing(tmp_path: Path) -> None:
+    rows = [row(CUBIC, (up, down), "plain", 5.0 + up) for up in (0, 10) for down in (0, 5)]
+    plots = transfer_plot.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
+    assert [plot.name for plot in plots] == ["quick-figure4.png", "quick-figure9.png"]
+    assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
+    assert transfer_plot.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []
