@@ -32,6 +32,7 @@ FILE = TREE / "topologies" / "paper.yaml"
 PORT = 4000
 WORDS = 12
 WITHIN_S = 20.0
+SNAPPED_BYTES = 256  # by default tcpdump's ring has room for eight packets, each of the longest
 PLACES = {
     "client": ("client", "any"),
     "router-wifi": ("router", "wifi"),
@@ -75,7 +76,8 @@ def observe(net: Stage, directory: Path) -> Conversation:
 
 @contextmanager
 def _captured(machine: Machine, device: str, file: Path) -> Iterator[None]:
-    words = ["tcpdump", "-i", device, "-n", "-U", "--immediate-mode", "-Z", "root", "-w", str(file)]
+    words = ["tcpdump", "-i", device, "-n", "-s", str(SNAPPED_BYTES), "-U", "--immediate-mode", "-Z", "root"]
+    words += ["-w", str(file)]
     process = machine.popen([*words, f"tcp port {PORT}"], stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
     try:
@@ -87,7 +89,11 @@ def _captured(machine: Machine, device: str, file: Path) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.communicate()
+        _, counted = process.communicate()
+    if "\n0 packets dropped by kernel" not in counted:
+        raise ExperimentFailed(
+            f"{machine.name}: tcpdump on {device} has not kept pace, so its capture proves nothing: {counted.strip()}"
+        )
 
 
 class _Talk:
