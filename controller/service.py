@@ -36,6 +36,7 @@ class Service:
         self._store = store
         self._perform = perform
         config = configuration.load(config_path)
+        self._wall_offset_s = time.time() - time.monotonic()
         self._core = Core(config, store.load(), time.monotonic())
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
@@ -61,7 +62,7 @@ class Service:
         return self._ask(lambda: self._wish(self._core.wish_active(terminal, uplink, time.monotonic())))
 
     def snapshot(self) -> Snapshot:
-        return self._ask(lambda: snapshot(self._core, self._config_path, time.time() - time.monotonic()))
+        return self._ask(lambda: snapshot(self._core, self._config_path, self._wall_offset_s))
 
     def program(self, site: str) -> Program | None:
         return self._ask(lambda: self._program(site))

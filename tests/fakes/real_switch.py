@@ -41,6 +41,8 @@ TRACED = {
     "ipv6_nd_target": "nd_target",
     "ipv6_nd_sll": "nd_sll",
     "ipv6_nd_tll": "nd_tll",
+    "icmpv6_nd_options_type": "nd_options_type",
+    "icmpv6_nd_reserved": "nd_reserved",
 }
 SET = {  # the datapath's own words for what a program may have changed
     "eth": {"src": "eth_src", "dst": "eth_dst"},
