@@ -47,7 +47,7 @@ class Plan:
 
 
 def quick() -> Plan:
-    """The corners; what a promise is about three times where LTE is backup, as in the paper."""
+    """The corners; what a promise is about thrice, but cubic's minutes only where LTE is backup, as in the paper."""
     rounds = range(1, REPEATS + 1)
     tasks = (
         task
@@ -72,8 +72,6 @@ def _round(setting: Setting, cells: tuple[tuple[int, int], ...], number: int) ->
 
 
 def _repeated(task: Task) -> bool:
-    if not task.setting.lte_backup:
-        return False
     if task.setting.congestion_control == "bbr":
         return task.how == "bicast"
-    return (task.up_percent, task.down_percent) == PROMISED
+    return task.setting.lte_backup and (task.up_percent, task.down_percent) == PROMISED
