@@ -12,6 +12,7 @@ from cli import OK, Failure
 from cli.client import DEFAULT_API
 from controller.client import Client
 from experiments import paper002
+from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled
 from topologies import isolate
 from topologies.command import CommandFailed
@@ -87,7 +88,7 @@ def _compare(net: Stage, client: Client) -> None:
     with web_server(net.machine("server"), SERVER) as web:
         file = web.offer("lab.bin", SIZE_BYTES)
         for how, mode in (("plain", "off"), ("bicast", "bicast")):
-            client.set_mode("all", mode)
+            pin_mode(client, mode)
             print(f"Downloading {SIZE_BYTES / 1e6:.0f} MB, bicast {'on' if how == 'bicast' else 'off'} ...", flush=True)
             got = download(net.machine("client"), file.url)
             if got.sha256 != file.sha256 or not got.mptcp:

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments import capture, capture_segments
-from experiments.capture_claims import AFTER, BEFORE, Claim, Conversation, claims
+from experiments import capture
+from experiments.capture import segments
+from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, controlled
 from topologies.paper import SERVER, PaperTopo
@@ -105,7 +106,7 @@ def test_the_document_tells_what_the_text_tells(bicast: Conversation) -> None:
 def test_flags_are_read_of_every_tshark(truth: tuple[str, str]) -> None:
     yes, no = truth
     numbers = ["4000000000", "5", "9", "4"]
-    segment = capture_segments._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
+    segment = segments._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
     assert (segment.push, segment.ends, segment.raw_sequence) == (True, False, 4_000_000_000)
     assert str(segment) == f"{BEFORE} > {SERVER}: Flags [P.], seq 5:9, ack 9"
-    assert capture_segments._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends
+    assert segments._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends

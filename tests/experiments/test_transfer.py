@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from controller.client import Client
-from experiments import transfer, transfer_lab
+from experiments import transfer
 from experiments.running import API
-from experiments.transfer_plan import Plan, Setting, Task
-from experiments.transfer_results import Results
-from experiments.transfer_rows import Row, Rows
+from experiments.transfer import lab
+from experiments.transfer.plan import Plan, Setting, Task
+from experiments.transfer.results import Results
+from experiments.transfer.rows import Row, Rows
 from topologies import ovs
 from topologies.nodes import Machine
 from topologies.paper import BRIDGE, PaperTopo
@@ -80,7 +81,7 @@ def test_a_download_that_proves_nothing_is_made_again(
 
 
 def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    transfer.report(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
+    transfer.present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
     told = capsys.readouterr().out
     assert "server's sender cubic, LTE backup; limit 93.8 Mbit/s" in told
     assert "42.2" in told  # the paper's bicast at this corner
@@ -90,7 +91,7 @@ def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pyte
 
 
 def test_the_document_names_the_files_and_the_verdicts(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    transfer.report(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=True)
+    transfer.present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["csv"], len(told["plots"])) == (str(rows.file), 1)
     assert [one["met"] for one in told["verdicts"]] == [None] * 4  # this corner has no promise
@@ -120,11 +121,11 @@ def test_each_download_is_made_under_what_its_task_says(monkeypatch: pytest.Monk
         found.append((*losses, sender, bool(flagged), mode, most))
         return Download(1.0, 1000, "", True)
 
-    monkeypatch.setattr(transfer_lab, "raised", noticed)
-    monkeypatch.setattr(transfer_lab, "download", looked)
+    monkeypatch.setattr(lab, "raised", noticed)
+    monkeypatch.setattr(lab, "download", looked)
     both = Setting("bbr", False)
     tasks = [Task(both, 10, 5, "plain", 1), Task(both, 0, 5, "bicast", 1), Task(CUBIC, 7, 0, "bicast", 1)]
-    rows = list(transfer_lab.carry_out(tasks, 1000))
+    rows = list(lab.carry_out(tasks, 1000))
     assert [row.task for row in rows] == tasks
     assert not any(row.sha256_ok for row in rows)
     assert found == [

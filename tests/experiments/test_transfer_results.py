@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ExperimentFailed, paper002, transfer_plot, transfer_report
-from experiments.transfer_plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
-from experiments.transfer_results import Results, limit_bps, verdicts
-from experiments.transfer_rows import HEADER, Row, Rows
+from experiments import ExperimentFailed, paper002
+from experiments.transfer import plot, report
+from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
+from experiments.transfer.results import Results, limit_bps, verdicts
+from experiments.transfer.rows import HEADER, Row, Rows
 
 CUBIC, CUBIC_BOTH, BBR, BBR_BOTH = SETTINGS
 SIZE_BYTES = 50_000_000
@@ -112,8 +113,8 @@ def test_a_cell_is_the_median_of_its_good_rows_with_its_spread() -> None:
     assert reading is not None
     assert (reading.seconds, reading.least, reading.most, reading.n, results.bad) == (6.0, 5.0, 9.0, 3, 1)
     assert results.ratio(CUBIC, PROMISED) is None
-    assert "6.0 [5.0-9.0 of 3]" in transfer_report.text(results)
-    assert "1 downloads are left out" in transfer_report.text(results)
+    assert "6.0 [5.0-9.0 of 3]" in report.text(results)
+    assert "1 downloads are left out" in report.text(results)
 
 
 @pytest.mark.parametrize(("seconds", "met", "word"), [(6.5, True, "MET "), (6.6, False, "NOT MET")])
@@ -123,7 +124,7 @@ def test_cubic_is_judged_by_the_ratio_at_the_promised_corner(seconds: float, met
     cubic, *others = verdicts(results)
     assert (cubic.met, cubic.n, cubic.paper) == (met, 1, pytest.approx(61.3 / 141.4))
     assert [other.met for other in others] == [None] * 3
-    lines = transfer_report.text(results).splitlines()[-4:]
+    lines = report.text(results).splitlines()[-4:]
     assert lines[0].startswith(word) and "paper 0.43" in lines[0]
     assert all(line.startswith("NOT MEASURED") for line in lines[1:])
 
@@ -139,7 +140,7 @@ def test_bbr_is_judged_by_its_worst_cell_against_the_limit() -> None:
 
 def test_a_figure_is_drawn_for_each_loss_down_and_nothing_for_nothing(tmp_path: Path) -> None:
     rows = [row(CUBIC, (up, down), "plain", 5.0 + up) for up in (0, 10) for down in (0, 5)]
-    plots = transfer_plot.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
+    plots = plot.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
     assert [plot.name for plot in plots] == ["quick-figure4.png", "quick-figure9.png"]
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
-    assert transfer_plot.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []
+    assert plot.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []

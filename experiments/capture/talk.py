@@ -1,7 +1,7 @@
 """The two programs whose packets are captured (paper 002, section 3.3), over MPTCP.
 
-    python capture_talk.py serve ADDRESS PORT    sends 4 bytes, takes 1 byte back, and again
-    python capture_talk.py answer ADDRESS PORT   sends 1 byte for every 4 that come
+    python talk.py serve ADDRESS PORT    sends 4 bytes, takes 1 byte back, and again
+    python talk.py answer ADDRESS PORT   sends 1 byte for every 4 that come
 
 A line on the server's stdin is how many exchanges to make; it writes "done" behind them. The end of its stdin ends
 both. The paper's server spoke once a second; this one waits only until the acknowledgements of both copies, of which

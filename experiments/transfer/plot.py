@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from experiments import paper002
-from experiments.transfer_results import Results, limit_bps
+from experiments.transfer.results import Results, limit_bps
 
 FIRST_FIGURE = 4  # of the paper, no loss down
 STYLES: dict[str, dict[str, Any]] = {

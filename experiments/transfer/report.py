@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from experiments import paper002
-from experiments.transfer_plan import Setting
-from experiments.transfer_results import (
+from experiments.transfer.plan import Setting
+from experiments.transfer.results import (
     FRAME_BYTES,
     PAYLOAD_BYTES,
     Reading,

@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from experiments import ExperimentFailed, capture_segments, capture_talk
-from experiments.capture_claims import AFTER, BEFORE, Claim, Conversation, claims
+from experiments import ExperimentFailed
+from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
+from experiments.capture.segments import read as read_segments
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, controlled
 from topologies import isolate
@@ -29,6 +30,7 @@ from topologies.stage import Stage, raised
 
 DIRECTORY = TREE / "results" / "capture"
 FILE = TREE / "topologies" / "paper.yaml"
+TALK = Path(__file__).with_name("talk.py")
 PORT = 4000
 WORDS = 12
 WITHIN_S = 20.0
@@ -71,7 +73,7 @@ def observe(net: Stage, directory: Path) -> Conversation:
             client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
             _await_subflows(server, backup=BEFORE)
             talk.say(WORDS)
-    return Conversation(WORDS, *(capture_segments.read(file) for file in files.values()))
+    return Conversation(WORDS, *(read_segments(file) for file in files.values()))
 
 
 @contextmanager
@@ -125,7 +127,7 @@ class _Talk:
 
 @contextmanager
 def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
-    program = [sys.executable, capture_talk.__file__]
+    program = [sys.executable, str(TALK)]
     with server.popen([*program, "serve", SERVER, str(PORT)], stdin=subprocess.PIPE, stderr=None, text=True) as speaker:
         try:
             talk = _Talk(speaker)

@@ -10,12 +10,12 @@ import argparse
 import json
 import sys
 
-from experiments import transfer_plot, transfer_report
 from experiments.running import TREE
-from experiments.transfer_lab import carry_out
-from experiments.transfer_plan import Plan, full, quick
-from experiments.transfer_results import Results
-from experiments.transfer_rows import Row, Rows
+from experiments.transfer import plot, report
+from experiments.transfer.lab import carry_out
+from experiments.transfer.plan import Plan, full, quick
+from experiments.transfer.results import Results
+from experiments.transfer.rows import Row, Rows
 from topologies import isolate
 
 DIRECTORY = TREE / "results" / "transfer"
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         measure(plan, rows)
     finally:  # after Ctrl-C too: hours were spent on what is there
-        report(plan, rows, args.json)
+        present(plan, rows, args.json)
     return 0
 
 
@@ -45,14 +45,14 @@ def measure(plan: Plan, rows: Rows) -> None:
         _tell(f"{number}/{len(missing)}  {_said(row)}")
 
 
-def report(plan: Plan, rows: Rows, as_json: bool) -> None:
+def present(plan: Plan, rows: Rows, as_json: bool) -> None:
     results = Results(rows.read(), plan.size_bytes)
-    plots = transfer_plot.draw(results, rows.file.parent, plan.name)
+    plots = plot.draw(results, rows.file.parent, plan.name)
     if as_json:
         files = {"csv": str(rows.file), "plots": [str(plot) for plot in plots]}
-        print(json.dumps(transfer_report.document(results) | files, indent=2))
+        print(json.dumps(report.document(results) | files, indent=2))
         return
-    print(transfer_report.text(results))
+    print(report.text(results))
     print(f"\nEvery download: {rows.file}\nPlots: {', '.join(str(plot) for plot in plots) or 'none'}")
 
 

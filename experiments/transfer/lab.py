@@ -7,8 +7,8 @@ from itertools import groupby
 
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, controlled
-from experiments.transfer_plan import MODES, Setting, Task
-from experiments.transfer_rows import Row
+from experiments.transfer.plan import MODES, Setting, Task
+from experiments.transfer.rows import Row
 from topologies.paper import SERVER, PaperTopo
 from topologies.stage import raised
 from topologies.web import download, web_server

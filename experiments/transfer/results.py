@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from experiments import paper002
-from experiments.transfer_plan import PROMISED, SETTINGS, Setting
-from experiments.transfer_rows import Row
+from experiments.transfer.plan import PROMISED, SETTINGS, Setting
+from experiments.transfer.rows import Row
 from topologies.paper import LTE_BPS, WIFI_BPS
 
 ETHERNET_BYTES = 14  # what the shaper counts beside the IP packet

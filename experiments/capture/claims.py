@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments.capture_segments import Segment
+from experiments.capture.segments import Segment
 from topologies.paper import SERVER
 
 BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # the client's active subflow
