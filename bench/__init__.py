@@ -1,1 +1,31 @@
-"""What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`."""
+"""What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`.
+
+Each part yields Figures. Ratios are of one run on one Open vSwitch, with the variants taken in turns, so that
+what the machine does beside it hits them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from bench.figures import Figure, keep, table
+from topologies import isolate
+
+PARTS = ("forwarding", "mode_change", "connect", "ports", "death")
+RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"
+
+
+def run(args: argparse.Namespace) -> int:
+    isolate.enter()
+    figures: list[Figure] = []
+    for part in getattr(args, "parts", None) or PARTS:
+        print(f"bench: {part.replace('_', ' ')} ...", file=sys.stderr, flush=True)
+        figures += import_module(f"bench.{part}").measure()
+    keep(figures, RESULTS)
+    print(json.dumps([asdict(each) for each in figures], indent=2) if args.json else table(figures))
+    return 0

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from experiments.running import OPENFLOW, TREE, Controller, controlled
-from topologies import isolate
+from topologies import isolate, ovs
+from topologies.nodes import MAX_BACKOFF_MS
 from topologies.paper import PaperTopo
 from topologies.stage import Stage, raised
 from topologies.wide import WideTopo
@@ -31,6 +32,11 @@ class Home:
 
     net: Stage
     controller: Controller
+
+    def returns_soon(self) -> None:
+        """Open vSwitch 3.1 takes max_backoff from a change made while it is connected, and else keeps its 8 s."""
+        for gateway in self.net.gateways:
+            ovs.vsctl("set", "Controller", gateway.name, f"max_backoff={MAX_BACKOFF_MS + 1}")
 
     def reconnect(self) -> None:
         """The switch is read at once, and not at the next look.

@@ -31,7 +31,9 @@ def home(place: Path) -> Iterator[Home]:
         controlled(file, directory=kept) as controller,
     ):
         controller.await_steady()
-        yield Home(net, controller)
+        home = Home(net, controller)
+        home.returns_soon()
+        yield home
 
 
 def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:

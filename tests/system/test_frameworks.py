@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.running import OPENFLOW, TREE, controlled
-from tests.system.conftest import PAPER
+from tests.system.conftest import PAPER, Home
 from tests.system.evidence import gateway, program, reaches, snooping, until
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
@@ -28,6 +28,7 @@ def test_connect_install_change_die_and_come_back(framework: str, tmp_path: Path
         controlled(PAPER, directory=tmp_path, python=python) as controller,
     ):
         controller.await_steady()
+        Home(net, controller).returns_soon()
         terminal, client = net.machine("client"), controller.client
         assert reaches(terminal, "192.168.110.3", SERVER)
         with snooping(BRIDGE) as snoop:

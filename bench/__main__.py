@@ -1,0 +1,19 @@
+"""`python -m bench [PART ...]`: these parts alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench import PARTS, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the controller and the switch.")
+    parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
+    parser.add_argument("--json", action="store_true", help="what came out as one document")
+    return run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""The paper's lab with its controller, for the parts that need traffic."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.spy import Spy, spying
+from experiments.running import TREE, Controller, controlled
+from topologies import isolate, ovs
+from topologies.paper import BRIDGE, PaperTopo
+from topologies.stage import Stage, raised
+
+FILE = TREE / "topologies" / "paper.yaml"
+BACKOFF_MS = 1001  # Open vSwitch 3.1 takes max_backoff from a change made while it is connected
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    net: Stage
+    controller: Controller
+    spy: Spy
+
+
+@contextmanager
+def lab(topo: PaperTopo, *edits: tuple[str, str]) -> Iterator[Lab]:
+    """Steady; `edits` are made to the paper's gateway.yaml before."""
+    text = FILE.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text, f"{FILE} has no {old!r}"
+        text = text.replace(old, new)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, spying() as spy:
+        file, kept = Path(place) / "gateway.yaml", Path(place) / "kept"
+        file.write_text(text, encoding="utf-8")
+        kept.mkdir()
+        with raised(topo, controller=spy.address) as net, controlled(file, directory=kept) as controller:
+            controller.await_steady()
+            ovs.vsctl("set", "Controller", BRIDGE, f"max_backoff={BACKOFF_MS}")
+            yield Lab(net, controller, spy)

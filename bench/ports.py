@@ -1,0 +1,38 @@
+"""How soon an uplink whose port goes down has left the buckets, and is back in them when it is up again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench.figures import Figure, below, middle, worst
+from bench.lab import Lab, lab
+from bench.spy import BARRIER_REPLY
+from topologies.command import run
+from topologies.paper import PaperTopo
+
+ROUNDS = 20
+PROMISED_MS = 100.0
+PATIENCE_S = 5.0
+
+
+def _until_done(lab: Lab, state: str) -> float:
+    """Milliseconds from the order to the link until the switch has answered the barrier behind the new groups."""
+    began = time.monotonic()
+    run("ip", "link", "set", "gw-lte", state)
+    while (done := lab.spy.last(BARRIER_REPLY, since=began)) is None:
+        if time.monotonic() - began > PATIENCE_S:
+            raise TimeoutError(f"gw-lte is {state} and no group was changed within {PATIENCE_S} s")
+        time.sleep(0.001)
+    return (done - began) * 1000
+
+
+def measure() -> Iterator[Figure]:
+    down_ms, up_ms = [], []
+    with lab(PaperTopo(shaped=False)) as stage:
+        for _ in range(ROUNDS):
+            down_ms.append(_until_done(stage, "down"))
+            up_ms.append(_until_done(stage, "up"))
+    yield worst("a port that goes down has left the buckets", down_ms, "ms", below(PROMISED_MS))
+    yield middle("  median", down_ms, "ms")
+    yield middle("a port that comes up is back in the buckets, median", up_ms, "ms")
