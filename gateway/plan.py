@@ -200,9 +200,13 @@ def _controller(site: Site, settings: Settings, bridge: SeenBridge | None) -> It
     words = [f"{column}={value}" for column, value in CONTROLLER_COLUMNS.items()]
     have = bridge.controllers if bridge else ()
     if [each.target for each in have] != [wanted]:
-        command = ovs_vsctl("set-controller", site.bridge, wanted, "--", "set", "Controller", site.bridge, *words)
+        # One by one: Open vSwitch 3.1 takes max_backoff from a change made while it is connected, and else keeps 8 s.
+        commands = (
+            ovs_vsctl("set-controller", site.bridge, wanted),
+            ovs_vsctl("set", "Controller", site.bridge, *words),
+        )
         found = " ".join(each.target for each in have) or "none"
-        yield Step(f"{site.bridge} controller", found, wanted, (command,))
+        yield Step(f"{site.bridge} controller", found, wanted, commands)
         return
     yield Step(f"{site.bridge} controller", wanted, wanted)
     yield _controller_columns(site.bridge, have[0], words)
