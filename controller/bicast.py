@@ -235,7 +235,7 @@ class _Compiler:
         for own in uplink.addresses:
             hop = uplink.next_hop(Family.of(own))
             learn = str(hop.address) if hop and not hop.mac else None
-            yield from responders.answering(port.number, mac, own.ip, learn)
+            yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
         for family in Family:
             match = fields(in_port=port.number, eth_dst=mac, eth_type=family.eth_type)
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
@@ -249,7 +249,8 @@ class _Compiler:
             mac = self._gateway_mac(subnet, port)
             for own in subnet.gateways:
                 learns = any(not place.mac for place in places if Family.of(place.address) is Family.of(own))
-                yield from responders.answering(port.number, mac, own.ip, str(own.network) if learns else None)
+                learn = str(own.network) if learns else None
+                yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
             for place in places:
                 family = Family.of(place.address)
                 match = _by_source(family, port, place, eth_dst=mac)

@@ -3,13 +3,18 @@
 A question is turned into its answer in place and sent back. A neighbour solicitation takes two tables for it:
 OpenFlow lets a flow write an advertisement's fields only where it has matched an advertisement. Duplicate address
 detection is left to the app: its answer needs an option, and the question has none that could become it.
+
+Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation is shown
+to the app, which advertises, and is sent back as the gateway's own solicitation of the asker. From its source and its
+source link-layer address the asker has what it wanted to know (RFC 4861, 7.2.3), with no controller alive; not
+confirmed, so that it asks again after a while.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from controller.model import Address, Family
+from controller.model import Address, Datapath, Family
 from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
 
 ENTRY = 0
@@ -24,10 +29,13 @@ ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 
 
-def answering(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
     """Answer for `own`; show the app what tells the MACs of `learn`, an address or a network."""
     family = Family.of(own)
-    yield from (_arp if family is Family.IPV4 else _discovery)(in_port, mac, own, learn)
+    if family is Family.IPV4:
+        yield from _arp(in_port, mac, own, learn)
+    else:
+        yield from _discovery(in_port, mac, own, learn, datapath)
     yield _echo(family, in_port, mac, own)
 
 
@@ -50,13 +58,26 @@ def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Fl
         yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
 
 
-def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+def _discovery(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
     discovery: dict[str, Value] = {
         "in_port": in_port,
         "eth_type": Family.IPV6.eth_type,
         "ip_proto": Family.IPV6.icmp_protocol,
     }
     asked = {**discovery, "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_nd_target": str(own)}
+    if datapath is Datapath.NETDEV:
+        yield from _advertised(discovery, asked, mac, own, shown=learn is not None)
+    else:
+        yield _asked_back(asked, mac, own)
+    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
+    if learn:
+        told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _advertised(
+    discovery: Mapping[str, Value], asked: Mapping[str, Value], mac: str, own: Address, *, shown: bool
+) -> Iterator[Flow]:
     turned: tuple[Action, ...] = (
         Move("eth_src", "eth_dst"),
         SetField("eth_src", mac),
@@ -64,8 +85,8 @@ def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Itera
         SetField("ipv6_src", str(own)),
         SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT),
     )
-    shown = (ToController(), *turned) if learn else turned
-    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), shown, goto=ADVERTISE)
+    first: tuple[Action, ...] = (ToController(), *turned) if shown else turned
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), first, goto=ADVERTISE)
     answer = {**discovery, "icmpv6_type": NEIGHBOUR_ADVERTISEMENT, "ipv6_nd_target": str(own)}
     completed: tuple[Action, ...] = (
         SetField("icmpv6_nd_options_type", TARGET_LINK_LAYER),
@@ -74,10 +95,20 @@ def _discovery(in_port: int, mac: str, own: Address, learn: str | None) -> Itera
         OutputInPort(),
     )
     yield Flow(ADVERTISE, ANSWER_PRIORITY, fields(**answer), completed)
-    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
-    if learn:
-        told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
-        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _asked_back(asked: Mapping[str, Value], mac: str, own: Address) -> Flow:
+    turned: tuple[Action, ...] = (
+        ToController(),
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move("ipv6_src", "ipv6_nd_target"),
+        Move("ipv6_src", "ipv6_dst"),
+        SetField("ipv6_src", str(own)),
+        SetField("ipv6_nd_sll", mac),
+        OutputInPort(),
+    )
+    return Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), turned)
 
 
 def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:

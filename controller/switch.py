@@ -35,7 +35,7 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Known, Observed, Wanted
-from controller.model import Site
+from controller.model import Datapath, Site
 from controller.neighbours import Schedule, sought
 from controller.program import EMPTY, FlowKey, Program
 from controller.reconcile import diff
@@ -161,9 +161,10 @@ class Switch:
         yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited) -> Iterator[Effect]:
-        """Duplicate address detection; every other solicitation is answered by a flow."""
+        """Duplicate address detection always; the others where no flow can advertise (responders.py)."""
         mac = self._own_mac(self._port_name(event.in_port), event)
-        if mac and event.asker.is_unspecified and self.session is not None:
+        ours = event.asker.is_unspecified or self.site.datapath is Datapath.SYSTEM
+        if mac and ours and self.session is not None:
             yield Advertise(self.session, event.in_port, mac, event.target, event.asker, event.asker_mac)
 
     def tick(self, now: float) -> Iterator[Effect]:
