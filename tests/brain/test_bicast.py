@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from controller.bicast import compile, remembered
 from controller.known import Known, Observed, Wanted
-from controller.model import Mode
-from controller.program import GROUP_IDS, GroupKind
+from controller.model import Datapath, Mode, Site
+from controller.program import GROUP_IDS, GroupKind, SetField
 from controller.reconcile import diff
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
@@ -23,9 +23,9 @@ CLIENT_GATEWAY_MAC, LAN_GATEWAY_MAC, WIFI_MAC = "08:00:27:f9:49:62", PORTS["lan0
 SERVER = "192.168.0.2"
 
 
-def switch_with(known: Known) -> FakeSwitch:
+def switch_with(known: Known, site: Site | None = None) -> FakeSwitch:
     switch = FakeSwitch(PORTS)
-    for change in diff(switch.installed().program, compile(sites.paper_site(), known)):
+    for change in diff(switch.installed().program, compile(site or sites.paper_site(), known)):
         switch.change(change)
     return switch
 
@@ -200,13 +200,33 @@ def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() 
 
 def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
     asked = solicit("fd00:110::3", "fd00:110::2", eth_src="08:00:27:86:0d:bc")
-    (sent,) = ready().send(asked, C1).sent
+    site = replace(sites.paper_site(), datapath=Datapath.NETDEV)
+    (sent,) = switch_with(sites.known(site), site).send(asked, C1).sent
     answer = sent.packet
     assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
     assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
     assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.ip_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
     assert answer.icmpv6_nd_reserved == 0xE0000000
+
+
+def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_app() -> None:
+    """The asker learns from a solicitation too (RFC 4861, 7.2.3)."""
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src="08:00:27:86:0d:bc")
+    outcome = ready().send(asked, C1)
+    (sent,) = outcome.sent
+    answer = sent.packet
+    assert outcome.punted == (asked,)
+    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 135, "fd00:110::3")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
+    assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.ip_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+
+
+def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> None:
+    program = compile(sites.paper_site(), sites.known(sites.paper_site()))
+    written = {each.field for flow in program.flows.values() for each in flow.actions if isinstance(each, SetField)}
+    assert not {"icmpv6_nd_options_type", "icmpv6_nd_reserved"} & written
 
 
 def test_duplicate_address_detection_is_shown_to_the_app() -> None:

@@ -226,8 +226,11 @@ def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port(
     assert pair.installed() == before
 
 
-def test_who_tries_to_take_the_gateways_address_is_told_and_a_flow_answers_the_others() -> None:
-    pair = connected()
+@pytest.mark.parametrize(("datapath", "told"), [("netdev", 1), ("system", 2)])
+def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow_can(datapath: str, told: int) -> None:
+    written = sites.document()
+    written["sites"]["home"]["datapath"] = datapath
+    pair = connected(written)
     session = pair.switch().session
     assert session is not None
     subnet = pair.switch().site.subnet("wifi-side")
@@ -237,7 +240,8 @@ def test_who_tries_to_take_the_gateways_address_is_told_and_a_flow_answers_the_o
     pair.tell(Solicited(session, PORTS["c1"].number, asker, nobody, PHONE_MAC))
     pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, asker, PHONE_MAC))
     pair.drain()
-    assert [(each.mac, each.out_port) for each in pair.advertised] == [("08:00:27:f9:49:62", PORTS["c1"].number)]
+    answers = [(each.mac, each.out_port) for each in pair.advertised]
+    assert answers == [("08:00:27:f9:49:62", PORTS["c1"].number)] * told
 
 
 def test_wishes_answer_with_what_was_done() -> None:
