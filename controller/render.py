@@ -49,6 +49,7 @@ REGISTERS = {
     "ipv4_dst": "NXM_OF_IP_DST[]",
     "ipv6_src": "NXM_NX_IPV6_SRC[]",
     "ipv6_dst": "NXM_NX_IPV6_DST[]",
+    "ipv6_nd_target": "NXM_NX_ND_TARGET[]",
 }
 
 
