@@ -27,8 +27,8 @@ def home(place: Path) -> Iterator[Home]:
     file = place / "plain.yaml"
     file.write_text(PAPER.read_text().replace("mode: bicast", 'mode: "off"'))
     with (
-        raised(PaperTopo(congestion_control="bbr"), controller=OPENFLOW) as net,
         controlled(file, directory=kept) as controller,
+        raised(PaperTopo(congestion_control="bbr"), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
         home = Home(net, controller)

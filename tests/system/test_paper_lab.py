@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from controller import config
-from tests.system.conftest import PAPER, Home
-from tests.system.evidence import Arrivals, arrivals, pings, reaches
+from tests.system.conftest import PAPER, Home, Wishes
+from tests.system.evidence import Arrivals, arrivals, pings, reaches, until
 from topologies.paper import SERVER
 from topologies.web import WebFile, WebServer, download, web_server
 
 WIFI_SIDE, LTE_SIDE = "192.168.110.3", "192.168.210.3"
 BYTES = 2_000_000
-
-SetMode = Callable[[str], None]
 
 
 @pytest.fixture
@@ -61,7 +59,12 @@ def test_bicast_tcp_rides_both_uplinks_packet_for_packet(
 ) -> None:
     plain_download(paper, file, source)
     seen, back = router.since(), client.since()
-    assert seen["wifi", "tcp"] == seen["lte", "tcp"] > 20
+
+    def even() -> bool:
+        seen.update(router.since())
+        return seen["wifi", "tcp"] == seen["lte", "tcp"] > 20
+
+    until(even, "the last packets' copies, too, are there on both sides")
     own = "wifi" if source == WIFI_SIDE else "lte"
     other = "lte" if source == WIFI_SIDE else "wifi"
     assert back[own, "tcp"] > BYTES / 1500
@@ -71,10 +74,10 @@ def test_bicast_tcp_rides_both_uplinks_packet_for_packet(
 @pytest.mark.parametrize("active", ["wifi", "lte"])
 @pytest.mark.parametrize("source", [WIFI_SIDE, LTE_SIDE])
 def test_single_tcp_rides_the_active_uplink_alone(
-    paper: Home, mode: SetMode, file: WebFile, router: Arrivals, source: str, active: str
+    paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, active: str
 ) -> None:
-    mode("single")
-    paper.controller.client.set_active("client", active)
+    wish.mode("single")
+    wish.active(active)
     plain_download(paper, file, source)
     seen = router.since()
     assert seen[active, "tcp"] > 20
@@ -83,17 +86,17 @@ def test_single_tcp_rides_the_active_uplink_alone(
 
 @pytest.mark.parametrize(("source", "own", "other"), [(WIFI_SIDE, "wifi", "lte"), (LTE_SIDE, "lte", "wifi")])
 def test_off_leaves_each_subflow_subnet_its_own_uplink(
-    paper: Home, mode: SetMode, file: WebFile, router: Arrivals, source: str, own: str, other: str
+    paper: Home, wish: Wishes, file: WebFile, router: Arrivals, source: str, own: str, other: str
 ) -> None:
-    mode("off")
+    wish.mode("off")
     plain_download(paper, file, source)
     seen = router.since()
     assert seen[own, "tcp"] > 20
     assert seen[other, "tcp"] == 0
 
 
-def test_what_is_not_bicast_rides_the_active_uplink(paper: Home, mode: SetMode, router: Arrivals) -> None:
-    paper.controller.client.set_active("client", "lte")
+def test_what_is_not_bicast_rides_the_active_uplink(paper: Home, wish: Wishes, router: Arrivals) -> None:
+    wish.active("lte")
     pings(paper.net.machine("client"), WIFI_SIDE, SERVER)
     seen = router.since()
     assert (seen["lte", "ping"], seen["wifi", "ping"]) == (3, 0)

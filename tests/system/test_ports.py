@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.system.conftest import Home
-from tests.system.evidence import gateway, groups, pings, program, reaches, snooping, until
+from tests.system.evidence import Snoop, gateway, groups, pings, program, reaches, until
 from topologies import ovs
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
@@ -17,22 +17,21 @@ def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
 
 
-def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(paper: Home) -> None:
+def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(paper: Home, snoop: Snoop) -> None:
     assert len(copies_to("gw-lte")) == 2
-    with snooping(BRIDGE) as snoop:
-        heard, began = snoop.number(), time.time()
-        run("ip", "link", "set", "gw-lte", "down")
-        snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN", since=heard)
-        gone = snoop.wait("OFPT_BARRIER_REPLY", since=heard)
-        assert gone.at - began < GENEROUS_S
-        assert copies_to("gw-lte") == []
-        assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
-        assert reaches(paper.net.machine("client"), "192.168.110.3", SERVER)
-        heard = snoop.number()
-        run("ip", "link", "set", "gw-lte", "up")
-        snoop.wait("OFPT_BARRIER_REPLY", since=heard)
-        assert len(copies_to("gw-lte")) == 2
-        assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
+    heard, began = snoop.number(), time.time()
+    run("ip", "link", "set", "gw-lte", "down")
+    snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN", since=heard)
+    gone = snoop.wait("OFPT_BARRIER_REPLY", since=heard)
+    assert gone.at - began < GENEROUS_S
+    assert copies_to("gw-lte") == []
+    assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
+    assert reaches(paper.net.machine("client"), "192.168.110.3", SERVER)
+    heard = snoop.number()
+    run("ip", "link", "set", "gw-lte", "up")
+    snoop.wait("OFPT_BARRIER_REPLY", since=heard)
+    assert len(copies_to("gw-lte")) == 2
+    assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
 
 
 def test_a_port_that_appears_later_is_used(paper: Home) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.running import API
 from tests.system.conftest import Home
-from tests.system.evidence import program, reaches, snooping
+from tests.system.evidence import Snoop, program, reaches
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
@@ -47,16 +47,16 @@ def metric(name: str) -> float:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, mistake: str) -> None:
+def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, snoop: Snoop, mistake: str) -> None:
     right, wrong, named = MISTAKES[mistake]
     failures, before = metric("bicast_configuration_failures_total"), program(BRIDGE)
     text = edit.controller.file.read_text()
-    with snooping(BRIDGE) as snoop:
-        # Beside the mistake something good: it must not come into force either.
-        edit.controller.file.write_text(text.replace("mode: bicast", "mode: single").replace(right, wrong, 1))
-        reload(edit, REFUSED)
-        snoop.settled()
-        assert snoop.modifications() == {}
+    heard = snoop.number()
+    # Beside the mistake something good: it must not come into force either.
+    edit.controller.file.write_text(text.replace("mode: bicast", "mode: single").replace(right, wrong, 1))
+    reload(edit, REFUSED)
+    snoop.settled()
+    assert snoop.modifications(heard) == {}
     assert program(BRIDGE) == before
     error = edit.controller.client.get("status")["config_error"]
     assert str(edit.controller.file) in error
@@ -65,19 +65,18 @@ def test_a_bad_file_is_refused_whole_and_the_last_good_one_stays(edit: Home, mis
     assert metric("bicast_configuration_failures_total") == failures + 1
 
 
-def test_a_good_file_changes_only_what_is_new_in_it(edit: Home) -> None:
+def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) -> None:
     text = edit.controller.file.read_text()
     guest = """\
       guest:
         addresses: [{address: 192.168.110.77, port: gw-c1, mac: "02:00:00:00:00:77"}]
 """
-    before = program(BRIDGE)
-    with snooping(BRIDGE) as snoop:
-        edit.controller.file.write_text(text + guest)
-        reload(edit, IN_FORCE)
-        snoop.settled()
-        # Three groups, and flows for its entry, its delivery and its two classes; besides, no kept flow is touched.
-        assert snoop.modifications() == {"OFPT_GROUP_MOD": 3, "OFPT_FLOW_MOD": 4}
+    before, heard = program(BRIDGE), snoop.number()
+    edit.controller.file.write_text(text + guest)
+    reload(edit, IN_FORCE)
+    snoop.settled()
+    # Three groups, and flows for its entry, its delivery and its two classes; besides, no kept flow is touched.
+    assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 3, "OFPT_FLOW_MOD": 4}
     now = program(BRIDGE)
     assert set(before[0]) < set(now[0])
     assert set(before[1]) < set(now[1])

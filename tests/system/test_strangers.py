@@ -39,13 +39,19 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Contr
     second = first.partition("sites:\n")[2].replace("home:", "second:", 1).replace("client:", "guest:")
     file.write_text(first + second.replace("0000000000000001", "0000000000000022").replace("br-home", SECOND))
     with (
-        raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
         controlled(file, directory=file.parent.parent) as controller,
+        raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
         with bridge(SECOND, 0x22):
             controller.await_word("second: what is installed is what is wanted")
             yield net, controller
+
+
+@pytest.fixture(scope="module")
+def snoops(net: tuple[Stage, Controller]) -> Iterator[tuple[Snoop, Snoop]]:
+    with snooping(BRIDGE) as first, snooping(SECOND) as second:
+        yield first, second
 
 
 @contextmanager
@@ -78,23 +84,23 @@ def test_a_bridge_of_another_version_is_told_and_gets_nothing(net: tuple[Stage, 
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], what: str) -> None:
+def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop], what: str) -> None:
     stage, controller = net
     before = [program(name) for name in (BRIDGE, SECOND)]
-    with snooping(BRIDGE) as snoop, snooping(SECOND) as second:
-        thrown = [socket.create_connection(ADDRESS) for _ in range(20)]
-        for line in thrown:
-            line.sendall(GARBAGE[what])
-        assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
-        assert controller.client.set_mode("client", "single")["messages"] == 2
-        assert controller.client.set_mode("client", "bicast")["messages"] == 2
-        for line in thrown[::2]:
-            line.close()
+    heard = [snoop.number() for snoop in snoops]
+    thrown = [socket.create_connection(ADDRESS) for _ in range(20)]
+    for line in thrown:
+        line.sendall(GARBAGE[what])
+    assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
+    assert controller.client.set_mode("client", "single")["messages"] == 2
+    assert controller.client.set_mode("client", "bicast")["messages"] == 2
+    for line in thrown[::2]:
+        line.close()
+    for snoop in snoops:
         snoop.settled()
-        second.settled()
-        for line in thrown:
-            line.close()
-        assert snoop.modifications() == {"OFPT_GROUP_MOD": 4}
-        assert second.modifications() == {}
+    for line in thrown:
+        line.close()
+    sent = [snoop.modifications(number) for snoop, number in zip(snoops, heard, strict=True)]
+    assert sent == [{"OFPT_GROUP_MOD": 4}, {}]
     assert [program(name) for name in (BRIDGE, SECOND)] == before
     assert [one["state"] for one in controller.client.get("status")["gateways"]] == ["steady", "steady"]

@@ -1,0 +1,23 @@
+"""The paper's lab with its controller, in a world of its own; says `reached` when the client has reached the server."""
+
+from __future__ import annotations
+
+import signal
+
+from experiments.running import OPENFLOW, TREE, controlled
+from topologies import isolate
+from topologies.paper import SERVER, PaperTopo
+from topologies.stage import raised
+
+STOP = {signal.SIGTERM}
+
+isolate.enter()
+signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+with (
+    controlled(TREE / "topologies" / "paper.yaml") as controller,
+    raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
+):
+    controller.await_steady()
+    net.machine("client").run("ping", "-c", "1", "-W", "2", "-I", "192.168.110.3", SERVER)
+    print("reached", flush=True)
+    signal.sigwait(STOP)
