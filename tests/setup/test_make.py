@@ -102,7 +102,9 @@ def test_a_signal_from_the_terminal_ends_the_whole_run(tree: Path, number: signa
         assert make.wait(ENDS_WITHIN_S) != 0
 
 
-def test_the_exit_code_and_the_last_line_are_pytests(tree: Path) -> None:
+def test_the_exit_code_and_the_last_line_are_pytests(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
+        monkeypatch.delenv(name, raising=False)
     (tree / "test_bad.py").write_text("def test_bad():\n    assert False\n")
     done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode != 0
