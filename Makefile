@@ -1,12 +1,13 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test bench check clean
+.PHONY: help setup lab test vm bench check clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
 	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
 	@echo '             (LAB_ONCE=1 ends it after the comparison)'
 	@echo 'make test    every check and every test'
+	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make bench   what the controller and the switch can do, measured, in ratios of one run'
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
@@ -26,6 +27,9 @@ bench: setup
 
 test: check
 	@$(die_with_make) setup/test.sh
+
+vm: setup
+	@$(die_with_make) setup/vm.sh
 
 clean:
 	@setup/clean.sh

@@ -1,0 +1,61 @@
+"""Three uplinks, four terminals and two families on the kernel's datapath, and what is special about it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.system.conftest import Home
+from tests.system.evidence import arrivals, pings, reaches
+from tests.system.test_wide import *  # noqa: F403
+from topologies.command import run
+from topologies.wide import BRIDGE, SERVER6, both
+
+REACHABLE_MS = 1000  # of what is confirmed; else a terminal asks its neighbours again only after half a minute
+
+
+def test_doctor_finds_the_datapath_of_a_bridge_that_bicast_made(wide: Home) -> None:
+    told = run("./bicast", "doctor", "--json", str(wide.controller.file), check=False).stdout
+    findings = {finding["name"]: finding for finding in json.loads(told)["findings"]}
+    assert findings["kernel openvswitch"]["state"] == "ok"
+    assert findings["kernel netem"]["found"] == "yes"
+    assert not [finding for finding in findings.values() if finding["state"] == "bad"]
+
+
+def test_packets_are_forwarded_by_the_kernel(wide: Home) -> None:
+    assert reaches(wide.net.machine("laptop"), both(110, 3)[1], SERVER6)
+    assert run("ovs-vsctl", "get", "Bridge", BRIDGE, "datapath_type").stdout.strip() == "system"
+    assert "system@ovs-system" in run("ovs-appctl", "dpctl/show").stdout
+
+
+def test_after_bridge_a_second_bridge_changes_nothing(wide: Home) -> None:
+    told = json.loads(run("./bicast", "bridge", "--json", str(wide.controller.file)).stdout)
+    assert told["changed"] == 0
+
+
+def test_with_the_controller_dead_neighbours_find_the_gateway_and_keep_it(wide: Home) -> None:
+    """No flow can advertise here; that the gateway solicits in return is enough to be found, and found again."""
+    laptop, source = wide.net.machine("laptop"), both(110, 3)
+    wide.controller.kill()
+    neighbours = "net.ipv6.neigh.wifi"
+    laptop.run(
+        "sysctl", "--quiet", "--write", f"{neighbours}.base_reachable_time_ms={REACHABLE_MS}",
+        f"{neighbours}.delay_first_probe_time=1", f"{neighbours}.retrans_time_ms=200",
+    )  # fmt: skip
+    for address, own in zip(source, both(110, 2), strict=True):
+        laptop.run("ip", "neigh", "flush", "dev", "wifi")
+        laptop.run("ip", "-6", "neigh", "flush", "dev", "wifi")
+        assert "3 received" in pings(laptop, address, own)
+    # Datagrams that nobody answers: what ping hears would confirm the gateway.
+    send = (
+        "import socket,time\n"
+        "s=socket.socket(socket.AF_INET6,socket.SOCK_DGRAM)\n"
+        f"s.bind(('{source[1]}',0))\n"
+        f"for n in range(200): s.sendto(b'x',('{SERVER6}',9)); time.sleep(0.05)\n"
+    )
+    with arrivals(wide.net.machine("server"), "lan") as server:
+        laptop.run("python3", "-c", send)
+        assert server.since()["lan", "udp"] == 200
+    wide.controller.start()
+    wide.controller.await_steady()
+    (gateway,) = wide.controller.client.get("status")["gateways"]
+    assert gateway["last_changes"] == 0, "what was read back is what had been sent"
