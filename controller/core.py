@@ -67,13 +67,19 @@ class Core:
             case PortSeen():
                 yield from switch.port_seen(event, self.wanted, now)
             case NeighbourSeen():
-                yield from switch.neighbour_seen(event, self.wanted, now)
+                switch.neighbour_seen(event)
             case Solicited():
                 yield from switch.solicited(event)
 
     def tick(self, now: float) -> Iterator[Effect]:
+        yield from self.rest(now)
         for switch in self.switches.values():
             yield from switch.tick(now)
+
+    def rest(self, now: float) -> Iterator[Effect]:
+        """Between bursts of events: what can be done once for many of them."""
+        for switch in self.switches.values():
+            yield from switch.rest(self.wanted, now)
 
     def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
         switch = self.switches.get(event.dpid)
@@ -117,11 +123,12 @@ class Core:
             is_so = self.wanted.mode(terminal) is mode
             said.append(f"{terminal.name} is {'already ' if is_so else ''}in mode {mode.value}")
         modes = {**self.wanted.modes, **{terminal.name: mode for _, terminal in terminals}}
-        return self._wish(replace(self.wanted, modes=modes), tuple(said), now)
+        return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), now)
 
     def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect]]:
+        terminals = self._named(name)
         said = []
-        for site, terminal in self._named(name):
+        for site, terminal in terminals:
             _reachable(site, terminal, uplink)
             is_so = self.wanted.active_uplink(site, terminal) == uplink
             sentence = f"{terminal.name} has {uplink} {'already ' if is_so else ''}as its active uplink"
@@ -129,14 +136,18 @@ class Core:
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
             said.append(sentence)
         active = {**self.wanted.active, name: uplink}
-        return self._wish(replace(self.wanted, active=active), tuple(said), now)
+        return self._wish(replace(self.wanted, active=active), terminals, tuple(said), now)
 
-    def _wish(self, wanted: Wanted, said: tuple[str, ...], now: float) -> tuple[Answer, list[Effect]]:
+    def _wish(
+        self, wanted: Wanted, terminals: list[tuple[Site, Terminal]], said: tuple[str, ...], now: float
+    ) -> tuple[Answer, list[Effect]]:
+        learned = list(self.rest(now))  # its messages are not the wish's
         changed, self.wanted = wanted != self.wanted, wanted
-        effects = [effect for switch in self.switches.values() for effect in switch.settle(wanted, now)]
+        concerned = dict.fromkeys(site.dpid for site, _ in terminals)
+        effects = [effect for dpid in concerned for effect in self.switches[dpid].settle(wanted, now)]
         orders = [effect for effect in effects if isinstance(effect, Apply)]
         messages = sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
-        return Answer(said, changed, messages), effects
+        return Answer(said, changed, messages), [*learned, *effects]
 
     def _named(self, name: str) -> list[tuple[Site, Terminal]]:
         everybody = [(site, terminal) for site in self.config.sites for terminal in site.terminals]

@@ -39,6 +39,13 @@ def sought(site: Site, observed: Observed) -> Iterator[Sought]:
                 yield Sought((place.port, place.address), own.ip, subnet.mac or port.mac, next_hop=False)
 
 
+def learnable(site: Site) -> frozenset[Neighbour]:
+    """Every address whose MAC is not in the file."""
+    hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
+    places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
+    return frozenset((*hops, *places))
+
+
 class Schedule:
     """Remembers when each address was asked for, and asks again in time.
 

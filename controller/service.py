@@ -86,6 +86,8 @@ class Service:
             if job is None:
                 return
             job()
+            if self._inbox.empty():
+                self._carry_out(self._core.rest(time.monotonic()))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         for effect in effects:

@@ -36,7 +36,7 @@ from controller.events import (
 )
 from controller.known import Known, Observed, Wanted
 from controller.model import Datapath, Site
-from controller.neighbours import Schedule, sought
+from controller.neighbours import Schedule, learnable
 from controller.program import EMPTY, FlowKey, Program
 from controller.reconcile import diff
 from controller.snapshot import GatewayState
@@ -60,6 +60,8 @@ class Switch:
         self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
         self._tickets = tickets
         self._schedule = Schedule()
+        self._learnable = learnable(site)
+        self._learned = False  # something that no program holds yet
         self._expected: Program | None = None
         self._read_ticket: int | None = None  # asked and not answered
         self._apply_ticket = 0  # the last one sent
@@ -148,17 +150,23 @@ class Switch:
         yield from self.settle(wanted, now)
         yield from self._ask(now)
 
-    def neighbour_seen(self, event: NeighbourSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
+    def neighbour_seen(self, event: NeighbourSeen) -> None:
+        """What was learned is carried out at the next rest: hundreds may answer at once."""
         where = (self._port_name(event.in_port), event.address)
         if self.observed.macs.get(where) == event.mac:
             self._schedule.heard(where)
             return
-        if where not in {each.where for each in sought(self.site, self.observed)}:
+        if where not in self._learnable:
             return
         log.info("%s: %s on %s is at %s", self.site.name, event.address, where[0], event.mac)
         self._schedule.heard(where)
         self.observed = replace(self.observed, macs={**self.observed.macs, where: event.mac})
-        yield from self.settle(wanted, now)
+        self._learned = True
+
+    def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+        """Nothing else is waiting to be heard."""
+        if self._learned:
+            yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited) -> Iterator[Effect]:
         """Duplicate address detection always; the others where no flow can advertise (responders.py)."""
@@ -180,6 +188,7 @@ class Switch:
         """Send what is missing; returns the changes."""
         if self._expected is None or self.session is None:
             return ()
+        self._learned = False
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
         changes = diff(self._expected, target)
@@ -195,7 +204,7 @@ class Switch:
         return changes
 
     def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
-        self.site = site
+        self.site, self._learnable = site, learnable(site)
         yield from self.settle(wanted, now)
 
     def _without_conflicts(self, program: Program) -> Program:

@@ -76,6 +76,8 @@ class Pair:
 
     def step(self) -> bool:
         """One message arrives at a switch and its answers at the core."""
+        if not any(self._lines.values()):
+            self.carry(self.core.rest(self.now))
         session = next((session for session, line in self._lines.items() if line), None)
         if session is None:
             return False

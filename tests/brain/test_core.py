@@ -401,3 +401,33 @@ def test_a_silent_uplink_port_is_not_asked_through() -> None:
     pair.drain()
     assert not [ask for ask in pair.asked if ask.out_port == PORTS["lte0"].number]
     assert replace(PORTS["lte0"], up=False) == pair.switch().observed.ports["lte0"]
+
+
+def test_all_who_answer_at_once_are_one_change() -> None:
+    written = sites.many(50)
+    for terminal in written["terminals"].values():
+        for place in terminal["addresses"]:
+            del place["mac"]
+    ports = {"big-u1": Port(1, "02:00:00:00:00:01", True), "big-u2": Port(2, "02:00:00:00:00:02", True)}
+    ports["big-lan"] = Port(3, "02:00:00:00:00:03", True)
+    pair = Pair(sites.loaded({"sites": {"big": written}}), [FakeSwitch(ports, dpid=1)])
+    session = pair.connect(1)
+    pair.drain()
+    before = pair.switch().reconciles
+    for terminal in pair.switch().site.terminals:
+        for at in terminal.addresses:
+            pair.tell(NeighbourSeen(session, 3, at.address, PHONE_MAC))
+    pair.drain()
+    assert pair.switch().reconciles == before + 1
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_wish_concerns_its_own_gateway_alone() -> None:
+    written = {f"s{at}": sites.many(2, dpid=at, site=f"s{at}") for at in (1, 2)}
+    pair = Pair(sites.loaded({"sites": written}), [FakeSwitch({}, dpid=dpid) for dpid in (1, 2)])
+    for dpid in (1, 2):
+        pair.connect(dpid)
+    pair.drain()
+    before = pair.switch(2).reconciles
+    pair.core.wish_mode("s1-t1", Mode.SINGLE, pair.now)
+    assert pair.switch(2).reconciles == before
