@@ -26,6 +26,6 @@ def run(args: argparse.Namespace) -> int:
     for part in getattr(args, "parts", None) or PARTS:
         print(f"bench: {part.replace('_', ' ')} ...", file=sys.stderr, flush=True)
         figures += import_module(f"bench.{part}").measure()
-    keep(figures, RESULTS)
+        keep(figures, RESULTS)
     print(json.dumps([asdict(each) for each in figures], indent=2) if args.json else table(figures))
     return 0

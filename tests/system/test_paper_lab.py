@@ -13,7 +13,7 @@ from topologies.paper import SERVER
 from topologies.web import WebFile, WebServer, download, web_server
 
 WIFI_SIDE, LTE_SIDE = "192.168.110.3", "192.168.210.3"
-BYTES = 2_000_000
+BYTES = 300_000  # little enough that no queue of an unshaped link overflows
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def web(paper: Home) -> Iterator[WebServer]:
 
 @pytest.fixture(scope="module")
 def file(web: WebServer) -> WebFile:
-    return web.offer("two-megabytes", BYTES)
+    return web.offer("small", BYTES)
 
 
 def plain_download(home: Home, file: WebFile, source: str) -> None:
