@@ -7,8 +7,7 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
-
-ALL = "all"
+from controller.model import EVERYBODY
 
 MODES = """\
 modes:
@@ -26,7 +25,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog=MODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {ALL}")
+    mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {EVERYBODY}")
     mode.add_argument("mode", choices=["bicast", "single", "off"])
     add_options(mode)
     switch = subparsers.add_parser(

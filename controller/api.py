@@ -17,14 +17,14 @@ from pydantic import BaseModel, ConfigDict, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from controller.model import Mode, Settings
+from controller.model import EVERYBODY, Mode, Settings
 from controller.program import Program
 from controller.snapshot import GatewayView, Snapshot, TerminalView
 from controller.web import problems
 from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
-from controller.wishes import ALL, Answer, Impossible, NotAnswered, UnknownTerminal, Writer
+from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, Writer
 
 DESCRIPTION = (
     "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
@@ -177,7 +177,7 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
 
     @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=_problems(wrong))
     def set_mode_of_all(wish: ModeWish) -> Answer:
-        return writer.set_mode(ALL, wish.mode)
+        return writer.set_mode(EVERYBODY, wish.mode)
 
     @app.put("/api/v1/terminals/{name}/mode", summary="Set the mode of a terminal", responses=of_one)
     def set_mode(name: str, wish: ModeWish) -> Answer:
@@ -188,7 +188,7 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
         return writer.set_active(_one(name), wish.uplink)
 
     def _one(name: str) -> str:
-        if name == ALL:
+        if name == EVERYBODY:
             raise UnknownTerminal("there is no terminal 'all'; the mode of all is set at /api/v1/mode")
         return name
 

@@ -21,7 +21,7 @@ from itertools import chain
 from controller import responders
 from controller.groups import numbered
 from controller.known import Known, Neighbour, Port
-from controller.model import Family, Mode, Site, Subnet, Terminal, TerminalAddress, TrafficClass, Uplink
+from controller.model import Family, Interface, Mode, Site, Subnet, Terminal, TerminalAddress, TrafficClass, Uplink
 from controller.program import (
     Action,
     Bucket,
@@ -249,7 +249,7 @@ class _Compiler:
             mac = self._gateway_mac(subnet, port)
             for own in subnet.gateways:
                 learns = any(not place.mac for place in places if Family.of(place.address) is Family.of(own))
-                learn = str(own.network) if learns else None
+                learn = _written_network(own) if learns else None
                 yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
             for place in places:
                 family = Family.of(place.address)
@@ -269,7 +269,7 @@ class _Compiler:
         ):
             yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(own), str(own.ip)))
         for own in chain.from_iterable(subnet.gateways for subnet in self._site.subnets):
-            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), str(own.network)))
+            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), _written_network(own)))
         for family in Family:
             for network in family.never_routed:
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
@@ -292,6 +292,11 @@ def _by_source(family: Family, port: Port, place: TerminalAddress, **more: Value
 
 def _to(family: Family, network: str, **more: Value) -> tuple[tuple[str, Value], ...]:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
+
+
+def _written_network(own: Interface) -> str:
+    """A switch gives the network of one address back as the address."""
+    return str(own.ip) if own.network.num_addresses == 1 else str(own.network)
 
 
 def _towards(source_mac: str, destination_mac: str, port: Port) -> tuple[Action, ...]:

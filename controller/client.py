@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
-from controller.wishes import ALL
+from controller.model import EVERYBODY
 
 TIMEOUT_S = 10  # longer than the controller waits for its core
 
@@ -39,7 +39,7 @@ class Client:
         return self._ask("PUT", path, json.dumps(wish).encode())
 
     def set_mode(self, terminal: str, mode: str) -> Any:
-        path = ("mode",) if terminal == ALL else ("terminals", terminal, "mode")
+        path = ("mode",) if terminal == EVERYBODY else ("terminals", terminal, "mode")
         return self.put(*path, wish={"mode": mode})
 
     def set_active(self, terminal: str, uplink: str) -> Any:

@@ -8,6 +8,7 @@ from controller import document
 from controller.apart import addresses_once, networks_apart, once, ports_once
 from controller.document import ConfigError, Mapped, Place
 from controller.model import (
+    EVERYBODY,
     AccessPoint,
     Address,
     Config,
@@ -31,7 +32,6 @@ from controller.model import (
 
 __all__ = ["ConfigError", "load", "parse"]
 
-EVERYBODY = "all"
 MOST_UPLINKS = 8
 MOST_TERMINALS = 250
 DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
@@ -124,7 +124,26 @@ def _site(name: str, place: Place) -> Site:
     )
     ports_once(site, place)
     addresses_once(site, place)
+    _ways_out(site, place)
     return site
+
+
+def _ways_out(site: Site, place: Place) -> None:
+    """In mode off an address leaves by one uplink: that one must lead on in its family."""
+    for subnet in site.subnets:
+        for own in subnet.gateways:
+            if subnet.uplink and not site.uplink(subnet.uplink).next_hop(Family.of(own)):
+                where, expected = f"subnets.{subnet.name}.uplink", f"an uplink with a next hop for IPv{own.version}"
+                raise ConfigError(place.file, f"{place.where}.{where}", subnet.uplink, expected)
+    for terminal in site.terminals:
+        default = site.uplink(terminal.default_uplink)
+        for inside in terminal.addresses:
+            if not site.subnet(inside.subnet).uplink and not default.next_hop(Family.of(inside.address)):
+                where, expected = (
+                    f"terminals.{terminal.name}.default_uplink",
+                    f"an uplink that leads {inside.address} on",
+                )
+                raise ConfigError(place.file, f"{place.where}.{where}", default.name, expected)
 
 
 def _dpid(place: Place) -> int:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controller.config import EVERYBODY
 from controller.document import ConfigError
 from controller.events import (
     Apply,
@@ -27,7 +26,7 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Wanted
-from controller.model import Config, Family, Mode, Site, Terminal
+from controller.model import EVERYBODY, Config, Family, Mode, Site, Terminal
 from controller.switch import Switch
 from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible, UnknownTerminal
@@ -135,7 +134,7 @@ class Core:
             if self.wanted.mode(terminal) is Mode.OFF:
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
             said.append(sentence)
-        active = {**self.wanted.active, name: uplink}
+        active = {**self.wanted.active, **{terminal.name: uplink for _, terminal in terminals}}
         return self._wish(replace(self.wanted, active=active), terminals, tuple(said), now)
 
     def _wish(

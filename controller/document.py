@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface
 from pathlib import Path, PurePath
+from reprlib import Repr
 from typing import Any, TypeVar
 
 import yaml
 
 from controller.model import Address, Endpoint, Interface
+
+# Aliases may make a value of a few lines endlessly large.
+SHORT = Repr()
+SHORT.maxstring = SHORT.maxother = 80
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -29,8 +34,7 @@ class ConfigError(Exception):
 
     def __init__(self, file: str, where: str, value: object, expected: str) -> None:
         self.file, self.where, self.value, self.expected = file, where, value, expected
-        shown = repr(value) if value is not None else "nothing"
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        shown = SHORT.repr(value) if value is not None else "nothing"
         super().__init__(f"{file}: {where or 'top level'}: found {shown}, expected {expected}")
 
 
@@ -105,7 +109,10 @@ class Place:
 
     def integer(self, least: int, most: int) -> int:
         expected = f"a whole number from {least} to {most}"
-        number = self._parsed(lambda text: int(text) if text.isascii() and text.isdigit() else int(""), expected)
+        digits = self.text()
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(most))):
+            raise self.wrong(expected)
+        number = int(digits)
         if not least <= number <= most:
             raise self.wrong(expected)
         return number
@@ -154,7 +161,7 @@ class Place:
     def endpoint(self) -> Endpoint:
         expected = "an address and a port, such as 127.0.0.1:6653 or [::1]:6653"
         host, colon, port = self.text().rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= 65535:
+        if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
             raise self.wrong(expected)
         if host.startswith("[") != (":" in host):
             raise self.wrong(expected)

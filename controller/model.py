@@ -63,6 +63,9 @@ class Family(Enum):
         return Family.IPV4 if address.version == 4 else Family.IPV6
 
 
+EVERYBODY = "all"  # in the place of a terminal's name
+
+
 class Mode(StrEnum):
     """How a terminal's uplink packets leave."""
 
@@ -191,6 +194,11 @@ class Site:
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
         return (self.bicast, REST) if self.bicast.protocols else (self.bicast,)
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Every port once, uplinks first."""
+        return (*(uplink.port for uplink in self.uplinks), *self.inside_ports)
 
     @property
     def inside_ports(self) -> tuple[str, ...]:

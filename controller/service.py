@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 from controller import config as configuration
 from controller.core import Core
 from controller.document import ConfigError
 from controller.events import Effect, SwitchEvent
-from controller.model import Mode
+from controller.model import Config, Mode
 from controller.program import Program
 from controller.snapshot import Snapshot
 from controller.store import Store, StoreError
@@ -68,7 +69,14 @@ class Service:
         return self._ask(lambda: self._program(site))
 
     def reload(self) -> None:
-        self._inbox.put(self._reload)
+        """The file is read in the caller's thread; the core is only given what it says."""
+        try:
+            config = configuration.load(self._config_path)
+        except ConfigError as error:
+            refused = error
+            self._inbox.put(lambda: self._core.refuse_config(refused))
+            return
+        self._inbox.put(lambda: self._take(config))
 
     # In the core's thread
 
@@ -114,24 +122,19 @@ class Service:
     def _wish(self, outcome: tuple[Answer, list[Effect]]) -> Answer:
         answer, effects = outcome
         self._carry_out(effects)
-        if answer.changed:
-            self._keep()
-        return answer
-
-    def _keep(self) -> None:
         try:
-            self._store.save(self._core.wanted)
+            if answer.changed:
+                self._store.save(self._core.wanted)
         except StoreError as error:
             log.error("%s", error)
+            return replace(answer, done=(*answer.done, str(error)))
+        return answer
 
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
 
-    def _reload(self) -> None:
-        try:
-            config = configuration.load(self._config_path)
-        except ConfigError as error:
-            self._core.refuse_config(error)
-            return
+    def _take(self, config: Config) -> None:
+        if config.settings != self._core.config.settings:
+            log.warning("what changed under `controller:` in %s counts from the next start on", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))
         log.info("the configuration of %s is in force", self._config_path)

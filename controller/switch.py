@@ -77,10 +77,10 @@ class Switch:
     def state(self) -> GatewayState:
         if self.session is None:
             return GatewayState.ABSENT
-        if self._expected is None:
-            return GatewayState.READING
         if self._refused:
             return GatewayState.REFUSED
+        if self._expected is None:
+            return GatewayState.READING
         return GatewayState.STEADY if self._applied and self._verified else GatewayState.INSTALLING
 
     def expected(self) -> Program | None:
@@ -94,6 +94,11 @@ class Switch:
         self._expected, self._verified, self._refused, self.last_error = None, False, False, None
         self._applied, self._corrected = True, False
         self._schedule = Schedule()
+        for name in self.site.ports:
+            if name not in event.ports:
+                log.warning(
+                    "%s: the switch at %s has no port %s; it is used when it appears", self.site.name, event.peer, name
+                )
         yield self._read(now)
 
     def closed(self, now: float) -> None:
@@ -129,9 +134,14 @@ class Switch:
             yield self._read(now)
 
     def refused(self, event: SwitchRefused, now: float) -> None:
-        what = describe(event.change, self.observed.ports) if event.change else "a message"
         self.refusals += 1
-        if not self._refused:  # the first is the cause, what follows it leans on what was refused
+        if event.ticket is not None and event.ticket == self._read_ticket:
+            self._read_ticket = None
+            self._fail(f"the switch refused to be read: {event.reason}", now)
+        elif event.change is None:  # a packet sent out of a port that has gone, say: nothing that is installed
+            log.warning("%s: the switch refused a message: %s", self.site.name, event.reason)
+        elif not self._refused:  # the first is the cause, what follows it leans on what was refused
+            what = describe(event.change, self.observed.ports)
             self._fail(f"the switch refused {what}: {event.reason}", now)
 
     def _fail(self, error: str, now: float) -> None:
@@ -145,6 +155,10 @@ class Switch:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
         if event.port:
             ports[event.name] = event.port
+        elif event.name in self.site.ports:
+            log.warning(
+                "%s: the switch has lost its port %s; it is used again when it is back", self.site.name, event.name
+            )
         self.observed = replace(self.observed, ports=ports)
         self._schedule.at_once(event.name)
         yield from self.settle(wanted, now)

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from controller.model import Mode
 
-ALL = "all"  # in the place of a terminal's name
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

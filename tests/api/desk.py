@@ -7,7 +7,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 from controller.events import Counters, PortCounters
-from controller.model import Endpoint, Mode, Settings
+from controller.model import EVERYBODY, Endpoint, Mode, Settings
 from controller.program import (
     Bucket,
     DecTtl,
@@ -33,7 +33,7 @@ from controller.snapshot import (
     TerminalView,
     UplinkView,
 )
-from controller.wishes import ALL, Answer, Impossible, NotAnswered, UnknownTerminal
+from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal
 
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
@@ -172,7 +172,7 @@ class Desk:
 
     def _meant(self, terminal: str) -> list[TerminalView]:
         self._answer()
-        meant = [one for one in self.snapshot.terminals if terminal in (ALL, one.name)]
+        meant = [one for one in self.snapshot.terminals if terminal in (EVERYBODY, one.name)]
         if not meant:
             raise UnknownTerminal(f"there is no terminal {terminal!r}; there are client, tablet")
         return meant

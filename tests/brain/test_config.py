@@ -80,6 +80,11 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("endpoint", ("controller",), {"api": {"listen": "localhost"}}, "controller.api.listen", "127.0.0.1:6653"),
     ("port number", ("controller",), {"api": {"listen": "127.0.0.1:99999"}}, "api.listen", "an address and a port"),
     ("half of tls", ("controller",), {"openflow": {"tls": {"key": "k"}}}, "tls.certificate", "required"),
+    ("subnet's uplink leads nowhere", (*HOME, "uplinks", "lte", "next_hops"), [{"address": "192.168.200.1"}],
+     "subnets.lte-side.uplink: found 'lte'", "a next hop for IPv6"),
+    ("default uplink leads nowhere", (*WIFI, "next_hops"), [{"address": "192.168.100.1"}],
+     "subnets.wifi-side.uplink: found 'wifi'", "a next hop for IPv6"),
+    ("endless port number", ("controller",), {"api": {"listen": "127.0.0.1:" + "9" * 5000}}, "api.listen", "a port"),
     ("no sites", ("sites",), {}, "sites: found {}", "at least one site"),
 ]  # fmt: skip
 
@@ -146,6 +151,25 @@ def test_files_that_a_configuration_names_are_found_beside_it() -> None:
     assert settings.tls is not None
     assert (settings.tls.certificate, settings.tls.key) == ("/etc/bicast/tls/c.pem", "/keys/k.pem")
     assert settings.state_file == "/etc/bicast/state.json"
+
+
+def test_aliases_do_not_make_a_complaint_endless() -> None:
+    doubling = "\n".join(f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]" for at in range(1, 60))
+    with pytest.raises(ConfigError) as refused:
+        config.parse(f"a0: &a0 [x, x]\n{doubling}\nsites: *a59")
+    assert len(str(refused.value)) < 2000
+
+
+def test_a_default_uplink_that_leads_nowhere_is_named() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
+    del home["uplinks"]["lte"]["next_hops"][1]
+    home["terminals"]["phone"]["addresses"].append({"address": "fd00:1::7", "port": "lan0"})
+    with pytest.raises(
+        ConfigError, match=r"phone\.default_uplink: found 'lte', expected an uplink that leads fd00:1::7"
+    ):
+        sites.loaded(written)
 
 
 def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:

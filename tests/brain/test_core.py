@@ -17,8 +17,10 @@ from controller.events import (
     ModifyFlow,
     ModifyGroup,
     NeighbourSeen,
+    Read,
     Solicited,
     SwitchOpened,
+    SwitchRefused,
 )
 from controller.known import Port
 from controller.model import Mode
@@ -171,6 +173,33 @@ class Refusing(FakeSwitch):
         super()._put_group(group)
 
 
+def test_a_refused_packet_out_is_no_failure_of_the_gateway() -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    pair.tell(SwitchRefused(session, None, None, "bad output port"))
+    assert pair.switch().state is GatewayState.STEADY
+
+
+def test_a_switch_that_refuses_to_be_read_is_asked_again_at_the_next_look() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
+    assert isinstance(read, Read)
+    pair.tell(SwitchRefused(7, read.ticket, None, "too busy"))
+    assert pair.switch().state is GatewayState.REFUSED and "to be read: too busy" in (pair.switch().last_error or "")
+    pair.now += 60
+    assert [type(effect) for effect in pair.core.tick(pair.now) if isinstance(effect, Read)] == [Read]
+
+
+def test_a_gateway_of_one_address_converges() -> None:
+    written = sites.document()
+    written["sites"]["home"]["subnets"]["one"] = {"gateways": ["10.9.0.1/32", "fd00:9::1/128"]}
+    pair = connected(written)
+    assert pair.switch().state is GatewayState.STEADY
+    values = [value for flow in pair.installed().flows.values() for _, value in flow.match]
+    assert not [value for value in values if str(value).endswith(("/32", "/128"))]
+
+
 def test_an_unknown_dpid_is_let_go_with_nothing_installed() -> None:
     pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS, dpid=99)])
     pair.connect(99)
@@ -257,6 +286,7 @@ def test_wishes_answer_with_what_was_done() -> None:
 def test_a_wish_that_cannot_be_changes_nothing() -> None:
     written = sites.document()
     del written["sites"]["home"]["uplinks"]["lte"]["next_hops"][1]
+    written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
     pair = connected(written)
     with pytest.raises(UnknownTerminal, match="nobody"):
         pair.core.wish_mode("nobody", Mode.OFF, pair.now)
