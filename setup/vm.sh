@@ -49,12 +49,12 @@ kernel_version() {
 
 # What the kernel starts with: busybox, the modules that reach our files, and what is to be done then.
 make_initramfs() {
-    local room=$1 verb file options
+    local room=$1 verb file
     mkdir -p "$room"/{bin,modules,proc,sys,dev,below,above,root}
     cp /bin/busybox "$room/bin/busybox"
     cp setup/vm/init.sh "$room/init"
     modprobe --dirname "$cache/kernel" --set-version "$version" --show-depends --all "${first_modules[@]}" |
-        while read -r verb file options; do
+        while read -r verb file _; do
             [[ $verb == insmod ]] || continue
             case $file in
             *.xz) xz --decompress --stdout "$file" >"$room/modules/$(basename "$file" .xz)" ;;

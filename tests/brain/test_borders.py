@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PURE = ["model", "program", "known", "bicast", "responders", "groups", "reconcile", "render", "describe", "neighbours"]
+PURE = [
+    *("model", "program", "known", "bicast", "responders", "groups", "reconcile", "render", "describe", "neighbours"),
+    *("core", "switch", "events", "tickets", "snapshot", "views", "wishes", "apart"),
+]
 PURE_FORBIDDEN = {
     "os_ken",
     "ryu",
@@ -65,10 +68,17 @@ def test_one_file_knows_the_framework(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("controller"), ids=lambda path: path.name)
 def test_the_brain_knows_neither_its_stage_nor_its_buttons(path: Path) -> None:
-    assert not {each.split(".")[0] for each in imports(path)} & {"cli", "topologies", "experiments", "gateway", "tests"}
+    assert not {each.split(".")[0] for each in imports(path)} & {
+        "cli",
+        "topologies",
+        "experiments",
+        "gateway",
+        "bench",
+        "tests",
+    }
 
 
-@pytest.mark.parametrize("folder", ["topologies", "experiments", "gateway"])
+@pytest.mark.parametrize("folder", ["topologies", "experiments", "gateway", "bench"])
 def test_nothing_leans_on_the_buttons(folder: str) -> None:
     for path in modules(folder):
         assert "cli" not in {each.split(".")[0] for each in imports(path)}, path
