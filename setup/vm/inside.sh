@@ -22,7 +22,7 @@ modprobe openvswitch
 
 cd "$tree" || exit
 # For tests: that they are here, and how many times longer than elsewhere things take.
-export BICAST_VM=1 BICAST_SLOWNESS=5
+export BICAST_VM=1 BICAST_SLOWNESS=10
 "$@" </dev/null
 code=$?
 ((code < 128)) || echo "vm: the command was ended by signal $((code - 128))"

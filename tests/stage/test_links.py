@@ -77,19 +77,20 @@ def test_each_direction_loses_by_itself(net: Stage, link: ShapedLink) -> None:
     assert within_binomial(5000 - to_left(net, 5000).received, 5000, 20)
 
 
-@pytest.mark.parametrize("rate_bps", [10_000_000, 100_000_000 // SLOWNESS])
+@pytest.mark.parametrize("rate_bps", [10_000_000 // SLOWNESS, 100_000_000 // SLOWNESS])
 def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: int) -> None:
     link.forward.set(rate_bps=rate_bps)
-    seconds, payload = 0.7, 1400
+    seconds, payload = 0.7 * SLOWNESS, 1400
     seen = to_right(net, int(rate_bps * seconds / 8 / payload), payload)
     assert seen.wire_bps == pytest.approx(rate_bps, rel=0.1)
 
 
 def test_each_direction_has_its_own_rate(net: Stage, link: ShapedLink) -> None:
-    link.forward.set(rate_bps=20_000_000)
-    link.backward.set(rate_bps=5_000_000)
-    assert to_right(net, 1000, 1400).wire_bps == pytest.approx(20_000_000, rel=0.1)
-    assert to_left(net, 400, 1400).wire_bps == pytest.approx(5_000_000, rel=0.1)
+    there, back = 20_000_000 // SLOWNESS, 5_000_000 // SLOWNESS
+    link.forward.set(rate_bps=there)
+    link.backward.set(rate_bps=back)
+    assert to_right(net, 1000, 1400).wire_bps == pytest.approx(there, rel=0.1)
+    assert to_left(net, 400, 1400).wire_bps == pytest.approx(back, rel=0.1)
 
 
 def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: ShapedLink) -> None:
@@ -102,7 +103,7 @@ def test_a_change_while_packets_flow_loses_and_reorders_none(net: Stage, link: S
         link.forward.set(loss_percent=0.001 * (changes % 2), rate_bps=PACED_BPS * (10 + changes % 2) // 10)
 
     seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 10_000, 1000, during=change)
-    assert changes > 20
+    assert changes > 20 // SLOWNESS
     assert seen.in_order
     assert seen.received >= 10_000 - 2
 
@@ -116,9 +117,10 @@ def test_loss_changes_while_packets_flow(net: Stage, link: ShapedLink) -> None:
 
 def test_a_queue_holds_what_it_says(net: Stage, link: ShapedLink) -> None:
     """Who comes last into a full queue waits for as long as the queue is deep; who finds it full is lost."""
-    link.forward.set(rate_bps=10_000_000, queue_bytes=60_000)
+    rate_bps = 10_000_000 // SLOWNESS
+    link.forward.set(rate_bps=rate_bps, queue_bytes=60_000)
     seen = exchange(net.machine("left"), net.machine("right"), RIGHT, 500, 1400, buffer=LARGE_BUFFER)
-    assert seen.longest_ms == pytest.approx(60_000 * 8 / 10_000_000 * 1000, rel=0.25)
+    assert seen.longest_ms == pytest.approx(60_000 * 8 / rate_bps * 1000, rel=0.25)
     assert seen.received < 100
 
 

@@ -32,6 +32,16 @@ def test_after_bridge_a_second_bridge_changes_nothing(wide: Home) -> None:
     assert told["changed"] == 0
 
 
+def test_links_lose_by_netem_here(wide: Home) -> None:
+    """What its loss is worth, tests/stage/test_links.py finds out, on this kernel too."""
+    router = wide.net.machine("router")
+    wide.net.uplink("wifi").backward.set(loss_percent=100)
+    assert "netem" in router.run("tc", "qdisc", "show", "dev", "wifi").stdout
+    assert not reaches(router, both(100, 1)[0], both(100, 2)[0])
+    wide.net.uplink("wifi").backward.set(loss_percent=0)
+    assert reaches(router, both(100, 1)[0], both(100, 2)[0])
+
+
 def test_with_the_controller_dead_neighbours_find_the_gateway_and_keep_it(wide: Home) -> None:
     """No flow can advertise here; that the gateway solicits in return is enough to be found, and found again."""
     laptop, source = wide.net.machine("laptop"), both(110, 3)
