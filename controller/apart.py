@@ -19,7 +19,7 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
 
 
 def ports_once(site: Site, place: Place) -> None:
-    seen: dict[str, str] = {}
+    seen: dict[str, str] = {site.bridge: f"{place.where}.bridge"}
     for uplink in site.uplinks:
         where = f"{place.where}.uplinks.{uplink.name}.port"
         if uplink.port in seen:
@@ -29,9 +29,7 @@ def ports_once(site: Site, place: Place) -> None:
         for number, inside in enumerate(terminal.addresses):
             if inside.port in seen:
                 where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
-                raise ConfigError(
-                    place.file, where, inside.port, f"a port inside: it is the uplink's at {seen[inside.port]}"
-                )
+                raise ConfigError(place.file, where, inside.port, f"a port inside: it is at {seen[inside.port]}")
 
 
 def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Place) -> None:

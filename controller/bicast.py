@@ -42,6 +42,8 @@ from controller.responders import ENTRY
 ROUTE = 1
 LEAVE = 2
 
+TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
+TAGGED_PRIORITY = 100  # ENTRY: above everything
 FORWARD_PRIORITY = 10  # ENTRY: below everything that responders.py takes
 OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
     50, 45, 40, 30, 20, 10,
@@ -219,6 +221,7 @@ class _Compiler:
     # Flows
 
     def _flows(self) -> Iterator[Flow]:
+        yield Flow(ENTRY, TAGGED_PRIORITY, fields(vlan_vid=TAGGED))
         for uplink in self._site.uplinks:
             if port := self._ports.get(uplink.port):
                 yield from self._uplink_entry(uplink, port)

@@ -25,6 +25,7 @@ SHORT.maxstring = SHORT.maxother = 80
 T = TypeVar("T")
 U = TypeVar("U")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 LARGEST_BYTES = 1 << 20
 
@@ -150,8 +151,8 @@ class Place:
 
     def port_name(self) -> str:
         text = self.text()
-        if len(text) > 15 or "/" in text or " " in text:  # IFNAMSIZ leaves 15
-            raise self.wrong("the name of a network interface, 15 characters at most")
+        if not INTERFACE.fullmatch(text):
+            raise self.wrong("the name of a network interface: letters, digits, '.', '_', ':', '@', '-', 15 at most")
         return text
 
     def path(self) -> str:

@@ -39,6 +39,7 @@ class Service:
         config = configuration.load(config_path)
         self._wall_offset_s = time.time() - time.monotonic()
         self._core = Core(config, store.load(), time.monotonic())
+        self._unsaved = False  # the last wish is kept by nobody but us
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -123,8 +124,10 @@ class Service:
         answer, effects = outcome
         self._carry_out(effects)
         try:
-            if answer.changed:
+            if answer.changed or self._unsaved:
+                self._unsaved = True
                 self._store.save(self._core.wanted)
+                self._unsaved = False
         except StoreError as error:
             log.error("%s", error)
             return replace(answer, done=(*answer.done, str(error)))

@@ -33,7 +33,7 @@ class Store:
                 raise ValueError(f"its version is {kept['version']!r}")
             modes = {str(name): Mode(mode) for name, mode in kept["modes"].items()}
             active = {str(name): str(uplink) for name, uplink in kept["active"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise StoreError(f"{self._path} does not hold what was kept ({reason}): move it away to forget") from None
         return Wanted(modes, active)

@@ -172,7 +172,8 @@ class Switch:
             return
         if where not in self._learnable:
             return
-        log.info("%s: %s on %s is at %s", self.site.name, event.address, where[0], event.mac)
+        known = where in self.observed.macs  # one that changes all the time must not fill the log
+        log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, event.address, event.mac)
         self._schedule.heard(where)
         self.observed = replace(self.observed, macs={**self.observed.macs, where: event.mac})
         self._learned = True

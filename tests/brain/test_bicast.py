@@ -178,6 +178,18 @@ def test_what_is_not_the_gateways_to_forward_stays(packet: Packet) -> None:
     assert not ready().send(packet, C1).sent
 
 
+@pytest.mark.parametrize("in_port", [C1, WIFI])
+def test_a_tagged_packet_is_of_another_network(in_port: int) -> None:
+    packet = from_client() if in_port == C1 else tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC)
+    outcome = ready().send(replace(packet, vlan_vid=0x1005), in_port)
+    assert not outcome.sent and not outcome.punted
+
+
+@pytest.mark.parametrize("destination", ["127.0.0.1", "0.1.2.3", "240.0.0.1", "255.255.255.255"])
+def test_what_no_network_may_carry_leaves_by_no_uplink(destination: str) -> None:
+    assert not ready().send(tcp("192.168.110.3", destination, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
+
+
 def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
     assert not ready().send(tcp(SERVER, "203.0.113.9", eth_dst=WIFI_MAC), WIFI).sent
     spoofed = tcp("192.168.110.3", "203.0.113.9", eth_dst=WIFI_MAC)

@@ -68,7 +68,7 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("address twice", (*HOME, "terminals", "phone", "addresses", 0, "address"), "192.168.110.3", "phone", "else has"),
     ("multicast address", (*CLIENT, "addresses", 0, "address"), "224.0.0.1", "addresses[0].address", "one machine"),
     ("no addresses", (*CLIENT, "addresses"), [], "client.addresses", "at least one address"),
-    ("long port", (*WIFI, "port"), "a" * 16, "wifi.port", "15 characters"),
+    ("long port", (*WIFI, "port"), "a" * 16, "wifi.port", "15 at most"),
     ("odd name", (*HOME, "uplinks", "wi fi"), {}, "uplinks.wi fi", "a name of letters"),
     ("reserved name", (*HOME, "terminals", "all"), {}, "terminals.all", "another name"),
     ("protocols", (*HOME, "bicast"), ["tcp", "tcp"], "home.bicast", "each once"),

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from controller.program import Value
 
+MASKED = re.compile(r"(0x[0-9a-f]+)/(0x[0-9a-f]+)")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 Needs = dict[str, tuple[int, ...]]
 
@@ -47,6 +48,7 @@ FIELDS: Mapping[str, Field] = {
     "in_port": Field(Kind.NUMBER, 32, {}, settable=False),
     "eth_src": Field(Kind.MAC, 48, {}),
     "eth_dst": Field(Kind.MAC, 48, {}),
+    "vlan_vid": Field(Kind.NUMBER, 13, {}, settable=False),
     "eth_type": Field(Kind.NUMBER, 16, {}, settable=False),
     "ip_proto": Field(Kind.NUMBER, 8, IP, settable=False),
     "ipv4_src": Field(Kind.IPV4, 32, IPV4),
@@ -91,6 +93,10 @@ def bits(name: str, value: Value) -> tuple[int, int]:
     ones = (1 << width) - 1
     if kind is Kind.NUMBER and isinstance(value, int) and 0 <= value <= ones:
         return value, ones
+    if kind is Kind.NUMBER and isinstance(value, str) and (masked := MASKED.fullmatch(value)):
+        number, kept = int(masked[1], 16), int(masked[2], 16)
+        if not number & ~kept and 0 < kept < ones and value == f"{number:#x}/{kept:#x}":
+            return number, kept
     if kind is Kind.MAC and isinstance(value, str):
         address, slash, mask = value.partition("/")
         if MAC.fullmatch(address) and (not slash or MAC.fullmatch(mask)):

@@ -22,6 +22,7 @@ class Packet:
     eth_src: str
     eth_dst: str
     eth_type: int
+    vlan_vid: int | None = None
     ip_proto: int | None = None
     ip_ttl: int | None = None
     ipv4_src: str | None = None
