@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from topologies import isolate
-from topologies.command import CommandFailed, run
+from topologies.command import run
 
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
 PLACES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
@@ -83,9 +84,12 @@ def _end(name: str, pid: int) -> None:
     except ProcessLookupError:
         return  # it crashed and left its pidfile
     try:
-        run("ovs-appctl", f"--timeout={PATIENCE_S}", "-t", name, *LAST_WORDS[name])
-        if not select.select([death], [], [], PATIENCE_S)[0]:
-            raise CommandFailed(f"{name} (process {pid}) was told to exit and has not within {PATIENCE_S} s")
+        if select.select([death], [], [], 0)[0]:
+            return  # it crashed and waits to be reaped
+        told = run("ovs-appctl", f"--timeout={PATIENCE_S}", "-t", name, *LAST_WORDS[name], check=False)
+        if not select.select([death], [], [], PATIENCE_S if told.returncode == 0 else 0)[0]:
+            signal.pidfd_send_signal(death, signal.SIGKILL)
+            select.select([death], [], [])
     finally:
         os.close(death)
 
