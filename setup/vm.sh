@@ -21,20 +21,29 @@ fail() {
     exit 1
 }
 
+# The package that is the newest kernel, as far as apt's lists know.
+newest() {
+    apt-cache depends --important "$package" 2>/dev/null | sed -n 's/^ *Depends: //p' | head -n1
+}
+
+download() {
+    local name
+    name=$(newest)
+    [[ -n $name ]] && apt-get download --quiet=2 -o APT::Sandbox::User=root "$name"
+}
+
 # The package is unpacked here, and not installed: this machine does not boot another kernel because of us.
 fetch_kernel() {
     [[ -e $cache/kernel ]] && return
-    local name
-    name=$(apt-cache depends --important "$package" | sed -n 's/^ *Depends: //p' | head -n1)
-    if [[ -z $name ]]; then
-        apt-get update --quiet=2
-        name=$(apt-cache depends --important "$package" | sed -n 's/^ *Depends: //p' | head -n1)
-    fi
-    [[ -n $name ]] || fail "apt knows no package $package: expected a Debian with its archive in /etc/apt"
-    echo "vm: fetching $name"
+    echo "vm: fetching Debian's kernel"
     rm -rf "$cache/new"
     mkdir -p "$cache/new/package"
-    (cd "$cache/new/package" && { apt-get download --quiet=2 "$name" || { apt-get update --quiet=2 && apt-get download --quiet=2 "$name"; }; })
+    cd "$cache/new/package"
+    if ! download; then
+        apt-get update --quiet=2
+        download || fail "apt cannot fetch $package: expected a Debian with its archive in /etc/apt"
+    fi
+    cd "$OLDPWD"
     dpkg-deb --extract "$cache/new/package"/*.deb "$cache/new"
     rm -r "$cache/new/package"
     depmod --basedir "$cache/new" "$(kernel_version "$cache/new")"
@@ -77,7 +86,11 @@ version=$(kernel_version "$cache/kernel")
 flock --unlock "$lock"
 
 (($#)) || set -- .venv/bin/python -m topologies.isolate .venv/bin/python -m pytest -p no:cacheprovider tests/vm tests/stage/test_links.py
-room=$(mktemp --directory "$cache/run.XXXXXX")
+for left in "$cache"/run.*; do # by one that was killed
+    [[ -e /proc/${left##*.} ]] || rm -rf "$left"
+done
+room=$cache/run.$$
+mkdir "$room"
 trap 'rm -rf "$room"' EXIT
 make_initramfs "$room/root" "$@" >"$room/initramfs"
 

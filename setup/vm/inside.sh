@@ -23,8 +23,8 @@ modprobe openvswitch
 cd "$tree" || exit
 # For tests: that they are here, and how many times longer than elsewhere things take.
 export BICAST_VM=1 BICAST_SLOWNESS=10
-"$@" </dev/null
-code=$?
+"$@" </dev/null 2>&1 | cat # so that nobody takes the console for a terminal
+code=${PIPESTATUS[0]}
 ((code < 128)) || echo "vm: the command was ended by signal $((code - 128))"
 # isa-debug-exit: qemu ends at once with (code << 1) | 1.
 printf '%b' "\\x$(printf '%x' $((code < 127 ? code : 127)))" | dd of=/dev/port bs=1 seek=$((exit_port)) status=none
