@@ -1,3 +1,16 @@
 """The paper's lab on the kernel's datapath."""
 
+import pytest
+
+from tests.system import test_death
+from tests.system.conftest import Home
 from tests.system.test_paper_lab import *  # noqa: F403
+
+
+@pytest.fixture(scope="module")
+def home(paper: Home) -> Home:
+    return paper
+
+
+# The last one: the mode stays as it leaves it.
+test_a_dead_port_is_survived_with_no_controller = test_death.test_a_dead_port_is_survived_with_no_controller
