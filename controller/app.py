@@ -20,51 +20,55 @@ from controller.framework import (
 )
 from controller.model import Endpoint, Tls
 from controller.openflow import Session, packet_out
-from controller.wire.connection import OPENING_S, Connection, Reception
+from controller.wire.connection import OPENING_S, Connection
 from controller.wire.frames import advertise, ask
+from controller.wire.reception import Reception
 from controller.wire.tls import server_context
 
 Post = Callable[[SwitchEvent], None]
+Opened = dict[int, tuple[Connection, Session]]  # by the session's number
 
 
 class Bicast(App):  # type: ignore[misc]
     OFP_VERSIONS = [ofproto.OFP_VERSION]  # noqa: RUF012  (the framework's own form)
 
-    def __init__(self, *, post: Post, opened: dict[int, Connection]) -> None:
+    def __init__(self, *, post: Post, opened: Opened) -> None:
         super().__init__()
         self._post = post
         self._opened = opened
+        self._sessions: dict[Connection, Session] = {}  # opened or not yet
         self._numbers = itertools.count(1)
 
     @handles(ofp_event.EventOFPSwitchFeatures, CONFIG)
     def on_features(self, event: Any) -> None:
         connection = event.msg.datapath
-        if connection.session is None:
-            connection.session = Session(next(self._numbers), event.msg.datapath_id, connection.peer)
+        if connection not in self._sessions:
+            self._sessions[connection] = Session(next(self._numbers), event.msg.datapath_id, connection.peer)
 
     @handles(ofp_event.EventOFPPortDescStatsReply, CONFIG)
     def on_ports(self, event: Any) -> None:
-        event.msg.datapath.session.ports_described(event.msg.body)
+        self._sessions[event.msg.datapath].ports_described(event.msg.body)
 
     @handles(ofp_event.EventOFPStateChange, MAIN)
     def on_ready(self, event: Any) -> None:
         connection = event.datapath
+        session = self._sessions[connection]
         connection.opened = True
-        self._opened[connection.session.number] = connection
-        self._post(connection.session.opened())
+        self._opened[session.number] = (connection, session)
+        self._post(session.opened())
 
     @handles(ofp_event.EventOFPPortStatus, MAIN)
     def on_port(self, event: Any) -> None:
-        self._post(event.msg.datapath.session.port_changed(event.msg.reason, event.msg.desc))
+        self._post(self._sessions[event.msg.datapath].port_changed(event.msg.reason, event.msg.desc))
 
     @handles(EventMessage, MAIN)
     def on_message(self, event: Any) -> None:
-        for said in event.datapath.session.hear(event.kind, event.xid, event.data):
+        for said in self._sessions[event.datapath].hear(event.kind, event.xid, event.data):
             self._post(said)
 
     @handles(ofp_event.EventOFPStateChange, DEAD)
     def on_end(self, event: Any) -> None:
-        session = event.datapath.session
+        session = self._sessions.pop(event.datapath, None)
         if session is not None and self._opened.pop(session.number, None) is not None:
             self._post(SwitchClosed(session.number))
 
@@ -74,17 +78,16 @@ class Wire:
 
     def __init__(self, listen: Endpoint, tls: Tls | None, post: Post) -> None:
         """`post` is called in the framework's threads and must not block. Raises FrameworkError."""
-        self._opened: dict[int, Connection] = {}
+        self._opened: Opened = {}
         self._reception = Reception(None if tls is None else server_context(tls))
         self._framework = Framework(listen, Bicast, self._reception.serve, post=post, opened=self._opened)
         self.address = self._framework.address
 
     def perform(self, effect: Effect) -> None:
         """Sends, from the core's one thread, without waiting; what is meant for a session that has ended is dropped."""
-        connection = self._opened.get(effect.session)
-        if connection is None:
+        if effect.session not in self._opened:
             return
-        session: Any = connection.session
+        connection, session = self._opened[effect.session]
         match effect:
             case Close(_, reason):
                 self._framework.call(connection.refuse, reason)

@@ -7,11 +7,8 @@ thread with a traceback, a switch that stops reading blocks whoever sends, and a
 from __future__ import annotations
 
 import contextlib
-import logging
 import socket
-import ssl
 import struct
-import threading
 import time
 from typing import Any
 
@@ -30,23 +27,16 @@ from controller.framework import (
     ofproto,
     parser,
 )
-from controller.model import Endpoint
-from controller.openflow import Session
-from controller.wire.tls import TlsSocket
-
-log = logging.getLogger(__name__)
+from controller.wire.complaints import Complaints, peer_of
+from controller.wire.hello import versions_offered
 
 OPENING_S = 5.0  # from the first byte to a known switch
 ECHO_S = 1.0
 SILENT_ECHOES = 3
 WAITING_MESSAGES = 4096  # sent to a switch that does not read; to one that is not known yet far fewer
 WAITING_MESSAGES_OPENING = 64
-OPENING_AT_ONCE = 512
-QUIET_S = 600.0  # one line a peer in this time
-COMPLAINTS = 1024
 
 HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)
-ELEMENT = struct.Struct("!HH")  # of a hello: type, length (7.5.1)
 
 # The framework's parsers see these alone, and these only in these states.
 PARSED = {
@@ -59,24 +49,8 @@ PARSED = {
 OURS = (ofproto.OFPT_ERROR, ofproto.OFPT_MULTIPART_REPLY, ofproto.OFPT_BARRIER_REPLY, ofproto.OFPT_PACKET_IN)
 
 
-class Complaints:
-    """One line in the log for one peer, however often it comes back."""
-
-    def __init__(self) -> None:
-        self._last: dict[str, float] = {}
-
-    def about(self, who: str, address: str, reason: str) -> None:
-        now = time.monotonic()
-        if now - self._last.get(who, -QUIET_S) < QUIET_S:
-            return
-        if len(self._last) >= COMPLAINTS:
-            self._last.clear()
-        self._last[who] = now
-        log.warning("OpenFlow peer %s: %s; connection closed, and not told again for %g s", address, reason, QUIET_S)
-
-
 class Connection(Datapath):  # type: ignore[misc]
-    """The framework's switch with loops of our own. The app sets `session` at the features and `opened` after all."""
+    """The framework's switch with loops of our own. The app sets `opened` when all is known of it."""
 
     def __init__(self, sock: Any, address: Any, complaints: Complaints) -> None:
         self._outgoing = hub.Queue()
@@ -85,7 +59,6 @@ class Connection(Datapath):  # type: ignore[misc]
         self._refused = False
         self.host = str(address[0])
         self.peer = peer_of(address)
-        self.session: Session | None = None
         self.opened = False
         super().__init__(sock, address)
         self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # a peer that does not read for so long is gone
@@ -194,7 +167,7 @@ class Connection(Datapath):  # type: ignore[misc]
             raise SwitchError(f"sent a message of type {kind} that cannot be read ({type(error).__name__})") from error
 
     def _agree(self, version: int, data: bytes) -> None:
-        versions = _hello_versions(version, data)
+        versions = versions_offered(version, data)
         if ofproto.OFP_VERSION in versions:
             return
         refusal = parser.OFPErrorMsg(
@@ -231,73 +204,3 @@ class Connection(Datapath):  # type: ignore[misc]
             elif now - started >= OPENING_S:
                 self.refuse(f"was not known as a switch within {OPENING_S:g} s")
         self.close()
-
-
-def _hello_versions(version: int, data: bytes) -> set[int]:
-    """The versions a hello offers (7.5.1): its bitmaps', or without any all up to the header's."""
-    offered: set[int] = set()
-    bitmaps, offset = False, HEADER.size
-    while len(data) - offset >= ELEMENT.size:
-        kind, length = ELEMENT.unpack_from(data, offset)
-        if length < ELEMENT.size or offset + length > len(data):
-            raise SwitchError(f"sent a hello with an element of length {length}")
-        if kind == ofproto.OFPHET_VERSIONBITMAP:
-            bitmaps = True
-            for place in range((length - ELEMENT.size) // 4):
-                (bits,) = struct.unpack_from("!I", data, offset + ELEMENT.size + 4 * place)
-                offered |= {32 * place + bit for bit in range(32) if bits >> bit & 1}
-        offset += (length + 7) // 8 * 8
-    return offered if bitmaps else set(range(1, version + 1))
-
-
-class Reception:
-    """Who is connected; runs each accepted connection to its end."""
-
-    def __init__(self, context: ssl.SSLContext | None) -> None:
-        self._context = context
-        self._complaints = Complaints()
-        self._present: dict[Any, Connection | None] = {}  # by socket; None: still in the TLS handshake
-        self._counting = threading.Lock()  # never held while anything waits
-        self._alone = threading.Event()
-        self._alone.set()
-
-    def serve(self, accepted: Any, address: Any) -> None:
-        if sum(guest is None or not guest.opened for guest in list(self._present.values())) >= OPENING_AT_ONCE:
-            self._complaints.about("", peer_of(address), f"is one of more than {OPENING_AT_ONCE} unknown peers at once")
-            accepted.close()
-            return
-        with self._counting:
-            self._present[accepted] = None
-            self._alone.clear()
-        try:
-            with Fence(lambda reason: self._complaints.about(str(address[0]), peer_of(address), reason), "TLS"):
-                self._connection(accepted, address).serve()
-        finally:
-            accepted.close()
-            with self._counting:
-                del self._present[accepted]
-                if not self._present:
-                    self._alone.set()
-
-    def close(self) -> None:
-        for accepted in list(self._present):
-            with contextlib.suppress(OSError):  # it has ended by itself
-                accepted.shutdown(socket.SHUT_RDWR)
-
-    def alone(self, timeout_s: float) -> bool:
-        """From a plain thread: waits until every connection has ended."""
-        return self._alone.wait(timeout_s)
-
-    def _connection(self, accepted: Any, address: Any) -> Connection:
-        sock = accepted
-        if self._context is not None:
-            sock = TlsSocket(accepted, self._context)
-            sock.handshake(OPENING_S)
-        connection = Connection(sock, address, self._complaints)
-        self._present[accepted] = connection
-        return connection
-
-
-def peer_of(address: Any) -> str:
-    host, port = address[:2]
-    return str(Endpoint(host, port))

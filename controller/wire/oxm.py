@@ -127,9 +127,10 @@ def _field(name: str, value: Value) -> bytes:
     return OXM.pack(number >> 7, (number & 0x7F) << 1 | bool(slash), len(data)) + data
 
 
-def _order(item: tuple[str, Value]) -> tuple[int, str]:
-    """A field's number: what it needs (eth_type, ip_proto) has a lower one and must come before it (7.2.3.6)."""
-    return (NUMBERS.get(item[0], 1 << 32), item[0])
+def _order(item: tuple[str, Value]) -> tuple[bool, int, str]:
+    """OpenFlow's own fields by number, then others: what a field needs (eth_type, ip_proto) comes first (7.2.3.6)."""
+    number = NUMBERS.get(item[0], 1 << 32)
+    return (number >> 7 != ofproto.OFPXMC_OPENFLOW_BASIC, number, item[0])
 
 
 @lru_cache(maxsize=4096)

@@ -82,3 +82,28 @@ def test_the_brain_knows_neither_its_stage_nor_its_buttons(path: Path) -> None:
 def test_nothing_leans_on_the_buttons(folder: str) -> None:
     for path in modules(folder):
         assert "cli" not in {each.split(".")[0] for each in imports(path)}, path
+
+
+def rooms() -> dict[str, set[str]]:
+    """Of the controller: each module, and each package as one, with the rooms that it leads to."""
+    graph: dict[str, set[str]] = {}
+    for path in modules("controller"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        graph.setdefault(_room(name), set()).update(
+            _room(each) for each in imports(path) if each.startswith("controller.")
+        )
+    return {name: leads_to - {name} for name, leads_to in graph.items()}
+
+
+def _room(module: str) -> str:
+    return ".".join(module.split(".")[:2])
+
+
+def test_nothing_in_the_controller_leads_back_to_itself() -> None:
+    graph = rooms()
+    assert graph["controller.openflow"] >= {"controller.wire", "controller.framework"}, "it would see no circle"
+    standing = set(graph)
+    while leaves := {name for name in standing if not graph[name] & standing}:
+        standing -= leaves
+    circle = {name: sorted(graph[name] & standing) for name in sorted(standing)}
+    assert not circle, f"these import each other, or lean on such: {circle}"

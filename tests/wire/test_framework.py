@@ -23,7 +23,17 @@ from tests.wire.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Pee
 from tests.wire.switches import Ovs, until
 
 HOUSE = Path(__file__).parents[2]
-MODULES = ["framework", "wire.tls", "wire.connection", "wire.oxm", "openflow", "wire.reading", "wire.frames", "app"]
+MODULES = [
+    "framework",
+    "wire.tls",
+    "wire.connection",
+    "wire.reception",
+    "wire.oxm",
+    "openflow",
+    "wire.reading",
+    "wire.frames",
+    "app",
+]
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
