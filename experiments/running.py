@@ -8,23 +8,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from controller.client import Client
+from controller.client import Client, NoAnswer
+from controller.config import DEFAULT_API, DEFAULT_OPENFLOW
 from topologies.isolate import RUN_DIRECTORY, place
 
 TREE = Path(__file__).resolve().parent.parent
-STARTED = "switches are awaited at"
-STEADY = "what is installed is what is wanted"
-OPENFLOW = "tcp:127.0.0.1:6653"
-API = "http://127.0.0.1:8653"
+OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
+API = f"http://{DEFAULT_API}"
 STOPS_WITHIN_S = 10.0
+LOOK_EVERY_S = 0.02  # the API has no event to wait for
 
 
 class ControllerFailed(Exception):
-    """It ended, or did not say in time what was waited for; its last lines are in the sentence."""
+    """It ended, or was not in time where it was waited for; its last lines are in the sentence."""
 
 
 class Controller:
@@ -32,6 +33,8 @@ class Controller:
 
     `python` is the interpreter, and by its environment's packages the framework, that it runs on.
     """
+
+    PATIENCE_S = 20.0
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class Controller:
         self._heard: list[str] = []
 
     def start(self) -> None:
+        """Returns when it awaits switches and answers questions."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")}
         if self._listeners:
             environment["LISTEN_FDS"] = str(len(self._listeners))
@@ -67,7 +71,7 @@ class Controller:
         )
         self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
         threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True).start()
-        self.await_word(STARTED)
+        self._await_gateways(lambda _: True, "it answers for its file", LOOK_EVERY_S)
 
     def stop(self) -> int:
         self.process.terminate()
@@ -81,26 +85,62 @@ class Controller:
         self.process.kill()
         self.process.wait()
 
-    def await_word(self, word: str, timeout_s: float = 20.0) -> None:
-        """Until it has said this since the last time that something was waited for."""
-        deadline = time.monotonic() + timeout_s
+    def await_word(self, word: str) -> None:
+        """Until it has said this to its log since the last time that a word of it was waited for."""
+        deadline = time.monotonic() + self.PATIENCE_S
         while True:
             try:
                 line = self._said.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 raise ControllerFailed(
-                    f"no {word!r} from the controller within {timeout_s} s; {self._last()}"
+                    f"no {word!r} from the controller within {self.PATIENCE_S} s; {self._last()}"
                 ) from None
             if line is None:
-                raise ControllerFailed(f"the controller ended with {self.process.wait()}; {self._last()}")
+                raise self._ended()
             if word in line:
                 return
 
-    def await_steady(self, timeout_s: float = 20.0) -> None:
-        self.await_word(STEADY, timeout_s)
+    def await_state(self, state: str, *gateways: str, every_s: float = LOOK_EVERY_S) -> dict[str, float]:
+        """Until these gateways, or all, are in this state; since when they are, in Unix seconds."""
+
+        def reached(found: dict[str, Any]) -> bool:
+            return all(found[name]["state"] == state for name in gateways or found)
+
+        which = " and ".join(gateways) or "every gateway"
+        found = self._await_gateways(reached, f"{which} is {state}", every_s)
+        return {name: found[name]["since"] for name in gateways or found}
+
+    def await_steady(self, *gateways: str) -> None:
+        """Until what is installed on these, or all, is what is wanted."""
+        self.await_state("steady", *gateways)
 
     def heard(self) -> str:
         return "".join(self._heard)
+
+    def _await_gateways(self, fits: Callable[[dict[str, Any]], bool], what: str, every_s: float) -> dict[str, Any]:
+        deadline = time.monotonic() + self.PATIENCE_S
+        while True:
+            found = self._gateways()
+            if found is not None and fits(found):
+                return found
+            if self.process.poll() is not None:
+                raise self._ended()
+            if time.monotonic() > deadline:
+                states = {name: one["state"] for name, one in found.items()} if found is not None else "no answer"
+                raise ControllerFailed(
+                    f"it is not so within {self.PATIENCE_S} s that {what} ({states}); {self._last()}"
+                )
+            time.sleep(every_s)
+
+    def _gateways(self) -> dict[str, Any] | None:
+        """None while it does not answer."""
+        try:
+            return {one["name"]: one for one in self.client.get("status")["gateways"]}
+        except NoAnswer:
+            return None
+
+    def _ended(self) -> ControllerFailed:
+        return ControllerFailed(f"the controller ended with {self.process.wait()}; {self._last()}")
 
     def _last(self) -> str:
         return "its last words: " + ("".join(self._heard[-5:]).strip() or "none")

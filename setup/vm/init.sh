@@ -1,6 +1,5 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# shellcheck shell=dash
 # The emulated machine's first steps: the host's files, with a layer in memory over them.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from controller.config import DEFAULT_OPENFLOW
 from experiments.running import OPENFLOW, Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import Snoop, flows, groups, program, reaches, snooping
@@ -17,7 +18,7 @@ from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.stage import Stage, raised
 
 SECOND, UNKNOWN, OLD = "br-second", "br-unknown", "br-old"
-ADDRESS = ("127.0.0.1", 6653)
+ADDRESS = (DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port)
 HELLO = bytes.fromhex("0400000800000001")
 GARBAGE = {
     "nothing at all": b"",
@@ -42,9 +43,9 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Contr
         controlled(file, directory=file.parent.parent) as controller,
         raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
     ):
-        controller.await_steady()
+        controller.await_steady("home")
         with bridge(SECOND, 0x22):
-            controller.await_word("second: what is installed is what is wanted")
+            controller.await_steady("second")
             yield net, controller
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.config import DEFAULT_OPENFLOW
 from experiments.running import Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import flows, reaches, until
@@ -17,7 +18,7 @@ from topologies.nodes import MAX_BACKOFF_MS
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.stage import Stage, raised
 
-TARGET = "ssl:127.0.0.1:6653"
+TARGET = f"ssl:{DEFAULT_OPENFLOW}"
 
 
 class Authority:

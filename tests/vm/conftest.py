@@ -31,8 +31,7 @@ collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
 class Patient(Controller):
     """On an emulated processor all takes longer."""
 
-    def await_word(self, word: str, timeout_s: float = 20.0) -> None:
-        super().await_word(word, timeout_s * SLOWNESS)
+    PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
 
 
 class Prepared(Gateway):
