@@ -195,6 +195,10 @@ class Site:
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
 
+    def __hash__(self) -> int:
+        """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""
+        return hash((self.dpid, self.name))
+
     def uplink(self, name: str) -> Uplink:
         return next(uplink for uplink in self.uplinks if uplink.name == name)
 

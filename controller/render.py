@@ -50,6 +50,8 @@ REGISTERS = {
     "ipv6_src": "NXM_NX_IPV6_SRC[]",
     "ipv6_dst": "NXM_NX_IPV6_DST[]",
     "ipv6_nd_target": "NXM_NX_ND_TARGET[]",
+    "ipv6_nd_sll": "NXM_NX_ND_SLL[]",
+    "ipv6_nd_tll": "NXM_NX_ND_TLL[]",
 }
 
 

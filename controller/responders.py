@@ -27,6 +27,8 @@ ARP_REQUEST, ARP_REPLY = 1, 2
 TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
 ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+UNROUTED_HOP_LIMIT = 255  # a solicitation with any other came through a router: discarded (RFC 4861, 7.1.1)
+FRESH_TTL = 64
 
 
 def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
@@ -64,7 +66,8 @@ def _discovery(in_port: int, mac: str, own: Address, learn: str | None, datapath
         "eth_type": Family.IPV6.eth_type,
         "ip_proto": Family.IPV6.icmp_protocol,
     }
-    asked = {**discovery, "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_nd_target": str(own)}
+    solicitation: dict[str, Value] = {"icmpv6_type": NEIGHBOUR_SOLICITATION, "nw_ttl": UNROUTED_HOP_LIMIT}
+    asked = {**discovery, **solicitation, "ipv6_nd_target": str(own)}
     if datapath is Datapath.NETDEV:
         yield from _advertised(discovery, asked, mac, own, shown=learn is not None)
     else:
@@ -120,6 +123,7 @@ def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
         Move(family.source, family.destination),
         SetField(family.source, str(own)),
         SetField(family.icmp_type, family.echo_reply),
+        SetField("nw_ttl", FRESH_TTL),
         OutputInPort(),
     )
     return Flow(ENTRY, ECHO_PRIORITY, match, actions)

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-from controller.bicast import compile, remembered
+from controller.bicast import compile
 from controller.describe import describe
 from controller.events import (
     Advertise,
@@ -38,6 +38,7 @@ from controller.known import Known, Observed, Wanted
 from controller.model import Datapath, Site
 from controller.neighbours import Schedule, learnable
 from controller.program import EMPTY, FlowKey, Program
+from controller.recall import remembered
 from controller.reconcile import diff
 from controller.snapshot import GatewayState
 from controller.tickets import Tickets

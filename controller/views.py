@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.bicast import counting_ids
 from controller.core import Core
 from controller.events import Counters
 from controller.known import Wanted
 from controller.model import Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
+from controller.recall import counting_ids
 from controller.snapshot import (
     AddressView,
     BucketView,

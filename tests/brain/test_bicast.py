@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.bicast import compile, remembered
+from controller.bicast import compile
 from controller.known import Known, Observed, Wanted
 from controller.model import Datapath, Mode, Site
 from controller.program import GROUP_IDS, GroupKind, SetField
+from controller.recall import remembered
 from controller.reconcile import diff
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
@@ -59,7 +60,7 @@ def test_each_uplink_carries_one_copy_with_its_own_macs() -> None:
 def test_a_copy_differs_from_the_original_in_macs_and_ttl_alone() -> None:
     packet = from_client(payload=7)
     for copy in leaves(ready(), packet, C1).values():
-        assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, ip_ttl=64) == packet
+        assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, nw_ttl=64) == packet
 
 
 @pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
@@ -145,7 +146,7 @@ def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: in
     answer = tcp(SERVER, "192.168.110.3", eth_dst=own_mac)
     (sent,) = ready().send(answer, uplink).sent
     assert (sent.port, sent.packet.eth_src, sent.packet.eth_dst) == (C1, CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
-    assert sent.packet.ip_ttl == 63
+    assert sent.packet.nw_ttl == 63
 
 
 def test_a_terminal_reaches_another_without_an_uplink() -> None:
@@ -218,7 +219,7 @@ def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> No
     assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
     assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
-    assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.ip_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+    assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
     assert answer.icmpv6_nd_reserved == 0xE0000000
 
 
@@ -232,7 +233,7 @@ def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_a
     assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 135, "fd00:110::3")
     assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
-    assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.ip_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+    assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
 
 
 def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> None:

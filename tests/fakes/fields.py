@@ -51,6 +51,7 @@ FIELDS: Mapping[str, Field] = {
     "vlan_vid": Field(Kind.NUMBER, 13, {}, settable=False),
     "eth_type": Field(Kind.NUMBER, 16, {}, settable=False),
     "ip_proto": Field(Kind.NUMBER, 8, IP, settable=False),
+    "nw_ttl": Field(Kind.NUMBER, 8, IP),
     "ipv4_src": Field(Kind.IPV4, 32, IPV4),
     "ipv4_dst": Field(Kind.IPV4, 32, IPV4),
     "ipv6_src": Field(Kind.IPV6, 128, IPV6),

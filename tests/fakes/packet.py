@@ -24,7 +24,7 @@ class Packet:
     eth_type: int
     vlan_vid: int | None = None
     ip_proto: int | None = None
-    ip_ttl: int | None = None
+    nw_ttl: int | None = None
     ipv4_src: str | None = None
     ipv4_dst: str | None = None
     ipv6_src: str | None = None
@@ -52,7 +52,7 @@ class Packet:
 
     @property
     def headers(self) -> dict[str, Value]:
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("ip_ttl", "payload", "size")}
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("payload", "size")}
         return {name: value for name, value in values.items() if value is not None}
 
     def get(self, name: str) -> Value:
@@ -130,7 +130,7 @@ def ip(
     payload: int = 0,
 ) -> Packet:
     """A packet of either family, of a protocol (SCTP, ...) that has no builder of its own."""
-    packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, ip_ttl=ttl, payload=payload)
+    packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, nw_ttl=ttl, payload=payload)
     if ip_address(source).version == 4:
         return replace(packet, ipv4_src=source, ipv4_dst=destination)
     return replace(packet, eth_type=0x86DD, ipv6_src=source, ipv6_dst=destination)

@@ -90,11 +90,11 @@ class Way:
                 case Move(source, destination):
                     packet = packet.with_field(destination, packet.get(source))
                 case DecTtl():
-                    if packet.ip_ttl is None:
+                    if packet.nw_ttl is None:
                         raise IllDefined(f"DecTtl on what is not IP: {packet}")
-                    if packet.ip_ttl <= 1:
+                    if packet.nw_ttl <= 1:
                         return None
-                    packet = replace(packet, ip_ttl=packet.ip_ttl - 1)
+                    packet = replace(packet, nw_ttl=packet.nw_ttl - 1)
                 case Output(port):
                     if port != self.in_port:
                         self.out(port, packet)

@@ -33,7 +33,6 @@ from topologies.command import CommandFailed, run
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 WRITE = Renderer()
 TRACED = {
-    "ip_ttl": "nw_ttl",
     "ipv4_src": "ip_src",
     "ipv4_dst": "ip_dst",
     "icmpv4_type": "icmp_type",
@@ -46,8 +45,8 @@ TRACED = {
 }
 SET = {  # the datapath's own words for what a program may have changed
     "eth": {"src": "eth_src", "dst": "eth_dst"},
-    "ipv4": {"src": "ipv4_src", "dst": "ipv4_dst", "ttl": "ip_ttl"},
-    "ipv6": {"src": "ipv6_src", "dst": "ipv6_dst", "hlimit": "ip_ttl"},
+    "ipv4": {"src": "ipv4_src", "dst": "ipv4_dst", "ttl": "nw_ttl"},
+    "ipv6": {"src": "ipv6_src", "dst": "ipv6_dst", "hlimit": "nw_ttl"},
     "tcp": {"src": "tcp_src", "dst": "tcp_dst"},
     "udp": {"src": "udp_src", "dst": "udp_dst"},
     "icmp": {"type": "icmpv4_type", "code": "icmpv4_code"},
@@ -117,8 +116,6 @@ class RealSwitch:
 
     def send(self, packet: Packet, in_port: int) -> Outcome:
         headers = {name: value for name, value in packet.headers.items() if name != "eth_type"}
-        if packet.ip_ttl is not None:
-            headers["ip_ttl"] = packet.ip_ttl
         spec = f"in_port={in_port},eth_type={packet.eth_type:#06x}"
         spec += "".join(f",{TRACED.get(name, name)}={value}" for name, value in headers.items())
         (actions,) = re.findall(r"^Datapath actions: (.*)$", self._appctl("ofproto/trace", "br", spec), re.MULTILINE)

@@ -191,7 +191,7 @@ def test_nothing_arrives_at_a_port_that_is_down() -> None:
 def test_a_packet_whose_life_ends_goes_no_further(ttl: int, eth_type: int, source: str, destination: str) -> None:
     tables = switch(flow(Output(WIFI), DecTtl(), Output(LTE), goto=1, eth_type=eth_type), flow(Output(LTE), table=1))
     assert ports(tables.send(tcp(source, destination, ttl=ttl), HOME)) == [WIFI]
-    assert [sent.packet.ip_ttl for sent in tables.send(tcp(source, destination, ttl=2), HOME).sent] == [2, 1, 1]
+    assert [sent.packet.nw_ttl for sent in tables.send(tcp(source, destination, ttl=2), HOME).sent] == [2, 1, 1]
 
 
 def test_an_arp_request_becomes_its_answer() -> None:
@@ -269,7 +269,7 @@ def test_fast_failover_does_not_pass_over_a_live_bucket_that_leads_back() -> Non
 def test_a_bucket_is_an_action_set_and_runs_in_the_order_of_a_set() -> None:
     written_backwards = Bucket((Output(WIFI), SetField("eth_src", WIFI_MAC), DecTtl()))
     outcome = switch(group(written_backwards), ipv4(ToGroup(OURS))).send(SEGMENT, HOME)
-    assert [(sent.packet.eth_src, sent.packet.ip_ttl) for sent in outcome.sent] == [(WIFI_MAC, 63)]
+    assert [(sent.packet.eth_src, sent.packet.nw_ttl) for sent in outcome.sent] == [(WIFI_MAC, 63)]
 
 
 @pytest.mark.parametrize("second", [Output(LTE), OutputInPort(), ToController(), ToGroup(7)])

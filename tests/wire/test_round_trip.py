@@ -50,6 +50,10 @@ MATCHES = {
     "icmp": fields(eth_type=0x0800, ip_proto=1, icmpv4_type=8),
     "icmpv6": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=128),
     "solicitation": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::2"),
+    "solicitation that no router touched": fields(
+        eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
+    ),
+    "arp for a network": fields(eth_type=0x0806, arp_op=1, arp_tpa="192.168.110.0/24", in_port=1),
     "arp": fields(eth_type=0x0806, arp_op=1, arp_spa="192.168.110.3", arp_tpa="192.168.110.2", arp_sha=MAC),
     "metadata": fields(metadata=5),
     "masked metadata": fields(metadata="0x5/0xff"),
@@ -90,12 +94,32 @@ ACTIONS: dict[str, tuple[Fields, tuple[Action, ...]]] = {
             Move("ipv4_src", "ipv4_dst"),
             SetField("ipv4_src", "192.168.110.2"),
             SetField("icmpv4_type", 0),
+            SetField("nw_ttl", 64),
             OutputInPort(),
         ),
     ),
     "echo responder of ipv6": (
         fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=128),
-        (Move("ipv6_src", "ipv6_dst"), SetField("ipv6_src", "fd00::2"), SetField("icmpv6_type", 129), OutputInPort()),
+        (
+            Move("ipv6_src", "ipv6_dst"),
+            SetField("ipv6_src", "fd00::2"),
+            SetField("icmpv6_type", 129),
+            SetField("nw_ttl", 64),
+            OutputInPort(),
+        ),
+    ),
+    "advertisement of the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=136, ipv6_nd_target="fd00:110::3"),
+        (
+            SetField("icmpv6_nd_options_type", 2),
+            SetField("icmpv6_nd_reserved", 0x40000000),
+            Move("eth_src", "ipv6_nd_tll"),
+            OutputInPort(),
+        ),
+    ),
+    "solicitation by the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::3"),
+        (Move("ipv6_src", "ipv6_nd_target"), Move("eth_src", "ipv6_nd_sll"), OutputInPort()),
     ),
 }
 

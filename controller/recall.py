@@ -1,0 +1,53 @@
+"""What groups in place tell: the MACs that were learned, and whose packets they count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.known import Neighbour, Port
+from controller.model import Site
+from controller.program import Bucket, Group, Output, SetField
+from controller.served import served
+
+
+def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group]) -> dict[Neighbour, str]:
+    """The MACs that a program in place shows to have been learned: what `compile` puts in, read back out."""
+    macs: dict[Neighbour, str] = {}
+    numbers = {port.number: name for name, port in ports.items()}
+    uplinks = {uplink.port: uplink for uplink in site.uplinks}
+    for each in served(site):
+        for bucket in _buckets(groups, each.delivery.group_id):
+            macs[each.place.port, each.place.address] = _written(bucket, "eth_dst")
+        for _, leaving in each.leaving:
+            for bucket in _buckets(groups, leaving.group_id):
+                uplink = uplinks.get(numbers.get(_sent_to(bucket), ""))
+                hop = uplink.next_hop(each.family) if uplink else None
+                if uplink and hop:
+                    macs[uplink.port, hop.address] = _written(bucket, "eth_dst")
+    return macs
+
+
+def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """By terminal, the groups through which it sends out of the site, and those through which it receives."""
+    ids: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {terminal.name: ((), ()) for terminal in site.terminals}
+    for each in served(site):
+        sends, receives = ids[each.terminal.name]
+        sends += tuple(leaving.group_id for _, leaving in each.leaving)
+        receives += tuple(name.group_id for name in (each.delivery, each.back) if name)
+        ids[each.terminal.name] = sends, receives
+    return ids
+
+
+def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
+    """Those of our own making: somebody may have written into our range by hand."""
+    found = groups[group_id].buckets if group_id in groups else ()
+    return tuple(bucket for bucket in found if _sent_to(bucket) and _written(bucket, "eth_dst"))
+
+
+def _sent_to(bucket: Bucket) -> int:
+    return next((action.port for action in bucket.actions if isinstance(action, Output)), 0)
+
+
+def _written(bucket: Bucket, field: str) -> str:
+    values = (action.value for action in bucket.actions if isinstance(action, SetField) and action.field == field)
+    return str(next(values, ""))
