@@ -1,0 +1,128 @@
+"""How an uplink fares for one terminal: unknown, good, lossy or dead, told from reports, its port, and silence.
+
+                  clean                        losing
+        unknown ─────────► good ◄──────────────────────► lossy
+           ▲                │   (clean for long enough)    │
+           │ silent         └───── stalled, port down ─────┤
+           │                                               ▼
+           └──────── port up, progress, silent ◄───────── dead
+
+Loss is what the sender had to send again over a window of reports. What lies between the two thresholds
+changes nothing, so that an uplink at the edge does not flap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+LOSSY_FROM = 0.10
+CLEAN_UNTIL = 0.03
+WINDOW = 3  # reports
+ENOUGH_SEGMENTS = 50  # in a window, to call it lossy: 5 of them lost are more than bad luck
+MENDED_AFTER_S = 5.0  # clean for so long, a lossy uplink is good again
+DEAD_AFTER_MS = 400  # with data in flight and no acknowledgement: longer than a retransmission timer's first period
+SILENT_AFTER_S = 10.0  # nothing was sent over it: what was known of it is old
+
+
+class Health(StrEnum):
+    UNKNOWN = "unknown"
+    GOOD = "good"
+    LOSSY = "lossy"
+    DEAD = "dead"
+
+
+class Sign(StrEnum):
+    """What evidence says; the words of the table below."""
+
+    CLEAN = "clean"
+    LOSING = "losing"
+    STALLED = "stalled"
+    PORT_DOWN = "port down"
+    PORT_UP = "port up"
+    PROGRESS = "progress"
+    SILENT = "silent"
+
+
+_U, _G, _L, _D = Health
+AFTER: dict[tuple[Health, Sign], Health] = {
+    (_U, Sign.CLEAN): _G, (_G, Sign.CLEAN): _G, (_L, Sign.CLEAN): _G, (_D, Sign.CLEAN): _G,
+    (_U, Sign.LOSING): _L, (_G, Sign.LOSING): _L, (_L, Sign.LOSING): _L, (_D, Sign.LOSING): _L,
+    (_U, Sign.STALLED): _D, (_G, Sign.STALLED): _D, (_L, Sign.STALLED): _D, (_D, Sign.STALLED): _D,
+    (_U, Sign.PORT_DOWN): _D, (_G, Sign.PORT_DOWN): _D, (_L, Sign.PORT_DOWN): _D, (_D, Sign.PORT_DOWN): _D,
+    (_U, Sign.PORT_UP): _U, (_G, Sign.PORT_UP): _G, (_L, Sign.PORT_UP): _L, (_D, Sign.PORT_UP): _U,
+    (_U, Sign.PROGRESS): _U, (_G, Sign.PROGRESS): _G, (_L, Sign.PROGRESS): _L, (_D, Sign.PROGRESS): _U,
+    (_U, Sign.SILENT): _U, (_G, Sign.SILENT): _U, (_L, Sign.SILENT): _U, (_D, Sign.SILENT): _U,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one report says of a terminal's packets on one uplink, counted since the report before it."""
+
+    segments: int  # sent
+    retransmits: int
+    acked_bytes: int
+    stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One uplink as a terminal sees it; a new one is made with every piece of evidence."""
+
+    health: Health = Health.UNKNOWN
+    because: str = "no report yet"
+    since: float = 0.0  # this health
+    port_up: bool = True
+    clean_since: float | None = None  # while lossy
+    heard_at: float = 0.0  # the last report with traffic
+    window: tuple[Reading, ...] = ()
+
+    @property
+    def loss(self) -> float:
+        return sum(each.retransmits for each in self.window) / max(1, sum(each.segments for each in self.window))
+
+
+def port_seen(path: Path, up: bool, now: float) -> Path:
+    if up == path.port_up:
+        return path
+    sign, because = (Sign.PORT_UP, "its port is up again") if up else (Sign.PORT_DOWN, "its port is down")
+    return _after(replace(path, port_up=up, window=()), sign, because, now)
+
+
+def reported(path: Path, reading: Reading, now: float) -> Path:
+    if not path.port_up:
+        return path
+    if reading.stalled_ms >= DEAD_AFTER_MS:
+        stalled = replace(path, heard_at=now, window=(), clean_since=None)
+        return _after(stalled, Sign.STALLED, f"no acknowledgement for {reading.stalled_ms} ms, data in flight", now)
+    if not reading.segments and not reading.acked_bytes:
+        return path
+    path = replace(path, heard_at=now, window=(*path.window, reading)[-WINDOW:])
+    if path.health is Health.DEAD and reading.acked_bytes:
+        path = _after(path, Sign.PROGRESS, "acknowledgements come again", now)
+    segments = sum(each.segments for each in path.window)
+    because = f"{path.loss:.0%} of {segments} segments sent again in {len(path.window)} reports"
+    if path.loss >= LOSSY_FROM and segments >= ENOUGH_SEGMENTS:
+        return _after(replace(path, clean_since=None), Sign.LOSING, because, now)
+    if path.loss > CLEAN_UNTIL:
+        return replace(path, clean_since=None)
+    clean_since = now if path.clean_since is None else path.clean_since
+    path = replace(path, clean_since=clean_since)
+    if path.health is Health.LOSSY and now - clean_since < MENDED_AFTER_S:
+        return path
+    return _after(path, Sign.CLEAN, because, now)
+
+
+def passed(path: Path, now: float) -> Path:
+    """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
+    if path.health is not Health.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
+        silent = replace(path, window=(), clean_since=None)
+        return _after(silent, Sign.SILENT, f"nothing was sent over it for {SILENT_AFTER_S:.0f} s", now)
+    return path
+
+
+def _after(path: Path, sign: Sign, because: str, now: float) -> Path:
+    health = AFTER[path.health, sign]
+    since = path.since if health is path.health else now
+    return replace(path, health=health, because=because, since=since)

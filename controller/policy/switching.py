@@ -1,0 +1,68 @@
+"""Which uplink a terminal should prefer, and why.
+
+The best health wins; among equals the one in use stays. A terminal goes back to its default uplink when that is known
+to be good, or, when nothing is known of it any more, after a pause that doubles with every return that failed: an
+uplink that carries nothing can only be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from controller.policy.health import Health, Path
+
+RANK = {Health.GOOD: 0, Health.UNKNOWN: 1, Health.LOSSY: 2, Health.DEAD: 3}
+RETURN_AFTER_S = 30.0
+RETURN_AT_MOST_S = 600.0
+KEPT_AFTER_S = 60.0  # on the default uplink for so long: the return has not failed
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    terminal: str
+    prefer: str  # an uplink's name
+    because: str
+    at: float  # of the core's clock
+    hard: bool  # what is in flight on the old one must be sent again
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Where a terminal is, and how its returns went."""
+
+    active: str
+    since: float
+    returns_failed: int = 0
+
+    def moved(self, to: str, default: str, now: float) -> Course:
+        if to == default:
+            return replace(self, active=to, since=now)
+        failed = self.returns_failed
+        if self.active == default:
+            failed = failed + 1 if now - self.since < KEPT_AFTER_S else 0
+        return replace(self, active=to, since=now, returns_failed=failed)
+
+
+def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path], now: float) -> Decision | None:
+    """None: stay. `paths` has every uplink that can carry the terminal, in order of preference."""
+    active = paths.get(course.active)
+    if active is None:
+        return None
+    best = min(paths, key=lambda name: (RANK[paths[name].health], name != course.active, name != default))
+    bad = active.health in (Health.LOSSY, Health.DEAD)  # that nothing is known is no reason to leave
+    if bad and RANK[paths[best].health] < RANK[active.health]:
+        because = f"{course.active}: {active.because}; {best} is {paths[best].health}"
+        return Decision(terminal, best, because, now, hard=active.health is Health.DEAD)
+    if course.active != default and default in paths and _may_return(course, paths[default], now):
+        because = f"{default} is {paths[default].health} ({paths[default].because}) and the default"
+        return Decision(terminal, default, because, now, hard=False)
+    return None
+
+
+def _may_return(course: Course, default: Path, now: float) -> bool:
+    if default.health is Health.GOOD:
+        return True
+    pause = min(RETURN_AFTER_S * 2**course.returns_failed, RETURN_AT_MOST_S)
+    waited = now - max(course.since, default.since)
+    return default.health is Health.UNKNOWN and default.port_up and waited >= pause

@@ -1,0 +1,152 @@
+"""Which uplink a terminal should prefer: health from evidence, and decisions from health. No clock, no sleeping."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy import health
+from controller.policy.health import AFTER, Health, Path, Reading, Sign
+from controller.policy.switching import KEPT_AFTER_S, RETURN_AFTER_S, Course, Decision, decide
+
+CLEAN = Reading(segments=100, retransmits=0, acked_bytes=140_000, stalled_ms=0)
+LOSING = Reading(segments=100, retransmits=20, acked_bytes=100_000, stalled_ms=0)
+STALLED = Reading(segments=1, retransmits=1, acked_bytes=0, stalled_ms=600)
+NOTHING = Reading(0, 0, 0, 0)
+
+
+def told(*readings: Reading, path: Path | None = None, start: float = 100.0) -> Path:
+    """A path after these reports, one a second."""
+    path = path or Path()
+    for second, reading in enumerate(readings):
+        path = health.reported(path, reading, start + second)
+    return path
+
+
+def test_the_table_knows_every_sign_in_every_health() -> None:
+    assert set(AFTER) == set(product(Health, Sign))
+
+
+def test_one_clean_report_makes_an_unknown_uplink_good() -> None:
+    assert told(CLEAN).health is Health.GOOD
+
+
+def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
+    path = told(CLEAN, LOSING, LOSING)
+    assert path.health is Health.LOSSY
+    assert path.because == "13% of 300 segments sent again in 3 reports"
+
+
+def test_a_few_lost_segments_of_a_quiet_terminal_are_bad_luck() -> None:
+    assert told(*[Reading(4, 1, 4000, 0)] * 3).health is Health.UNKNOWN
+
+
+def test_loss_between_the_thresholds_changes_nothing() -> None:
+    edge = Reading(100, 6, 130_000, 0)
+    assert told(*[edge] * 20, path=told(CLEAN)).health is Health.GOOD
+    assert told(*[edge] * 20, path=told(*[LOSING] * 3)).health is Health.LOSSY
+
+
+def test_a_lossy_uplink_is_good_again_only_after_it_was_clean_for_long() -> None:
+    lossy = told(*[LOSING] * 3)
+    assert told(*[CLEAN] * 6, path=lossy, start=103).health is Health.LOSSY
+    assert told(*[CLEAN] * 8, path=lossy, start=103).health is Health.GOOD
+
+
+def test_data_in_flight_without_acknowledgement_is_death_and_progress_its_end() -> None:
+    dead = told(CLEAN, STALLED)
+    assert dead.health is Health.DEAD
+    assert told(CLEAN, path=dead, start=102).health is Health.GOOD
+
+
+def test_a_port_that_is_down_stays_dead_whatever_is_reported_or_how_much_time_passes() -> None:
+    down = health.port_seen(told(CLEAN), False, 101)
+    assert health.passed(told(CLEAN, path=down), 10_000).health is Health.DEAD
+    assert health.port_seen(down, True, 102).health is Health.UNKNOWN
+
+
+def test_silence_makes_what_was_known_unknown() -> None:
+    for path in (told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
+        assert health.passed(path, path.heard_at + health.SILENT_AFTER_S - 0.1).health is path.health
+        assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is Health.UNKNOWN
+
+
+def test_a_report_with_no_traffic_says_nothing() -> None:
+    path = told(CLEAN)
+    assert health.reported(path, NOTHING, 500) == path
+
+
+def chosen(course: Course, at: float = 200.0, **paths: Path) -> Decision | None:
+    return decide("phone", "wifi", course, paths, at)
+
+
+ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
+
+
+def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
+    decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=Path())
+    assert decision == Decision(
+        "phone", "lte", "wifi: 20% of 300 segments sent again in 3 reports; lte is unknown", 200.0, hard=False
+    )
+
+
+def test_a_dead_uplink_is_left_the_hard_way() -> None:
+    decision = chosen(ON_WIFI, wifi=told(CLEAN, STALLED), lte=told(*[LOSING] * 3))
+    assert decision and decision.prefer == "lte" and decision.hard
+
+
+def test_nobody_moves_to_what_is_no_better() -> None:
+    for both in (Path(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
+        assert chosen(ON_WIFI, wifi=both, lte=both) is None
+
+
+def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
+    assert chosen(ON_WIFI, wifi=Path(), lte=told(CLEAN)) is None
+
+
+def test_the_default_uplink_is_taken_again_as_soon_as_it_is_known_to_be_good() -> None:
+    decision = chosen(ON_LTE, wifi=told(CLEAN), lte=told(CLEAN))
+    assert decision and decision.prefer == "wifi" and not decision.hard
+
+
+def test_an_unknown_default_is_tried_after_a_pause_that_doubles_with_every_failure() -> None:
+    for failed, pause in ((0, RETURN_AFTER_S), (1, 2 * RETURN_AFTER_S), (2, 4 * RETURN_AFTER_S)):
+        course = Course("lte", 190.0, failed)
+        assert chosen(course, 190.0 + pause - 1, wifi=Path(), lte=told(CLEAN)) is None
+        assert chosen(course, 190.0 + pause, wifi=Path(), lte=told(CLEAN))
+
+
+def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() -> None:
+    back = Course("lte", 0.0, 2).moved("wifi", "wifi", 100.0)
+    assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S - 1).returns_failed == 3
+    assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S).returns_failed == 0
+
+
+READINGS = st.builds(Reading, st.integers(0, 500), st.integers(0, 500), st.integers(0, 10**6), st.integers(0, 2000))
+EVIDENCE = st.tuples(st.sampled_from(["wifi", "lte"]), READINGS | st.booleans())
+
+
+@given(st.lists(EVIDENCE, max_size=60))
+def test_no_evidence_leads_to_a_dead_uplink_or_to_a_move_that_moves_nothing(evidence: list[tuple[str, object]]) -> None:
+    paths, course = {"wifi": Path(), "lte": Path()}, ON_WIFI
+    for second, (name, what) in enumerate(evidence):
+        now = 100.0 + second
+        if isinstance(what, Reading):
+            paths[name] = health.reported(paths[name], what, now)
+        else:
+            paths[name] = health.port_seen(paths[name], bool(what), now)
+        paths = {each: health.passed(path, now) for each, path in paths.items()}
+        decision = decide("phone", "wifi", course, paths, now)
+        if decision:
+            assert decision.prefer != course.active
+            assert paths[decision.prefer].health is not Health.DEAD
+            course = course.moved(decision.prefer, "wifi", now)
+            assert decide("phone", "wifi", course, paths, now) is None, "it would move twice at one moment"
+
+
+@pytest.mark.parametrize("gone", ["wifi", "lte"])
+def test_an_uplink_that_left_the_configuration_is_no_reason_to_fail(gone: str) -> None:
+    assert chosen(Course(gone, 0.0), 200.0, **{name: told(CLEAN) for name in ("wifi", "lte") if name != gone}) is None
