@@ -1,0 +1,154 @@
+"""What somebody did to a switch under our cookie, in words that we do not have, is gone after the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from controller import config
+from controller.core import Core
+from controller.events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
+from controller.known import Wanted
+from controller.program import COOKIE, GROUP_IDS, METER_IDS
+from controller.snapshot import GatewayState
+from controller.switch import AUDIT_EVERY_S, Switch
+from tests.wire.conftest import Desk
+from tests.wire.switches import Ovs
+
+GATEWAY = """
+sites:
+  home:
+    dpid: "00000000000000c0"
+    uplinks:
+      wifi:
+        port: own1
+        mac: "02:00:00:00:01:01"
+        addresses: [172.16.1.2/24, "fd00:a1::2/64"]
+        next_hops:
+          - {address: 172.16.1.1, mac: "02:00:00:00:02:01"}
+          - {address: "fd00:a1::1", mac: "02:00:00:00:02:01"}
+    subnets:
+      lan: {gateways: [10.0.0.1/24, "fd00:1::1/64"], mac: "02:00:00:00:03:01"}
+    terminals:
+      phone:
+        addresses:
+          - {address: 10.0.0.7, port: own2, mac: "02:00:00:00:04:07"}
+          - {address: "fd00:1::7", port: own2, mac: "02:00:00:00:04:07"}
+"""
+
+
+class Home:
+    """The core itself at the desk, its clock in the test's hand."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._now = 0.0
+        self._core = Core(config.parse(GATEWAY), Wanted(), self._now)
+
+    @property
+    def switch(self) -> Switch:
+        (switch,) = self._core.switches.values()
+        return switch
+
+    def hear(self, event: SwitchEvent) -> None:
+        self._carry_out(self._core.handle(event, self._now))
+
+    def look(self) -> None:
+        self._now += AUDIT_EVERY_S
+        self._carry_out(self._core.tick(self._now))
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        """And what comes of it, until nothing is on its way."""
+        waited_for = self._perform(effects)
+        while waited_for:
+            said = self._desk.wait(SwitchRead | SwitchApplied | SwitchRefused)
+            if not (isinstance(said, SwitchRefused) and said.change):
+                waited_for.discard(said.ticket)
+            waited_for |= self._perform(self._core.handle(said, self._now))
+
+    def _perform(self, effects: Iterable[Effect]) -> set[int | None]:
+        orders = list(effects)
+        for order in orders:
+            self._desk.perform(order)
+        return {order.ticket for order in orders if isinstance(order, Read | Apply)}
+
+
+@pytest.fixture
+def home(desk: Desk, ovs: Ovs) -> Iterator[Home]:
+    """Installed and steady on bridge `own`."""
+    ovs.bridge("own", 0xC0, desk.target)
+    made = Home(desk)
+    made.hear(desk.opened(0xC0))
+    assert made.switch.state is GatewayState.STEADY
+    yield made
+    ovs.remove("own")
+
+
+MATCHES = [
+    "ip,nw_ttl=3",
+    "ip,nw_frag=first",
+    "ip,nw_ecn=1",
+    "tcp,tcp_flags=+syn",
+    "tcp,tcp_flags=+syn-ack",
+    "tcp,tcp_flags=0xfff",
+    "ct_state=+trk+est,tcp,ct_nw_proto=6",
+    "ct_state=+trk,udp,ct_nw_proto=17,ct_tp_dst=5",
+    "ct_mark=0x5/0xff,in_port=1",
+    "ct_label=0x5,ip",
+    "reg0=0x5/0xff,ip,nw_src=10.0.0.0/8",
+    "xxreg1=0x5",
+    "tun_id=7,tun_src=10.0.0.1",
+    "tun_gbp_id=5",
+    "conj_id=8,ip",
+    "pkt_mark=3",
+    "dl_vlan=5,dl_vlan_pcp=3",
+    "vlan_tci=0x1000/0x1000",
+    "ipv6,ipv6_label=5",
+    "mpls,mpls_label=3,mpls_ttl=4",
+    "icmp6,icmp_type=135,nd_target=fe80::1,nd_sll=02:00:00:00:00:01",
+    "icmp6,icmp_type=136,nd_options_type=2",
+    "rarp,arp_op=3",
+    "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00",
+    "udp,tp_dst=0x50/0xfff0",
+    "metadata=0x5/0xff,actset_output=1",
+    "dl_type=0x894f,nsh_spi=5",
+]
+
+
+def _shown(ovs: Ovs) -> list[str]:
+    flows = ovs.ofctl("own", "dump-flows", "--no-stats")
+    return sorted(f"{flows}{ovs.ofctl('own', 'dump-groups')}{ovs.ofctl('own', 'dump-meters')}".splitlines())
+
+
+def _flow(match: str, actions: str = "drop") -> str:
+    return f"cookie={COOKIE:#x},table=1,priority=77,{match},actions={actions}"
+
+
+@pytest.mark.parametrize("match", MATCHES)
+def test_a_flow_of_any_match_under_our_cookie_is_gone_after_the_next_look(home: Home, ovs: Ovs, match: str) -> None:
+    before = _shown(ovs)
+    ovs.ofctl("own", "add-flow", _flow(match))
+    assert _shown(ovs) != before
+    home.look()
+    assert _shown(ovs) == before
+    assert (home.switch.state, home.switch.refusals) == (GatewayState.STEADY, 0)
+    sent = home.switch.changes_sent
+    home.look()
+    assert home.switch.changes_sent == sent
+
+
+def test_groups_and_meters_of_kinds_that_we_do_not_know_are_mended_too(home: Home, ovs: Ovs) -> None:
+    before = _shown(ovs)
+    stray, meter = GROUP_IDS[-1], METER_IDS[-1]
+    ovs.ofctl(
+        "own", "add-group", f"group_id={stray},type=select,selection_method=hash,bucket=weight:3,actions=output:1"
+    )
+    ovs.ofctl("own", "add-meter", f"meter={meter},kbps,burst,stats,bands=type=drop,rate=7,burst_size=7")
+    ovs.ofctl("own", "add-flow", _flow("ip,nw_frag=later", f"meter:{meter},group:{stray}"))
+    ours = next(iter(home.switch.installed.program.groups))
+    ovs.ofctl("own", "mod-group", f"group_id={ours},type=indirect,bucket=actions=dec_ttl,output:1")
+    assert _shown(ovs) != before
+    home.look()
+    assert _shown(ovs) == before
+    assert (home.switch.state, home.switch.refusals) == (GatewayState.STEADY, 0)
