@@ -1,0 +1,33 @@
+// Command bicast-agent is the hands on a host: one static binary, one verb a word.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"bicast/mptcp/command"
+)
+
+const usage = `usage: bicast-agent VERB [ARGUMENT...]
+
+verbs:
+  mptcp   see and steer live MPTCP connections from outside their processes
+
+bicast-agent VERB --help teaches one verb.
+`
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprint(os.Stderr, usage)
+		os.Exit(command.Usage)
+	}
+	switch verb, rest := os.Args[1], os.Args[2:]; verb {
+	case "mptcp":
+		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
+	case "help", "-h", "--help":
+		fmt.Print(usage)
+	default:
+		fmt.Fprintf(os.Stderr, "bicast-agent: there is no verb %q\n\n%s", verb, usage)
+		os.Exit(command.Usage)
+	}
+}

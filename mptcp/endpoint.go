@@ -1,0 +1,127 @@
+package mptcp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/mdlayher/genetlink"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Endpoints are the addresses that the kernel's path manager knows.
+func (h *Handle) Endpoints() ([]Endpoint, error) {
+	answers, err := h.execute(commandGetEndpoints, netlink.Dump, nil)
+	if err != nil {
+		return nil, refusal("the endpoints cannot be read", err)
+	}
+	endpoints := make([]Endpoint, 0, len(answers))
+	for _, answer := range answers {
+		one, err := decodeEndpoint(answer.Data)
+		if err != nil {
+			return nil, &Error{Kind: Malformed, What: "the kernel's endpoints cannot be read", Said: err}
+		}
+		endpoints = append(endpoints, one)
+	}
+	return endpoints, nil
+}
+
+// AddEndpoint tells the kernel's path manager an address. With Initiate every live connection under it opens a subflow
+// from there at once, also one whose initial subflow is there already; with no flag none does, and the address can be
+// flagged all the same.
+func (h *Handle) AddEndpoint(e Endpoint) error {
+	_, err := h.execute(commandAddEndpoint, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
+		encodeEndpoint(to, attributeAddress, e)
+	})
+	return refusal(fmt.Sprintf("no endpoint could be made of %v", e.Address), err)
+}
+
+// DeleteEndpoint makes the kernel's path manager forget an address and close every subflow that uses it. An endpoint
+// with ID 0 and an address is that address as the initial one of connections, which need be no endpoint.
+func (h *Handle) DeleteEndpoint(e Endpoint) error {
+	_, err := h.execute(commandDeleteEndpoint, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
+		encodeEndpoint(to, attributeAddress, Endpoint{ID: e.ID, Address: e.Address})
+	})
+	return refusal(fmt.Sprintf("the endpoint %v (id %d) could not be deleted", e.Address, e.ID), err)
+}
+
+// FlagEndpoint sets or clears Backup of an address that is an endpoint. Every live connection under the kernel's path
+// manager that has a subflow from there tells it to its peer; of several such subflows the first is flagged, no other.
+func (h *Handle) FlagEndpoint(e Endpoint, backup bool) error {
+	flags := e.Flags & FullMesh // an order replaces both flags that can change
+	if backup {
+		flags |= Backup
+	}
+	_, err := h.execute(commandSetFlags, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
+		encodeEndpoint(to, attributeAddress, Endpoint{Address: e.Address, Port: e.Port, Flags: flags})
+	})
+	return refusal(fmt.Sprintf("the endpoint %v could not be flagged", e.Address), err)
+}
+
+// Limits of the kernel's path manager.
+func (h *Handle) Limits() (Limits, error) {
+	answers, err := h.execute(commandGetLimits, 0, nil)
+	if err != nil {
+		return Limits{}, refusal("the limits cannot be read", err)
+	}
+	var limits Limits
+	for _, answer := range answers {
+		if limits, err = decodeLimits(answer.Data); err != nil {
+			return Limits{}, &Error{Kind: Malformed, What: "the kernel's limits cannot be read", Said: err}
+		}
+	}
+	return limits, nil
+}
+
+// SetLimits replaces both limits. A connection looks at them whenever it would open a subflow.
+func (h *Handle) SetLimits(l Limits) error {
+	_, err := h.execute(commandSetLimits, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
+		to.Uint32(attributeAddrsLimit, uint32(l.Announced))
+		to.Uint32(attributeExtraLimit, uint32(l.Extra))
+	})
+	return refusal(fmt.Sprintf("the limits could not be set to %d subflows and %d addresses", l.Extra, l.Announced), err)
+}
+
+// Which endpoint an address is, where it is one.
+func endpointOf(endpoints []Endpoint, address netip.Addr) (Endpoint, bool) {
+	for _, one := range endpoints {
+		if one.Address == address && one.Port == 0 {
+			return one, true
+		}
+	}
+	return Endpoint{}, false
+}
+
+// execute gives one order to the family, or asks it one question.
+func (h *Handle) execute(
+	command uint8, flags netlink.HeaderFlags, encode func(*netlink.AttributeEncoder),
+) ([]genetlink.Message, error) {
+	attributes := netlink.NewAttributeEncoder()
+	if encode != nil {
+		encode(attributes)
+	}
+	data, err := attributes.Encode()
+	if err != nil {
+		return nil, err
+	}
+	message := genetlink.Message{Header: genetlink.Header{Command: command, Version: h.family.Version}, Data: data}
+	answers, err := h.genl.Execute(message, h.family.ID, netlink.Request|flags)
+	return answers, inWords(err)
+}
+
+// The kernel's sentence, where it gave one, and its errno, without where in our message they belong.
+func inWords(err error) error {
+	var said *netlink.OpError
+	if !errors.As(err, &said) {
+		return err
+	}
+	var number unix.Errno
+	if errors.As(said.Err, &number) {
+		err = number
+	}
+	if said.Message != "" {
+		return fmt.Errorf("%s: %w", said.Message, err)
+	}
+	return err
+}

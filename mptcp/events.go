@@ -1,0 +1,172 @@
+package mptcp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/mdlayher/genetlink"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of events, with the kernel's numbers.
+const (
+	ConnectionCreated     EventKind = 1
+	ConnectionEstablished EventKind = 2
+	ConnectionClosed      EventKind = 3
+	AddressAnnounced      EventKind = 6 // by the peer
+	AddressRemoved        EventKind = 7 // by the peer
+	SubflowEstablished    EventKind = 10
+	SubflowClosed         EventKind = 11
+	PriorityChanged       EventKind = 13 // by the peer; our own orders are no events
+	ListenerCreated       EventKind = 15
+	ListenerClosed        EventKind = 16
+)
+
+var eventNames = map[EventKind]string{
+	ConnectionCreated: "created", ConnectionEstablished: "established", ConnectionClosed: "closed",
+	AddressAnnounced: "announced", AddressRemoved: "removed", SubflowEstablished: "subflow_established",
+	SubflowClosed: "subflow_closed", PriorityChanged: "priority", ListenerCreated: "listener_created",
+	ListenerClosed: "listener_closed",
+}
+
+// String is the kind in the words of `monitor`.
+func (k EventKind) String() string {
+	if name, known := eventNames[k]; known {
+		return name
+	}
+	return fmt.Sprintf("event_%d", uint8(k))
+}
+
+// Event is what the kernel told. What an event of this kind does not say is zero.
+type Event struct {
+	Kind          EventKind
+	At            time.Time // when it was read
+	Token         Token     // 0 for listeners
+	Local, Remote netip.AddrPort
+	LocalID       uint8
+	RemoteID      uint8
+	Backup        bool
+	Errno         unix.Errno // why a subflow closed
+	ResetReason   uint32     // RFC 8684 section 3.6, why a subflow was reset
+	Interface     int32
+	ServerSide    bool
+}
+
+// Events tells what happens to the namespace's MPTCP connections from now on, until the context ends; then, and when
+// the kernel stops telling, the channel is closed. A reader that is too slow for the kernel's buffer loses events and
+// gets one of kind 0 in their place: read the connections again then.
+//
+// While somebody listens, connections under the userspace path manager accept joins; with nobody there they refuse.
+func (h *Handle) Events(ctx context.Context) (<-chan Event, error) {
+	conn, err := h.subscribe()
+	if err != nil {
+		return nil, err
+	}
+	events := make(chan Event)
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	go func() {
+		defer close(events)
+		defer conn.Close()
+		defer stop()
+		for {
+			messages, _, err := conn.Receive()
+			if errors.Is(err, unix.ENOBUFS) {
+				messages = []genetlink.Message{{}}
+			} else if err != nil {
+				return // the context ended, or the socket did
+			}
+			now := time.Now()
+			for _, message := range messages {
+				event, err := decodeEvent(message)
+				if err != nil {
+					continue // of a kernel that is newer than us in a way that breaks its own rules
+				}
+				event.At = now
+				select {
+				case events <- event:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	return events, nil
+}
+
+func (h *Handle) subscribe() (*genetlink.Conn, error) {
+	for _, group := range h.family.Groups {
+		if group.Name != eventGroup {
+			continue
+		}
+		conn, err := genetlink.Dial(&netlink.Config{NetNS: h.namespace.fd()})
+		if err == nil {
+			if err = conn.JoinGroup(group.ID); err == nil {
+				return conn, nil
+			}
+			conn.Close()
+		}
+		return nil, refusal("the kernel's MPTCP events cannot be had", err)
+	}
+	return nil, &Error{Kind: NoMPTCP, What: "this kernel tells no MPTCP events", Advice: "boot Linux 5.19 or newer"}
+}
+
+// Attributes of events: enum mptcp_event_attr.
+func decodeEvent(message genetlink.Message) (Event, error) {
+	event := Event{Kind: EventKind(message.Header.Command)}
+	attributes, err := netlink.NewAttributeDecoder(message.Data)
+	if err != nil {
+		return event, fmt.Errorf("an event's attributes: %w", err)
+	}
+	var local, remote netip.Addr
+	var localPort, remotePort uint16
+	for attributes.Next() {
+		switch attributes.Type() {
+		case 1:
+			event.Token = Token(attributes.Uint32())
+		case 3:
+			event.LocalID = attributes.Uint8()
+		case 4:
+			event.RemoteID = attributes.Uint8()
+		case 5, 6:
+			attributes.Do(func(b []byte) error { return decodeAddress(b, &local) })
+		case 7, 8:
+			attributes.Do(func(b []byte) error { return decodeAddress(b, &remote) })
+		case 9:
+			attributes.Do(func(b []byte) error { return decodePort(b, &localPort) })
+		case 10:
+			attributes.Do(func(b []byte) error { return decodePort(b, &remotePort) })
+		case 11:
+			event.Backup = attributes.Uint8() != 0
+		case 12:
+			event.Errno = unix.Errno(attributes.Uint8())
+		case 15:
+			event.Interface = attributes.Int32()
+		case 16:
+			event.ResetReason = attributes.Uint32()
+		case 18:
+			event.ServerSide = attributes.Uint8() != 0
+		}
+	}
+	if err := attributes.Err(); err != nil {
+		return event, fmt.Errorf("an event's attributes: %w", err)
+	}
+	event.Local = plainAddress(netip.AddrPortFrom(local, localPort))
+	event.Remote = plainAddress(netip.AddrPortFrom(remote, remotePort))
+	return event, nil
+}
+
+func decodePort(b []byte, into *uint16) error {
+	if len(b) != 2 {
+		return fmt.Errorf("a port of %d bytes, expected 2", len(b))
+	}
+	*into = binary.BigEndian.Uint16(b)
+	return nil
+}

@@ -1,0 +1,100 @@
+package mptcp
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"time"
+)
+
+// A structure of the kernel's that grew over the years: what an older kernel does not have reads as 0.
+type grownStruct []byte
+
+func (g grownStruct) u8(at int) uint8 {
+	if len(g) < at+1 {
+		return 0
+	}
+	return g[at]
+}
+
+func (g grownStruct) u32(at int) uint32 {
+	if len(g) < at+4 {
+		return 0
+	}
+	return binary.NativeEndian.Uint32(g[at:])
+}
+
+func (g grownStruct) u64(at int) uint64 {
+	if len(g) < at+8 {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(g[at:])
+}
+
+// Offsets in struct tcp_info, include/uapi/linux/tcp.h.
+func (s socket) subflow() Subflow {
+	tcp := grownStruct(s.info)
+	minRTT := tcp.u32(148)
+	if minRTT == math.MaxUint32 { // the kernel's word for "none yet"
+		minRTT = 0
+	}
+	return Subflow{
+		Local:            plainAddress(s.local),
+		Remote:           plainAddress(s.remote),
+		LocalID:          s.localID,
+		RemoteID:         s.remoteID,
+		BackupByUs:       s.flags&flagBackupByUs != 0,
+		BackupByPeer:     s.flags&flagBackupByPeer != 0,
+		Established:      s.state == stateEstablished,
+		SRTT:             time.Duration(tcp.u32(68)) * time.Microsecond,
+		MinRTT:           time.Duration(minRTT) * time.Microsecond,
+		CwndSegments:     tcp.u32(80),
+		MSSBytes:         tcp.u32(16),
+		InFlightSegments: inFlight(tcp.u32(24), tcp.u32(28), tcp.u32(32), tcp.u32(36)),
+		DeliveryRateBPS:  tcp.u64(160) * 8,
+		SegmentsSent:     uint64(tcp.u32(156)),
+		Retransmits:      uint64(tcp.u32(100)),
+		BytesAcked:       tcp.u64(120),
+		BytesReceived:    tcp.u64(128),
+		SinceAck:         time.Duration(tcp.u32(56)) * time.Millisecond,
+		SinceData:        time.Duration(tcp.u32(52)) * time.Millisecond,
+		Cookie:           s.cookie,
+		mapped:           s.local.Addr().Is4In6(),
+	}
+}
+
+// tcp_packets_in_flight() of the kernel; its four counters are not read in one moment, so it may come out below 0.
+func inFlight(unacked, sacked, lost, retransmitted uint32) uint32 {
+	return uint32(max(0, int64(unacked)-int64(sacked)-int64(lost)+int64(retransmitted)))
+}
+
+// IPv4 inside IPv6 is how a socket was opened, and no other address.
+func plainAddress(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// Of struct mptcp_info, include/uapi/linux/mptcp.h.
+const infoFallback = 1 << 0 // MPTCP_INFO_FLAG_FALLBACK
+
+type connectionInfo struct {
+	token         Token
+	fallback      bool
+	extra         int
+	extraMax      int
+	counts        bool // this kernel counts the connection's bytes (6.5 and newer)
+	bytesReceived uint64
+	bytesAcked    uint64
+}
+
+func (s socket) connection() connectionInfo {
+	info := grownStruct(s.info)
+	return connectionInfo{
+		token:         Token(info.u32(12)),
+		fallback:      info.u32(8)&infoFallback != 0,
+		extra:         int(info.u8(0)),
+		extraMax:      int(info.u8(3)),
+		counts:        len(info) >= 80,
+		bytesReceived: info.u64(64),
+		bytesAcked:    info.u64(72),
+	}
+}

@@ -1,0 +1,123 @@
+package mptcp
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Which end asked for what, as the flags of a connection's subflows tell it.
+type origin struct {
+	asked     bool // we asked for the connection
+	wasAsked  bool // the initial subflow is there, and we did not ask for it
+	askedJoin bool
+}
+
+func (o origin) serves() bool { return !o.asked && (o.wasAsked || !o.askedJoin) }
+
+// A connection while its parts are being found.
+type draft struct {
+	Connection
+	origin  origin
+	counted bool // the kernel counts the connection's own bytes
+}
+
+func (d *draft) add(part socket) {
+	subflow := part.subflow()
+	d.Subflows = append(d.Subflows, subflow)
+	d.origin.add(part.flags)
+	if !d.counted {
+		d.BytesSent += subflow.BytesAcked
+		d.BytesReceived += subflow.BytesReceived
+	}
+}
+
+func (d *draft) finished() Connection {
+	slices.SortFunc(d.Subflows, bySubflow)
+	d.Serves = d.origin.serves()
+	return d.Connection
+}
+
+// joined makes connections of two dumps, the MPTCP sockets and the TCP sockets; they are not of one moment, so what is
+// in one of them only has just begun or just ended, and is left out.
+func joined(whole, parts []socket) []Connection {
+	drafts := make(map[Token]*draft, len(whole))
+	plain := map[Token]bool{0: true}
+	for _, one := range whole {
+		info := one.connection()
+		switch {
+		case one.state == stateListen:
+		case info.fallback: // told among the plain ones
+			plain[info.token] = true
+		default:
+			drafts[info.token] = &draft{counted: info.counts, Connection: Connection{
+				Token: info.token, BytesSent: info.bytesAcked, BytesReceived: info.bytesReceived,
+				Cookie: one.cookie, Inode: one.inode, Extra: info.extra, ExtraMax: info.extraMax,
+			}}
+		}
+	}
+	connections := make([]Connection, 0, len(whole)+len(parts))
+	listening := listeners(parts)
+	for _, part := range parts {
+		whose := drafts[part.token]
+		switch {
+		case part.state == stateListen:
+		case whose != nil:
+			whose.add(part)
+		case plain[part.token]:
+			connections = append(connections, plainConnection(part, listening))
+		}
+	}
+	for _, whose := range drafts {
+		connections = append(connections, whose.finished())
+	}
+	slices.SortFunc(connections, byConnection)
+	return connections
+}
+
+func plainConnection(part socket, listening listenerSet) Connection {
+	subflow := part.subflow()
+	return Connection{
+		Subflows: []Subflow{subflow}, Cookie: part.cookie, Inode: part.inode,
+		BytesSent: subflow.BytesAcked, BytesReceived: subflow.BytesReceived, Serves: listening.on(subflow.Local),
+	}
+}
+
+func (o *origin) add(flags uint32) {
+	o.asked = o.asked || flags&flagCapableLocal != 0
+	o.wasAsked = o.wasAsked || flags&(flagCapable|flagCapableLocal) == flagCapable
+	o.askedJoin = o.askedJoin || flags&flagJoinLocal != 0
+}
+
+type listenerSet map[netip.AddrPort]bool
+
+func listeners(parts []socket) listenerSet {
+	found := listenerSet{}
+	for _, part := range parts {
+		if part.state == stateListen {
+			found[plainAddress(part.local)] = true
+		}
+	}
+	return found
+}
+
+func (l listenerSet) on(local netip.AddrPort) bool {
+	return l[local] || l[netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())] ||
+		l[netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())]
+}
+
+// The initial subflow first, then by the identifiers of the addresses; the ports are for what shares both.
+func bySubflow(a, b Subflow) int {
+	return cmp.Or(
+		cmp.Compare(a.LocalID, b.LocalID), cmp.Compare(a.RemoteID, b.RemoteID),
+		a.Local.Compare(b.Local), a.Remote.Compare(b.Remote),
+	)
+}
+
+// MPTCP first. Cookies keep a list's order while its connections live.
+func byConnection(a, b Connection) int {
+	if (a.Token == 0) != (b.Token == 0) {
+		return cmp.Compare(b.Token, a.Token) // the token 0 last
+	}
+	return cmp.Compare(a.Cookie, b.Cookie)
+}

@@ -1,0 +1,61 @@
+package mptcp
+
+import (
+	"errors"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const commandSocket = 20 // SOCK_DIAG_BY_FAMILY
+
+// Connections reads every TCP and MPTCP connection of the namespace, MPTCP first, each kind in an order that stays:
+// one dump of MPTCP and one of TCP for each address family, joined on the tokens.
+func (h *Handle) Connections() ([]Connection, error) {
+	var whole, parts []socket
+	for _, asked := range []struct {
+		family   uint8
+		protocol uint32
+		into     *[]socket
+	}{
+		{unix.AF_INET, protocolMPTCP, &whole},
+		{unix.AF_INET6, protocolMPTCP, &whole},
+		{unix.AF_INET, unix.IPPROTO_TCP, &parts},
+		{unix.AF_INET6, unix.IPPROTO_TCP, &parts},
+	} {
+		sockets, err := h.ask(diagRequest{family: asked.family, protocol: asked.protocol, info: true}, netlink.Dump)
+		if err != nil {
+			return nil, err
+		}
+		*asked.into = append(*asked.into, sockets...)
+	}
+	return joined(whole, parts), nil
+}
+
+// ask sends one question to sock_diag.
+func (h *Handle) ask(request diagRequest, flags netlink.HeaderFlags) ([]socket, error) {
+	header := netlink.Header{Type: commandSocket, Flags: netlink.Request | flags}
+	answers, err := h.diag.Execute(netlink.Message{Header: header, Data: request.marshal()})
+	if err != nil {
+		// A family that this kernel was built without has no connections.
+		if flags == netlink.Dump && request.family == unix.AF_INET6 && errors.Is(err, unix.ENOENT) {
+			return nil, nil
+		}
+		if flags == netlink.Dump && request.protocol == protocolMPTCP && errors.Is(err, unix.ENOENT) {
+			return nil, &Error{
+				Kind: NoMPTCP, What: "this kernel does not list MPTCP connections", Said: err,
+				Advice: "load the module mptcp_diag, or boot a kernel with CONFIG_INET_MPTCP_DIAG",
+			}
+		}
+		return nil, refusal("sock_diag did not answer", err)
+	}
+	sockets := make([]socket, 0, len(answers))
+	for _, answer := range answers {
+		one, err := parseSocket(answer.Data)
+		if err != nil {
+			return nil, &Error{Kind: Malformed, What: "sock_diag's answer cannot be read", Said: err}
+		}
+		sockets = append(sockets, one)
+	}
+	return sockets, nil
+}

@@ -1,0 +1,64 @@
+package mptcp
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where `ip netns` keeps the namespaces that have a name.
+const namedNamespaces = "/run/netns"
+
+// A network namespace that stays open while we hold its file.
+type namespace struct {
+	file *os.File
+}
+
+// An empty name is the namespace of this process; a name with a slash is a path like /proc/PID/ns/net.
+func openNamespace(name string) (*namespace, error) {
+	path := name
+	switch {
+	case name == "":
+		path = "/proc/thread-self/ns/net"
+	case !strings.Contains(name, "/"):
+		path = filepath.Join(namedNamespaces, name)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &Error{
+			Kind: NoNamespace, What: "there is no network namespace " + path, Said: err,
+			Advice: "give a name that `ip netns` lists, or a path like /proc/PID/ns/net",
+		}
+	}
+	return &namespace{file}, nil
+}
+
+func (n *namespace) fd() int { return int(n.file.Fd()) }
+
+// id tells namespaces apart while they live.
+func (n *namespace) id() (uint64, error) {
+	var status unix.Stat_t
+	if err := unix.Fstat(n.fd(), &status); err != nil {
+		return 0, fmt.Errorf("%s: %w", n.file.Name(), err)
+	}
+	return status.Ino, nil
+}
+
+// do calls work on a thread that is inside the namespace, for what /proc and the kernel answer by the asker's own.
+func (n *namespace) do(work func() error) error {
+	outcome := make(chan error)
+	go func() {
+		// Never unlocked: the thread ends with this goroutine, and nobody else ever runs in the namespace.
+		runtime.LockOSThread()
+		if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
+			outcome <- refusal("the network namespace "+n.file.Name()+" cannot be entered", err)
+			return
+		}
+		outcome <- work()
+	}()
+	return <-outcome
+}
