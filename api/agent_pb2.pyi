@@ -1,0 +1,296 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROLE_UNSPECIFIED: _ClassVar[Role]
+    ROLE_TERMINAL: _ClassVar[Role]
+    ROLE_GATEWAY: _ClassVar[Role]
+    ROLE_RELAY: _ClassVar[Role]
+
+class PathManager(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PATH_MANAGER_UNSPECIFIED: _ClassVar[PathManager]
+    PATH_MANAGER_KERNEL: _ClassVar[PathManager]
+    PATH_MANAGER_USERSPACE: _ClassVar[PathManager]
+ROLE_UNSPECIFIED: Role
+ROLE_TERMINAL: Role
+ROLE_GATEWAY: Role
+ROLE_RELAY: Role
+PATH_MANAGER_UNSPECIFIED: PathManager
+PATH_MANAGER_KERNEL: PathManager
+PATH_MANAGER_USERSPACE: PathManager
+
+class JoinRequest(_message.Message):
+    __slots__ = ("name", "token", "signing_request")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SIGNING_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    token: str
+    signing_request: bytes
+    def __init__(self, name: _Optional[str] = ..., token: _Optional[str] = ..., signing_request: _Optional[bytes] = ...) -> None: ...
+
+class JoinReply(_message.Message):
+    __slots__ = ("certificate", "ca", "session")
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    CA_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    ca: bytes
+    session: str
+    def __init__(self, certificate: _Optional[bytes] = ..., ca: _Optional[bytes] = ..., session: _Optional[str] = ...) -> None: ...
+
+class FromAgent(_message.Message):
+    __slots__ = ("hello", "report", "result", "fired")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    report: Report
+    result: Result
+    fired: Fired
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ...) -> None: ...
+
+class FromController(_message.Message):
+    __slots__ = ("welcome", "taken", "directive")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    taken: Taken
+    directive: Directive
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., taken: _Optional[_Union[Taken, _Mapping]] = ..., directive: _Optional[_Union[Directive, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("protocol", "version", "role", "capabilities", "path_manager", "kernel", "addresses")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    PATH_MANAGER_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    version: str
+    role: Role
+    capabilities: _containers.RepeatedCompositeFieldContainer[Capability]
+    path_manager: PathManager
+    kernel: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ..., role: _Optional[_Union[Role, str]] = ..., capabilities: _Optional[_Iterable[_Union[Capability, _Mapping]]] = ..., path_manager: _Optional[_Union[PathManager, str]] = ..., kernel: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Capability(_message.Message):
+    __slots__ = ("name", "available", "reason")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    available: bool
+    reason: str
+    def __init__(self, name: _Optional[str] = ..., available: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("protocol", "report_interval_ms")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    REPORT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    report_interval_ms: int
+    def __init__(self, protocol: _Optional[int] = ..., report_interval_ms: _Optional[int] = ...) -> None: ...
+
+class Taken(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    INTERFACES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    monotonic_us: int
+    interval_ms: int
+    connections: _containers.RepeatedCompositeFieldContainer[Connection]
+    interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
+    cost: Cost
+    connections_left_out: int
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ...) -> None: ...
+
+class Connection(_message.Message):
+    __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SUBFLOWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    SERVES_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    subflows: _containers.RepeatedCompositeFieldContainer[Subflow]
+    bytes_sent: int
+    bytes_received: int
+    serves: bool
+    def __init__(self, token: _Optional[int] = ..., subflows: _Optional[_Iterable[_Union[Subflow, _Mapping]]] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ..., serves: _Optional[bool] = ...) -> None: ...
+
+class Subflow(_message.Message):
+    __slots__ = ("local_address", "local_port", "remote_address", "remote_port", "local_id", "remote_id", "backup_by_us", "backup_by_peer", "srtt_us", "min_rtt_us", "cwnd_segments", "mss_bytes", "in_flight_segments", "delivery_rate_bps", "segments_sent", "retransmits", "bytes_acked", "bytes_received", "since_ack_ms", "since_data_ms", "segments_delivered")
+    LOCAL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_PORT_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_PORT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_ID_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_ID_FIELD_NUMBER: _ClassVar[int]
+    BACKUP_BY_US_FIELD_NUMBER: _ClassVar[int]
+    BACKUP_BY_PEER_FIELD_NUMBER: _ClassVar[int]
+    SRTT_US_FIELD_NUMBER: _ClassVar[int]
+    MIN_RTT_US_FIELD_NUMBER: _ClassVar[int]
+    CWND_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    MSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_RATE_BPS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_SENT_FIELD_NUMBER: _ClassVar[int]
+    RETRANSMITS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_ACKED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_ACK_MS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_DATA_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    local_address: str
+    local_port: int
+    remote_address: str
+    remote_port: int
+    local_id: int
+    remote_id: int
+    backup_by_us: bool
+    backup_by_peer: bool
+    srtt_us: int
+    min_rtt_us: int
+    cwnd_segments: int
+    mss_bytes: int
+    in_flight_segments: int
+    delivery_rate_bps: int
+    segments_sent: int
+    retransmits: int
+    bytes_acked: int
+    bytes_received: int
+    since_ack_ms: int
+    since_data_ms: int
+    segments_delivered: int
+    def __init__(self, local_address: _Optional[str] = ..., local_port: _Optional[int] = ..., remote_address: _Optional[str] = ..., remote_port: _Optional[int] = ..., local_id: _Optional[int] = ..., remote_id: _Optional[int] = ..., backup_by_us: _Optional[bool] = ..., backup_by_peer: _Optional[bool] = ..., srtt_us: _Optional[int] = ..., min_rtt_us: _Optional[int] = ..., cwnd_segments: _Optional[int] = ..., mss_bytes: _Optional[int] = ..., in_flight_segments: _Optional[int] = ..., delivery_rate_bps: _Optional[int] = ..., segments_sent: _Optional[int] = ..., retransmits: _Optional[int] = ..., bytes_acked: _Optional[int] = ..., bytes_received: _Optional[int] = ..., since_ack_ms: _Optional[int] = ..., since_data_ms: _Optional[int] = ..., segments_delivered: _Optional[int] = ...) -> None: ...
+
+class Interface(_message.Message):
+    __slots__ = ("name", "up", "addresses", "bytes_sent", "bytes_received")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UP_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    up: bool
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    bytes_sent: int
+    bytes_received: int
+    def __init__(self, name: _Optional[str] = ..., up: _Optional[bool] = ..., addresses: _Optional[_Iterable[str]] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ...) -> None: ...
+
+class Cost(_message.Message):
+    __slots__ = ("cpu_us", "rss_bytes")
+    CPU_US_FIELD_NUMBER: _ClassVar[int]
+    RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cpu_us: int
+    rss_bytes: int
+    def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
+
+class Directive(_message.Message):
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
+    PREFER_FIELD_NUMBER: _ClassVar[int]
+    ARM_FIELD_NUMBER: _ClassVar[int]
+    DISARM_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    report_every: ReportEvery
+    prefer: Prefer
+    arm: Arm
+    disarm: Disarm
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ...) -> None: ...
+
+class Path(_message.Message):
+    __slots__ = ("terminal_addresses",)
+    TERMINAL_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    terminal_addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, terminal_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReportEvery(_message.Message):
+    __slots__ = ("interval_ms",)
+    INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    interval_ms: int
+    def __init__(self, interval_ms: _Optional[int] = ...) -> None: ...
+
+class Prefer(_message.Message):
+    __slots__ = ("path", "others", "hard")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    HARD_FIELD_NUMBER: _ClassVar[int]
+    path: Path
+    others: _containers.RepeatedCompositeFieldContainer[Path]
+    hard: bool
+    def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., others: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., hard: _Optional[bool] = ...) -> None: ...
+
+class Arm(_message.Message):
+    __slots__ = ("name", "watched", "fallback", "no_progress_ms", "lease_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WATCHED_FIELD_NUMBER: _ClassVar[int]
+    FALLBACK_FIELD_NUMBER: _ClassVar[int]
+    NO_PROGRESS_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    watched: Path
+    fallback: Path
+    no_progress_ms: int
+    lease_ms: int
+    def __init__(self, name: _Optional[str] = ..., watched: _Optional[_Union[Path, _Mapping]] = ..., fallback: _Optional[_Union[Path, _Mapping]] = ..., no_progress_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+
+class Disarm(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class Result(_message.Message):
+    __slots__ = ("directive", "done", "said", "connections", "took_us")
+    DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOOK_US_FIELD_NUMBER: _ClassVar[int]
+    directive: int
+    done: bool
+    said: str
+    connections: int
+    took_us: int
+    def __init__(self, directive: _Optional[int] = ..., done: _Optional[bool] = ..., said: _Optional[str] = ..., connections: _Optional[int] = ..., took_us: _Optional[int] = ...) -> None: ...
+
+class Fired(_message.Message):
+    __slots__ = ("name", "said", "monotonic_us", "stalled_ms", "connections")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SAID_FIELD_NUMBER: _ClassVar[int]
+    MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
+    STALLED_MS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    said: str
+    monotonic_us: int
+    stalled_ms: int
+    connections: int
+    def __init__(self, name: _Optional[str] = ..., said: _Optional[str] = ..., monotonic_us: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., connections: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Makes what both languages read of api/agent.proto. What it makes is committed, so that only who changes the contract
+# needs the tools; all of them are pinned, in requirements-dev.txt and go.mod.
+#
+#   setup/proto.sh [DIRECTORY]     the directory that holds api/; this tree, when none is given
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+
+readonly out=${1:-.}
+go_messages=$(go tool -n protoc-gen-go)
+go_services=$(go tool -n protoc-gen-go-grpc)
+.venv/bin/python -m grpc_tools.protoc --proto_path=. \
+    --python_out="$out" --pyi_out="$out" --grpc_python_out="$out" \
+    --plugin=protoc-gen-go="$go_messages" --go_out="$out" --go_opt=module=bicast \
+    --plugin=protoc-gen-go-grpc="$go_services" --go-grpc_out="$out" --go-grpc_opt=module=bicast \
+    api/agent.proto
