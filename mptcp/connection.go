@@ -51,24 +51,25 @@ type Connection struct {
 
 // Subflow is one TCP connection of an MPTCP connection, or the whole of a plain one.
 type Subflow struct {
-	Local, Remote    netip.AddrPort // an IPv4 address is one, also where the application opened an IPv6 socket
-	LocalID          uint8
-	RemoteID         uint8
-	BackupByUs       bool
-	BackupByPeer     bool
-	Established      bool          // past its handshake, and not closing
-	SRTT             time.Duration // 0: not measured yet
-	MinRTT           time.Duration // 0: not measured yet
-	CwndSegments     uint32
-	MSSBytes         uint32
-	InFlightSegments uint32
-	DeliveryRateBPS  uint64
-	SegmentsSent     uint64 // with data, retransmissions among them
-	Retransmits      uint64 // segments, in all
-	BytesAcked       uint64
-	BytesReceived    uint64
-	SinceAck         time.Duration // since the last acknowledgement came
-	SinceData        time.Duration // since the last data came
+	Local, Remote     netip.AddrPort // an IPv4 address is one, also where the application opened an IPv6 socket
+	LocalID           uint8
+	RemoteID          uint8
+	BackupByUs        bool
+	BackupByPeer      bool
+	Established       bool          // past its handshake, and not closing
+	SRTT              time.Duration // 0: not measured yet
+	MinRTT            time.Duration // 0: not measured yet
+	CwndSegments      uint32
+	MSSBytes          uint32
+	InFlightSegments  uint32
+	DeliveryRateBPS   uint64
+	SegmentsSent      uint64 // with data, retransmissions among them
+	SegmentsDelivered uint64 // acknowledged, also selectively
+	Retransmits       uint64 // segments, in all
+	BytesAcked        uint64
+	BytesReceived     uint64
+	SinceAck          time.Duration // since the last acknowledgement came
+	SinceData         time.Duration // since the last data came
 
 	Cookie uint64
 	mapped bool // the socket is an IPv6 one that carries IPv4 addresses
