@@ -208,7 +208,7 @@ def _a_host(place: Place, address: Address, network_of: Interface) -> None:
 
 def _next_hop(place: Place, own: tuple[Interface, ...]) -> NextHop:
     keys = place.mapping("mac", required=("address",))
-    address = keys["address"].address()
+    address = keys["address"].next_hop_address()
     same_family = [interface for interface in own if Family.of(interface) is Family.of(address)]
     reachable = [interface for interface in same_family if address in interface.network]
     if not same_family or not (reachable or (address.version == 6 and address.is_link_local)):

@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path, PurePath
 from reprlib import Repr
 from typing import Any, TypeVar
 
 import yaml
 
-from controller.model import Address, Endpoint, Interface
+from controller.model import Address, Endpoint, Family, Interface
 
 # Aliases may make a value of a few lines endlessly large.
 SHORT = Repr()
@@ -135,6 +135,13 @@ class Place:
     def address(self) -> Address:
         return self._usable(self._parsed(ip_address, "an IPv4 or IPv6 address"))
 
+    def next_hop_address(self) -> Address:
+        """A router may be known by its link-local address: the uplink's port says on which link."""
+        address = self._parsed(ip_address, "an IPv4 or IPv6 address")
+        if address.version == 6 and address.is_link_local:
+            return self._unzoned(address)
+        return self._usable(address)
+
     def interface(self) -> Interface:
         interface = self._parsed(ip_interface, "an address with its prefix length, such as 192.168.100.2/24")
         self._usable(interface.ip)
@@ -143,8 +150,12 @@ class Place:
         return interface
 
     def _usable(self, address: Address) -> Address:
-        if address.is_multicast or address.is_unspecified or address.is_loopback:
-            raise self.wrong("the address of one machine, not a multicast, unspecified or loopback one")
+        for network in Family.of(address).never_routed:
+            if address in ip_network(network):
+                raise self.wrong(f"the address of one machine that can be routed to: nothing in {network} can")
+        return self._unzoned(address)
+
+    def _unzoned(self, address: Address) -> Address:
         if getattr(address, "scope_id", None):
             raise self.wrong("an address without a zone: the port already says where it is")
         return address

@@ -195,7 +195,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Advertise:
-    """Answer a neighbour solicitation: `target` is at `mac`."""
+    """Answer a neighbour solicitation: `target` is at `mac`. Proxied: it is a terminal's address, not our own."""
 
     session: int
     out_port: int
@@ -203,6 +203,7 @@ class Advertise:
     target: Address
     asker: Address
     asker_mac: str
+    proxied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

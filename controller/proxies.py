@@ -31,6 +31,7 @@ from controller.served import divided
 
 NEIGHBOUR = 4
 TO_APP_PRIORITY, ASKED_PRIORITY = 36, 35  # ENTRY: below the answers for the gateway's own addresses, above learning
+TOLD_PRIORITY = 25  # ENTRY: below learning, above forwarding
 OWN_PORT_PRIORITY, ANSWER_PRIORITY = 20, 10  # NEIGHBOUR
 SOLICITED = 0x4000_0000  # of no router, and not against the terminal's own word (RFC 4861, 4.4)
 
@@ -91,6 +92,9 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
         turned += (Move("ipv6_src", "ipv6_dst"), SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT))
     else:
         shown = (ToController(),)
+        # What is asked back in a neighbour's name is answered to the neighbour, who did not ask.
+        told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
+        yield Flow(ENTRY, TOLD_PRIORITY, fields(**told))
     yield Flow(ENTRY, ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
     yield Flow(ENTRY, TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
 
@@ -116,5 +120,8 @@ def _asked_back(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:
 
 
 def _discovery(kind: int, target: str) -> dict[str, Value]:
-    icmpv6: dict[str, Value] = {"eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol}
-    return {**icmpv6, "icmpv6_type": kind, "ipv6_nd_target": target}
+    return {**_icmpv6(kind), "ipv6_nd_target": target}
+
+
+def _icmpv6(kind: int) -> dict[str, Value]:
+    return {"eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol, "icmpv6_type": kind}

@@ -15,10 +15,10 @@ import logging
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
+from controller.advertising import advertisement
 from controller.bicast import compile
 from controller.describe import describe
 from controller.events import (
-    Advertise,
     Apply,
     Ask,
     Change,
@@ -35,7 +35,7 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Known, Observed, Wanted
-from controller.model import Datapath, Site
+from controller.model import Site
 from controller.neighbours import Schedule, learnable
 from controller.program import EMPTY, FlowKey, Program
 from controller.recall import remembered
@@ -185,11 +185,8 @@ class Switch:
             yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited) -> Iterator[Effect]:
-        """Duplicate address detection always; the others where no flow can advertise (responders.py)."""
-        mac = self._own_mac(self._port_name(event.in_port), event)
-        ours = event.asker.is_unspecified or self.site.datapath is Datapath.SYSTEM
-        if mac and ours and self.session is not None:
-            yield Advertise(self.session, event.in_port, mac, event.target, event.asker, event.asker_mac)
+        if answer := advertisement(self.site, self.observed, event):
+            yield answer
 
     def tick(self, now: float) -> Iterator[Effect]:
         if self.session is None:
@@ -260,15 +257,3 @@ class Switch:
 
     def _port_name(self, number: int) -> str:
         return next((name for name, port in self.observed.ports.items() if port.number == number), "")
-
-    def _own_mac(self, port_name: str, event: Solicited) -> str | None:
-        port = self.observed.ports.get(port_name)
-        if port is None:
-            return None
-        for uplink in self.site.uplinks:
-            if uplink.port == port_name and event.target in [own.ip for own in uplink.addresses]:
-                return uplink.mac or port.mac
-        for subnet in self.site.subnets:
-            if port_name in self.site.inside_ports and event.target in [own.ip for own in subnet.gateways]:
-                return subnet.mac or port.mac
-        return None

@@ -41,11 +41,16 @@ def ask(order: Ask) -> bytes:
 
 
 def advertise(order: Advertise) -> bytes:
-    """The answer to a solicitation; one who tests an address (`::`) is answered before all (RFC 4861 7.2.4)."""
+    """The answer to a solicitation; one who tests an address (`::`) is answered before all (RFC 4861 7.2.4).
+
+    For a terminal's address we are no router, and its own word counts more (7.2.8).
+    """
     mac, target, asker = _mac(order.mac), IPv6Address(order.target), IPv6Address(order.asker)
-    flags, receiver, receiver_mac = ROUTER | SOLICITED_FLAG | OVERRIDE, asker, _mac(order.asker_mac)
+    flags = 0 if order.proxied else ROUTER | OVERRIDE
     if asker == NOBODY:
-        flags, receiver, receiver_mac = ROUTER | OVERRIDE, ALL_NODES, _multicast_mac(ALL_NODES)
+        receiver, receiver_mac = ALL_NODES, _multicast_mac(ALL_NODES)
+    else:
+        flags, receiver, receiver_mac = flags | SOLICITED_FLAG, asker, _mac(order.asker_mac)
     body = NEIGHBOUR.pack(ADVERTISEMENT, 0, 0, flags, target.packed) + bytes((TARGET_LINK, 1)) + mac
     return _icmpv6(mac, receiver_mac, target, receiver, body)
 

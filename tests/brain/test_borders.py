@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PURE = [
-    *("model", "program", "known", "bicast", "responders", "proxies", "served", "recall", "groups", "reconcile", "render", "describe", "neighbours"),
+    *("model", "program", "known", "bicast", "responders", "proxies", "advertising", "served", "recall", "groups"),
+    *("reconcile", "render", "describe", "neighbours"),
     *("core", "switch", "events", "tickets", "snapshot", "views", "wishes", "apart"),
 ]
 PURE_FORBIDDEN = {

@@ -99,6 +99,46 @@ def test_bad_input_is_named_with_place_value_and_expectation(
     assert message.startswith("gateway.yaml: ") and where in message and expected in message, message
 
 
+ADDRESSES: dict[str, tuple[tuple[str | int, ...], str]] = {  # what is written where, and the place of its address
+    "terminal": (
+        (*HOME, "terminals", "phone", "addresses"),
+        "sites.home.terminals.phone.addresses[0].address",
+    ),
+    "gateway": ((*HOME, "subnets", "lan", "gateways"), "sites.home.subnets.lan.gateways[0]"),
+    "uplink": ((*WIFI, "addresses"), "sites.home.uplinks.wifi.addresses[0]"),
+    "next hop": ((*WIFI, "next_hops"), "sites.home.uplinks.wifi.next_hops[0].address"),
+}
+NO_MACHINES = [
+    ("terminal", "fe80::7", "nothing in fe80::/10"),
+    ("terminal", "169.254.0.7", "nothing in 169.254.0.0/16"),
+    ("terminal", "::ffff:10.1.0.7", "nothing in ::ffff:0:0/96"),
+    ("terminal", "::7", "nothing in ::/96"),
+    ("terminal", "10.1.0.255", "an address of a machine in 10.1.0.0/24"),
+    ("terminal", "10.1.0.0", "an address of a machine in 10.1.0.0/24"),
+    ("terminal", "fd00:1::", "an address of a machine in fd00:1::/64"),
+    ("gateway", "127.0.0.1/8", "nothing in 127.0.0.0/8"),
+    ("gateway", "fe80::1/64", "nothing in fe80::/10"),
+    ("gateway", "10.1.0.255/24", "an address of a machine in 10.1.0.0/24"),
+    ("uplink", "240.0.0.2/24", "nothing in 240.0.0.0/4"),
+    ("uplink", "0.0.0.2/24", "nothing in 0.0.0.0/8"),
+    ("uplink", "169.254.3.2/24", "nothing in 169.254.0.0/16"),
+    ("uplink", "192.168.100.0/24", "an address of a machine in 192.168.100.0/24"),
+    ("next hop", "0.0.0.0", "nothing in 0.0.0.0/8"),
+    ("next hop", "169.254.0.1", "nothing in 169.254.0.0/16"),
+    ("next hop", "fe80::1%wifi0", "an address without a zone"),
+]
+
+
+@pytest.mark.parametrize(("whose", "address", "expected"), NO_MACHINES)
+def test_an_address_at_which_no_machine_can_be_is_refused(whose: str, address: str, expected: str) -> None:
+    path, where = ADDRESSES[whose]
+    value = {"terminal": {"address": address, "port": "lan0"}, "next hop": {"address": address}}.get(whose, address)
+    with pytest.raises(ConfigError) as refused:
+        sites.loaded(with_change(path, [value]))
+    assert (refused.value.where, refused.value.value) == (where, address)
+    assert expected in refused.value.expected
+
+
 @pytest.mark.parametrize(
     ("text", "where"),
     [
@@ -184,6 +224,12 @@ def test_as_many_uplinks_and_terminals_as_promised_and_no_more() -> None:
     for terminals, uplinks, said in ((251, 1, "at most 250"), (1, 9, "1 to 8")):
         with pytest.raises(ConfigError, match=said):
             sites.loaded({"sites": {"big": sites.many(terminals, uplinks)}})
+
+
+def test_a_link_local_address_is_a_next_hops_alone() -> None:
+    at = ("sites", "home", "uplinks", "wifi", "next_hops", 1, "address")
+    site = sites.loaded(with_change(at, "fe80::1")).sites[0]
+    assert [str(hop.address) for hop in site.uplink("wifi").next_hops] == ["192.168.100.1", "fe80::1"]
 
 
 def test_names_are_once_over_all_sites() -> None:

@@ -91,6 +91,12 @@ def test_who_tests_an_address_is_answered_before_all() -> None:
     assert frame == _summed(frame)
 
 
+@pytest.mark.parametrize(("asker", "flags"), [(V6_TARGET, 0b010), (NOBODY, 0b000)])
+def test_for_a_terminal_it_is_said_as_no_router_and_not_against_its_own_word(asker: IPv6Address, flags: int) -> None:
+    frame = advertise(Advertise(1, 2, OURS, V6, asker, THEIRS, proxied=True))
+    assert _headers(frame)[2].data.res == flags
+
+
 def test_arp_tells_who_sent_it() -> None:
     assert _tells(REQUEST) == [NeighbourSeen(1, 2, V4, OURS)]
     assert _tells(_with(REQUEST, 20, b"\0\2")) == [NeighbourSeen(1, 2, V4, OURS)]
