@@ -9,19 +9,21 @@ import socket
 from typing import Any
 
 from cli import OK, Failure
-from cli.client import DEFAULT_API
 from controller.client import Client
+from controller.config import DEFAULT_API
 from experiments import paper002
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled
-from topologies import isolate
+from topologies import isolate, ovs
 from topologies.command import CommandFailed
 from topologies.paper import BRIDGE, LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 from topologies.stage import Stage, raised
+from topologies.watch import watched
 from topologies.web import download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
-ADDRESS = (DEFAULT_API.partition(":")[0], int(DEFAULT_API.partition(":")[2]))
+LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
+ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             socket.create_server(ADDRESS, backlog=128) as within,  # the lab itself cannot reach the one out there
             controlled(FILE, listeners=(isolate.FIRST_LISTENER, within.fileno())) as controller,
             raised(topology, controller=OPENFLOW) as net,
+            watched((controller.needed(), *ovs.needed()), LOGS),
         ):
             controller.await_steady()
             _compare(net, controller.client)

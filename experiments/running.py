@@ -16,6 +16,7 @@ from typing import Any
 from controller.client import Client, NoAnswer
 from controller.config import DEFAULT_API, DEFAULT_OPENFLOW
 from topologies.isolate import RUN_DIRECTORY, place
+from topologies.watch import Needed
 
 TREE = Path(__file__).resolve().parent.parent
 OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
@@ -68,9 +69,11 @@ class Controller:
             text=True,
             close_fds=False,
             preexec_fn=lambda: place(self._listeners),
+            process_group=0,  # Ctrl-C is for who started it, and who stops it
         )
         self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
-        threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True)
+        self._listener.start()
         self._await_gateways(lambda _: True, "it answers for its file", LOOK_EVERY_S)
 
     def stop(self) -> int:
@@ -113,6 +116,15 @@ class Controller:
     def await_steady(self, *gateways: str) -> None:
         """Until what is installed on these, or all, is what is wanted."""
         self.await_state("steady", *gateways)
+
+    def needed(self) -> Needed:
+        """As a process that must live."""
+        return Needed("controller", self.process.pid, self._all_heard)
+
+    def _all_heard(self) -> str:
+        """When it is dead: its last words may still be on their way."""
+        self._listener.join()
+        return self.heard()
 
     def heard(self) -> str:
         return "".join(self._heard)

@@ -31,6 +31,7 @@ RUN = Path("/run")  # hidden inside a world, and the system's Open vSwitch with 
 RUN_DIRECTORY = RUN / "bicast-lab"
 FIRST_LISTENER = 3  # systemd's LISTEN_FDS convention
 CONTROL_ABOVE = 64  # out of the way of handed-in sockets
+DEAF = ("env", "--block-signal=INT")  # a Ctrl-C waits until Python is up; enter() ends it
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1
 UNSHARE = (
@@ -52,10 +53,12 @@ def enter(argv: Sequence[str] | None = None, listeners: Sequence[socket.socket] 
 
     `listeners` are bound outside and handed in as file descriptors 3, 4, ... by the LISTEN_FDS convention.
     """
-    if not inside():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(run([sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners))
+    if inside():
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(run([*DEAF, sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners))
 
 
 def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
@@ -74,7 +77,10 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     command = [*UNSHARE, sys.executable, "-P", str(Path(__file__).resolve()), "--init", str(control), *argv]
     world = subprocess.Popen(
-        command, env=environment, close_fds=False, preexec_fn=_prepared(before, os.getpid(), listeners)
+        command,
+        env=environment,
+        close_fds=False,
+        preexec_fn=_prepared(before | {signal.SIGINT}, os.getpid(), listeners),
     )
     os.close(control)
     try:
@@ -121,7 +127,8 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
 def _init(control: int, argv: Sequence[str]) -> int:
     """Process 1 of a world: prepares it, starts the command, passes signals on, reaps orphans, ends everything."""
     for each in FORWARDED:
-        signal.signal(each, signal.SIG_IGN)
+        if each != signal.SIGINT:  # is blocked here: what the terminal sends before the command is there is its too
+            signal.signal(each, signal.SIG_IGN)
     _checked("ip", "link", "set", "lo", "up")
     _checked("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
     RUN_DIRECTORY.mkdir()
@@ -134,6 +141,8 @@ def _init(control: int, argv: Sequence[str]) -> int:
     child = os.fork()
     if child == 0:
         _become(argv)
+    if signal.SIGINT in signal.sigpending():
+        os.kill(child, signal.SIGINT)
     while True:
         ready, _, _ = select.select([control, wake_reader], [], [])
         if control in ready:
@@ -151,6 +160,7 @@ def _init(control: int, argv: Sequence[str]) -> int:
 def _become(argv: Sequence[str]) -> NoReturn:
     for each in (*FORWARDED, signal.SIGCHLD):
         signal.signal(each, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if "LISTEN_FDS" in os.environ:
         os.environ["LISTEN_PID"] = str(os.getpid())
     try:

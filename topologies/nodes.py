@@ -178,7 +178,10 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
             ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}")
 
     def stop(self, deleteIntfs: bool = True) -> None:  # Mininet's name
-        ovs.vsctl("--if-exists", "del-br", self.name)
+        # Who died does not answer any more, and must not be waited for.
+        self.run(
+            "ovs-vsctl", "--no-wait", f"--timeout={ovs.PATIENCE_S}", "--if-exists", "del-br", self.name, check=False
+        )
         if deleteIntfs:
             self.deleteIntfs(checkName=False)
 

@@ -16,6 +16,7 @@ from typing import Self
 
 from topologies import isolate
 from topologies.command import run
+from topologies.watch import Needed
 
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
 PLACES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
@@ -92,6 +93,14 @@ def _end(name: str, pid: int) -> None:
             select.select([death], [], [])
     finally:
         os.close(death)
+
+
+def needed(directory: Path = DIRECTORY) -> tuple[Needed, ...]:
+    """The daemons of the one that is running there."""
+    return tuple(
+        Needed(name, int((directory / f"{name}.pid").read_text()), (directory / f"{name}.log").read_text)
+        for name in LAST_WORDS
+    )
 
 
 def vsctl(*arguments: str) -> str:

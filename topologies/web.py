@@ -139,5 +139,5 @@ def download(client: Machine, url: str, timeout_s: float = 600) -> Download:
 
 def _agreed(client: Machine) -> int:
     """How many connections of this namespace the peer has answered with MPTCP."""
-    told = client.run("nstat", "--noupdate", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
+    told = client.run("nstat", "--ignore", "--noupdate", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
     return int(told.rpartition(":")[2].strip(" }\n"))

@@ -9,11 +9,14 @@ from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, controlled
 from experiments.transfer.plan import MODES, Setting, Task
 from experiments.transfer.rows import Row
+from topologies import ovs
 from topologies.paper import SERVER, PaperTopo
 from topologies.stage import raised
+from topologies.watch import watched
 from topologies.web import download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
+LOGS = TREE / "results" / "transfer"  # of what died; others go with the laboratory
 SLOWEST_BPS = 500_000  # far below anything seen: slower is broken, not slow
 
 
@@ -25,7 +28,11 @@ def carry_out(tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
 
 def _in_one_laboratory(setting: Setting, tasks: Iterable[Task], size_bytes: int) -> Iterator[Row]:
     topology = PaperTopo(lte_backup=setting.lte_backup, congestion_control=setting.congestion_control)
-    with controlled(FILE) as controller, raised(topology, controller=OPENFLOW) as net:
+    with (
+        controlled(FILE) as controller,
+        raised(topology, controller=OPENFLOW) as net,
+        watched((controller.needed(), *ovs.needed()), LOGS),
+    ):
         controller.await_steady()
         client, server, wifi = net.machine("client"), net.machine("server"), net.uplink("wifi")
         with web_server(server, SERVER) as web:
