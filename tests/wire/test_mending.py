@@ -93,7 +93,6 @@ MATCHES = [
     "tcp,tcp_flags=+syn-ack",
     "tcp,tcp_flags=0xfff",
     "ct_state=+trk+est,tcp,ct_nw_proto=6",
-    "ct_state=+trk,udp,ct_nw_proto=17,ct_tp_dst=5",
     "ct_mark=0x5/0xff,in_port=1",
     "ct_label=0x5,ip",
     "reg0=0x5/0xff,ip,nw_src=10.0.0.0/8",
