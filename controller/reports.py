@@ -1,0 +1,163 @@
+"""The words between the core and agents: what they report, and what they are told to do. api/agent.proto, as values.
+
+`session` numbers one stream of one agent, so that a late word of an old stream is known as such; `directive` numbers
+one order of the core and comes back with its result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    TERMINAL = "terminal"
+    GATEWAY = "gateway"
+    RELAY = "relay"
+
+
+class PathManager(StrEnum):
+    KERNEL = "kernel"  # flags by endpoint, for every connection of the namespace
+    USERSPACE = "userspace"  # flags by connection
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    name: str
+    available: bool
+    reason: str  # why not, and what to do
+
+
+@dataclass(frozen=True, slots=True)
+class Subflow:
+    local_address: str
+    local_port: int
+    remote_address: str
+    remote_port: int
+    backup_by_us: bool
+    backup_by_peer: bool
+    srtt_us: int
+    min_rtt_us: int
+    cwnd_segments: int
+    in_flight_segments: int
+    delivery_rate_bps: int
+    segments_sent: int
+    retransmits: int  # segments, in all
+    bytes_acked: int
+    bytes_received: int
+    since_ack_ms: int  # since the last acknowledgement of ours came
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    token: int  # 0: plain TCP
+    serves: bool  # this end accepted it
+    subflows: tuple[Subflow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    cpu_us: int  # since the agent was started
+    rss_bytes: int
+
+
+# What an agent says
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOpened:
+    session: int
+    name: str  # of its certificate
+    peer: str
+    role: Role
+    path_manager: PathManager
+    version: str
+    capabilities: tuple[Capability, ...]
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClosed:
+    session: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    session: int
+    sequence: int
+    interval_ms: int
+    connections: tuple[Connection, ...]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Resulted:
+    session: int
+    directive: int
+    done: bool
+    said: str  # what was done, or why not
+    connections: int  # that it reached
+    took_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReflexFired:
+    session: int
+    name: str  # of the reflex
+    said: str
+    stalled_ms: int
+    connections: int
+
+
+AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired
+
+
+# What the core orders
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvery:
+    interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prefer:
+    """Paths are told by the terminal's addresses on them."""
+
+    path: tuple[str, ...]
+    others: tuple[tuple[str, ...], ...]
+    hard: bool  # the others are dead
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    name: str  # a second one of the same name replaces the first
+    watched: tuple[str, ...]
+    fallback: tuple[str, ...]
+    no_progress_ms: int
+    lease_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disarm:
+    name: str
+
+
+Directive = ReportEvery | Prefer | Arm | Disarm
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    session: int
+    directive: int
+    order: Directive
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    session: int
+    reason: str
+
+
+AgentEffect = Direct | HangUp
