@@ -53,6 +53,7 @@ MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
 VALUES: Mapping[str, tuple[Value, ...]] = {
     "eth_src": MACS,
     "eth_dst": MACS,
+    "nw_ttl": (1, 64),
     "ipv4_src": ("10.0.0.1", "10.0.0.2"),
     "ipv4_dst": ("10.0.0.1", "11.0.0.2"),
     "ipv6_src": ("fd00::1", "fd00::2"),

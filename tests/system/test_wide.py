@@ -70,6 +70,27 @@ def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
             assert [each["lladdr"] for each in told] == [mac_of_port(f"gw-l{UPLINKS.index(uplink) + 1}")]
 
 
+def test_neighbours_behind_different_ports_find_each_other_with_no_controller(wide: Home) -> None:
+    """Each has the other in its own subnet, and hears the gateway's MAC as its answer."""
+    hosts = {"laptop": (3, "wifi", "gw-l1"), "phone": (4, "wlan", "gw-air")}
+    for name, (host, _, _) in hosts.items():
+        for address in both(UPLINKS[0].inner, host):
+            until(lambda name=name, at=address: reaches(wide.net.machine(name), at, server(at)), f"{address} is known")  # type: ignore[misc]
+    wide.controller.kill()
+    try:
+        for (name, (_, device, port)), (other, _, _) in zip(hosts.items(), reversed(hosts.values()), strict=True):
+            machine = wide.net.machine(name)
+            for address in both(UPLINKS[0].inner, other):
+                machine.run("ip", "neigh", "flush", "to", address, "dev", device)
+                told = machine.run("ping", "-c", "3", "-i", "0.1", "-W", "2", address, check=False).stdout
+                assert "3 received" in told and "ttl=63" in told, told
+                seen = json.loads(machine.run("ip", "-json", "neigh", "show", address).stdout)
+                assert [each["lladdr"] for each in seen] == [mac_of_port(port)]
+    finally:
+        wide.controller.start()
+        wide.controller.await_steady()
+
+
 def mac_of_port(name: str) -> str:
     link = json.loads(run("ip", "-json", "link", "show", name).stdout)
     return str(link[0]["address"])
