@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +14,7 @@ from experiments.running import OPENFLOW, Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import Snoop, flows, groups, program, reaches, snooping
 from topologies import ovs
+from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.stage import Stage, raised
 
@@ -23,7 +24,7 @@ HELLO = bytes.fromhex("0400000800000001")
 GARBAGE = {
     "nothing at all": b"",
     "words of another protocol": b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
-    "noise": os.urandom(4096),
+    "noise": random.Random(13).randbytes(4096),
     "half a hello": HELLO[:5],
     "a message shorter than its own head": bytes.fromhex("0400000300000001"),
     "a hello, then a message that never ends": HELLO + bytes.fromhex("0406ffff00000002") + bytes(100),
@@ -79,9 +80,25 @@ def test_a_bridge_of_unknown_dpid_gets_nothing_and_is_told_once(net: tuple[Stage
     assert len([line for line in controller.heard().splitlines() if "0000000000000bad" in line]) == 1
 
 
-def test_a_bridge_of_another_version_is_told_and_gets_nothing(net: tuple[Stage, Controller]) -> None:
-    with bridge(OLD, 0x22, protocols="OpenFlow10"):
-        net[1].await_word("1.3 (0x04) is needed")
+def test_a_bridge_of_another_version_is_told_once_and_gets_nothing(
+    net: tuple[Stage, Controller], snoops: tuple[Snoop, Snoop]
+) -> None:
+    controller = net[1]
+    before = [program(name) for name in (BRIDGE, SECOND)]
+    heard = [snoop.number() for snoop in snoops]
+    with bridge(OLD, 0x01D, protocols="OpenFlow10"):
+        controller.await_word("offers OpenFlow versions 0x01; 1.3 (0x04) is needed")
+        snoop = Snoop(OLD)
+        for _ in range(2):
+            snoop.wait("OFPT_ERROR", since=snoop.number())  # it tries again
+        snoop.stop()
+        assert snoop.kinds().keys() <= {"OFPT_HELLO", "OFPT_ERROR"}
+        assert "actions=" not in run("ovs-ofctl", "-O", "OpenFlow10", "dump-flows", OLD).stdout
+    assert len([line for line in controller.heard().splitlines() if "offers OpenFlow versions" in line]) == 1
+    for snoop in snoops:
+        snoop.settled()
+    assert [snoop.modifications(number) for snoop, number in zip(snoops, heard, strict=True)] == [{}, {}]
+    assert [program(name) for name in (BRIDGE, SECOND)] == before
 
 
 @pytest.mark.parametrize("what", GARBAGE)
