@@ -62,6 +62,7 @@ type Subflow struct {
 	CwndSegments      uint32
 	MSSBytes          uint32
 	InFlightSegments  uint32
+	UnackedSegments   uint32 // sent and not acknowledged, those given up for lost among them
 	DeliveryRateBPS   uint64
 	SegmentsSent      uint64 // with data, retransmissions among them
 	SegmentsDelivered uint64 // acknowledged, also selectively

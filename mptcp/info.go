@@ -51,6 +51,7 @@ func (s socket) subflow() Subflow {
 		CwndSegments:      tcp.u32(80),
 		MSSBytes:          tcp.u32(16),
 		InFlightSegments:  inFlight(tcp.u32(24), tcp.u32(28), tcp.u32(32), tcp.u32(36)),
+		UnackedSegments:   tcp.u32(24),
 		DeliveryRateBPS:   tcp.u64(160) * 8,
 		SegmentsSent:      uint64(tcp.u32(156)),
 		SegmentsDelivered: uint64(tcp.u32(192)),
