@@ -53,6 +53,8 @@ def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
         yield ModifyGroup(group)
     for group in _only_in(installed.groups, wanted.groups):
         yield DeleteGroup(group.group_id)
+    if wanted.flows == installed.flows:  # most often: a wish concerns groups alone
+        return
     for flow in _only_in(wanted.flows, installed.flows):
         yield AddFlow(flow)
     for flow in _other_in(wanted.flows, installed.flows):

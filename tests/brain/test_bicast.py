@@ -39,8 +39,8 @@ def from_client(**more: object) -> Packet:
     return tcp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC, **more)  # type: ignore[arg-type]
 
 
-def from_phone(**more: object) -> Packet:
-    return tcp("10.1.0.7", SERVER, eth_dst=LAN_GATEWAY_MAC, **more)  # type: ignore[arg-type]
+def from_phone(*, eth_dst: str = LAN_GATEWAY_MAC) -> Packet:
+    return tcp("10.1.0.7", SERVER, eth_dst=eth_dst)
 
 
 def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
@@ -186,7 +186,10 @@ def test_a_tagged_packet_is_of_another_network(in_port: int) -> None:
     assert not outcome.sent and not outcome.punted
 
 
-@pytest.mark.parametrize("destination", ["127.0.0.1", "0.1.2.3", "240.0.0.1", "255.255.255.255"])
+@pytest.mark.parametrize(
+    "destination",
+    ["127.0.0.1", "0.1.2.3", "240.0.0.1", "255.255.255.255", "192.168.100.255", "192.168.200.255", "192.168.210.255"],
+)
 def test_what_no_network_may_carry_leaves_by_no_uplink(destination: str) -> None:
     assert not ready().send(tcp("192.168.110.3", destination, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
 
@@ -253,8 +256,32 @@ def test_arp_for_somebody_else_is_not_answered() -> None:
 
 @pytest.mark.parametrize(("source", "gateway"), [("192.168.110.3", "192.168.110.2"), ("fd00:110::3", "fd00:110::2")])
 def test_the_gateway_answers_a_ping(source: str, gateway: str) -> None:
-    (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
-    assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
+    for ttl in (1, 255):
+        (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC, ttl=ttl), C1).sent
+        assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
+        assert sent.packet.nw_ttl == 64, "its way back is as long as any other packet's"
+
+
+def test_the_other_end_of_a_link_of_two_addresses_is_no_broadcast_address() -> None:
+    written = sites.document()
+    wifi = written["sites"]["home"]["uplinks"]["wifi"]
+    wifi["addresses"][0], wifi["next_hops"][0]["address"] = "192.168.100.2/31", "192.168.100.3"
+    site = sites.loaded(written).sites[0]
+    packet = tcp("192.168.110.3", "192.168.100.3", eth_dst=CLIENT_GATEWAY_MAC)
+    assert WIFI in leaves(switch_with(sites.known(site), site), packet, C1)
+
+
+def test_flows_follow_a_port_that_returns_with_another_number_or_mac() -> None:
+    site = sites.paper_site()
+    known = sites.known(site)
+    for port in (replace(PORTS["lan0"], number=33), replace(PORTS["lan0"], mac="02:00:00:00:00:33")):
+        ports = {**PORTS, "lan0": port}
+        again = compile(site, replace(known, observed=replace(known.observed, ports=ports)))
+        switch = FakeSwitch(ports)
+        for change in diff(switch.installed().program, again):
+            switch.change(change)
+        sent = switch.send(from_phone(eth_dst=port.mac), port.number).sent
+        assert {each.port for each in sent} == {WIFI, LTE}
 
 
 def test_flows_stay_as_they_are_when_modes_active_uplinks_macs_and_states_change() -> None:
