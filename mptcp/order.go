@@ -18,15 +18,12 @@ func (h *Handle) SetBackup(c Connection, s Subflow, backup bool) error {
 	if err := h.setFlag(c, s, backup); err != nil || backup {
 		return err
 	}
-	now, err := h.subflow(s)
+	now, err := h.subflow(c, s)
 	if err != nil {
 		return err
 	}
 	if now.BackupByPeer {
-		return &Error{
-			Kind: HeldByPeer, What: fmt.Sprintf("%v of %v stays backup: the other end has flagged it", s, c),
-			Advice: "have the other end clear it; only one end of a connection may switch",
-		}
+		return heldByPeer(c, s)
 	}
 	return nil
 }
@@ -36,7 +33,7 @@ func (h *Handle) setFlag(c Connection, s Subflow, backup bool) error {
 	if backup {
 		local.Flags = Backup
 	}
-	return h.order(c, s, commandSetFlags, "could not be flagged", func(to *netlink.AttributeEncoder) {
+	return h.order(c, s, commandSetFlags, s.String(), "could not be flagged", func(to *netlink.AttributeEncoder) {
 		encodeEndpoint(to, attributeAddress, local)
 		encodeEndpoint(to, attributeRemote, s.endpoint(s.Remote))
 	})
@@ -45,8 +42,8 @@ func (h *Handle) setFlag(c Connection, s Subflow, backup bool) error {
 // Create opens a subflow between two addresses and returns when its SYN is on its way; see AddSubflow for one that
 // waits. Our address must not yet have another id in this connection, nor the id another address.
 func (h *Handle) Create(c Connection, id uint8, local netip.Addr, remote netip.AddrPort) error {
-	s := Subflow{Local: netip.AddrPortFrom(local, 0), Remote: remote}
-	return h.order(c, s, commandCreate, "could not be opened", func(to *netlink.AttributeEncoder) {
+	what := fmt.Sprintf("a subflow %v > %v", local, remote)
+	return h.order(c, Subflow{}, commandCreate, what, "could not be opened", func(to *netlink.AttributeEncoder) {
 		encodeEndpoint(to, attributeAddress, Endpoint{ID: id, Address: local})
 		encodeEndpoint(to, attributeRemote, Endpoint{Address: remote.Addr(), Port: remote.Port()})
 	})
@@ -55,7 +52,7 @@ func (h *Handle) Create(c Connection, id uint8, local netip.Addr, remote netip.A
 // Destroy closes a subflow at once; what is in flight on it is sent again on another. On a path that is dead the peer
 // does not learn of it: Remove tells it by the other subflows.
 func (h *Handle) Destroy(c Connection, s Subflow) error {
-	return h.order(c, s, commandDestroy, "could not be closed", func(to *netlink.AttributeEncoder) {
+	return h.order(c, s, commandDestroy, s.String(), "could not be closed", func(to *netlink.AttributeEncoder) {
 		encodeEndpoint(to, attributeAddress, s.endpoint(s.Local))
 		encodeEndpoint(to, attributeRemote, s.endpoint(s.Remote))
 	})
@@ -64,13 +61,8 @@ func (h *Handle) Destroy(c Connection, s Subflow) error {
 // Remove tells the peer that one of our addresses is gone (REMOVE_ADDR): it closes EVERY subflow of the connection to
 // the address with that id. Ours are not closed.
 func (h *Handle) Remove(c Connection, localID uint8) error {
-	s := Subflow{}
-	for _, one := range c.Subflows {
-		if one.LocalID == localID {
-			s = one
-		}
-	}
-	return h.order(c, s, commandRemove, "could not be taken back", func(to *netlink.AttributeEncoder) {
+	what := fmt.Sprintf("our address with id %d", localID)
+	return h.order(c, Subflow{}, commandRemove, what, "could not be taken back", func(to *netlink.AttributeEncoder) {
 		to.Uint8(attributeLocalID, localID)
 	})
 }
@@ -99,7 +91,7 @@ func (h *Handle) PathManagerOf(c Connection) (PathManager, error) {
 
 // order gives an order about one subflow of a connection and explains a refusal.
 func (h *Handle) order(
-	c Connection, s Subflow, command uint8, failure string, encode func(*netlink.AttributeEncoder),
+	c Connection, s Subflow, command uint8, about, failure string, encode func(*netlink.AttributeEncoder),
 ) error {
 	if err := h.verify(c); err != nil {
 		return err
@@ -111,7 +103,7 @@ func (h *Handle) order(
 	if err == nil {
 		return nil
 	}
-	what := fmt.Sprintf("%v of %v %s", s, c, failure)
+	what := fmt.Sprintf("%s of %v %s", about, c, failure)
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ESRCH) {
 		return refusal(what, err)
 	}
@@ -125,62 +117,10 @@ func (h *Handle) order(
 			Said: err, Advice: "switch by endpoint, or set net.mptcp.pm_type=1 before connections are made",
 		}
 	}
-	if _, gone := h.subflow(s); s.Cookie != 0 && gone != nil {
-		return gone
+	if s.Cookie != 0 {
+		if _, gone := h.subflow(c, s); gone != nil {
+			return gone
+		}
 	}
 	return refusal(what, err)
-}
-
-// verify tells whether a connection lives and its token still is its own.
-func (h *Handle) verify(c Connection) error {
-	if c.Token == 0 {
-		return &Error{
-			Kind: NoPath, What: fmt.Sprintf("%v has no subflows", c),
-			Advice: "expected an MPTCP connection: those have a token; either the other end does not speak MPTCP, or " +
-				"something on the way takes its options out",
-		}
-	}
-	// The kernel looks for the token where a cookie would be.
-	found, err := h.ask(diagRequest{family: unix.AF_INET, protocol: protocolMPTCP, cookie: uint64(c.Token)}, 0)
-	switch {
-	case errors.Is(err, unix.ENOENT) || err == nil && len(found) == 0:
-		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Said: err, Advice: "list again"}
-	case err != nil:
-		return err
-	case found[0].cookie != c.Cookie:
-		return &Error{
-			Kind: Reused, What: fmt.Sprintf("%v has ended, and its token belongs to another connection now", c),
-			Advice: "list again",
-		}
-	}
-	return nil
-}
-
-// subflow reads one subflow again.
-func (h *Handle) subflow(s Subflow) (Subflow, error) {
-	local, remote := s.endpoint(s.Local), s.endpoint(s.Remote)
-	request := diagRequest{
-		family: unix.AF_INET, protocol: unix.IPPROTO_TCP, info: true, cookie: s.Cookie,
-		local: netip.AddrPortFrom(local.Address, local.Port), remote: netip.AddrPortFrom(remote.Address, remote.Port),
-	}
-	if local.Address.Is6() {
-		request.family = unix.AF_INET6
-	}
-	found, err := h.ask(request, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) || err == nil && len(found) == 0 {
-		return Subflow{}, &Error{Kind: Gone, What: fmt.Sprintf("the subflow %v has ended", s), Said: err, Advice: "list again"}
-	}
-	if err != nil {
-		return Subflow{}, err
-	}
-	return found[0].subflow(), nil
-}
-
-// An end of a subflow as the kernel has it: its socket may be an IPv6 one although its addresses are IPv4's.
-func (s Subflow) endpoint(end netip.AddrPort) Endpoint {
-	address := end.Addr()
-	if s.mapped {
-		address = netip.AddrFrom16(address.As16())
-	}
-	return Endpoint{Address: address, Port: end.Port()}
 }

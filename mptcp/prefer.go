@@ -1,38 +1,167 @@
 package mptcp
 
 import (
-	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 )
 
-// Change is what a switch did.
+// Change is what an order did.
 type Change struct {
 	Manager     PathManager
 	Connections int      // that it reached, those that nobody asked for among them
 	Did         []string // in words, in order
 }
 
+func (c *Change) did(format string, values ...any) {
+	c.Did = append(c.Did, fmt.Sprintf(format, values...))
+}
+
 // Prefer makes subflows of a connection the active ones: their flags are cleared, then those of the others are set,
-// in this order, so that there is an active path at every moment. hard is for others that are dead: they are closed
-// too, and the peer is told, so that what is in flight there is sent again.
+// so that there is an active path at every moment. hard is for others that are dead: they are closed too, and the peer
+// is told, so that what is in flight there is sent again. What is so already is not ordered again.
 //
 // Under the kernel's path manager this is PreferEndpoints of the subflows' addresses, with its wider reach.
-func (h *Handle) Prefer(ctx context.Context, c Connection, wanted, others []Subflow, hard bool) (Change, error) {
-	panic("stub")
+func (h *Handle) Prefer(c Connection, wanted, others []Subflow, hard bool) (Change, error) {
+	manager, err := h.PathManagerOf(c)
+	if err != nil {
+		return Change{}, err
+	}
+	if manager == KernelManager {
+		change, err := h.PreferEndpoints(locals(wanted), locals(others), hard)
+		if err != nil {
+			return change, err
+		}
+		return change, h.expectActive(c, wanted)
+	}
+	change := Change{Manager: manager}
+	now, err := h.Again(c)
+	if err != nil {
+		return change, err
+	}
+	if wanted = now.matching(wanted); len(wanted) == 0 {
+		return change, noPath(c, "none of the paths to prefer is established")
+	}
+	change.Connections = 1
+	if err := h.clear(now, wanted, &change); err != nil {
+		return change, err
+	}
+	others = now.matching(others)
+	for _, s := range others {
+		if !s.BackupByUs {
+			if err := h.SetBackup(now, s, true); err != nil && !hard {
+				return change, err
+			}
+			change.did("%v of %v is backup", s, c)
+		}
+	}
+	if hard {
+		err = h.closeAll(now, others, &change)
+	}
+	return change, err
 }
 
-// PreferEndpoints does the same to every connection of the namespace that is under the kernel's path manager, and for
-// those to come, by our addresses.
-func (h *Handle) PreferEndpoints(ctx context.Context, wanted, others []netip.Addr, hard bool) (Change, error) {
-	panic("stub")
+// clear leaves at least one of the subflows active, or says who holds them.
+func (h *Handle) clear(c Connection, wanted []Subflow, change *Change) error {
+	var held error
+	active := 0
+	for _, s := range wanted {
+		if s.Backup() {
+			err := h.SetBackup(c, s, false)
+			if kind, ours := KindOf(err); ours && kind == HeldByPeer {
+				held = err
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			change.did("%v of %v is active", s, c)
+		}
+		active++
+	}
+	if active == 0 {
+		return held
+	}
+	return nil
 }
 
-// AddSubflow opens a subflow on a live connection and waits until it is established; it tells why it is not.
-func (h *Handle) AddSubflow(ctx context.Context, c Connection, local netip.Addr, remote netip.AddrPort) (Change, error) {
-	panic("stub")
+// closeAll closes subflows whose path is dead. The peer hears of it only by an address's id, and it then closes
+// everything to that id: where another subflow shares it, the peer is left to find out by itself.
+func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
+	for _, s := range dead {
+		shared := slices.ContainsFunc(c.Subflows, func(other Subflow) bool {
+			return other.LocalID == s.LocalID && len(Connection{Subflows: dead}.matching([]Subflow{other})) == 0
+		})
+		if !shared {
+			if err := h.Remove(c, s.LocalID); err != nil {
+				change.did("the peer was not told that %v is gone: %v", s.Local.Addr(), err)
+			}
+		}
+		if err := h.Destroy(c, s); err != nil {
+			if kind, ours := KindOf(err); ours && kind == Gone {
+				continue // two that shared an id, or the path's own end
+			}
+			return err
+		}
+		change.did("%v of %v is closed", s, c)
+	}
+	return nil
 }
 
-// RemoveSubflow closes a subflow of a live connection, which must have another.
-func (h *Handle) RemoveSubflow(ctx context.Context, c Connection, s Subflow) (Change, error) {
-	panic("stub")
+// expectActive tells whether one of a connection's subflows is active now.
+func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
+	now, err := h.Again(c)
+	if err != nil {
+		return err
+	}
+	paths := now.matching(wanted)
+	if len(paths) == 0 {
+		return noPath(c, "none of the paths to prefer is established")
+	}
+	for _, s := range paths {
+		if !s.Backup() {
+			return nil
+		}
+	}
+	if paths[0].BackupByPeer {
+		return heldByPeer(c, paths[0])
+	}
+	return &Error{
+		Kind: Indistinguishable, What: fmt.Sprintf("%v of %v stays backup: the kernel's path manager flags the first "+
+			"subflow from an address, and this is not it", paths[0], c),
+		Advice: "switch at the other end, or have connections made under the userspace path manager",
+	}
+}
+
+func heldByPeer(c Connection, s Subflow) error {
+	return &Error{
+		Kind: HeldByPeer, What: fmt.Sprintf("%v of %v stays backup: the other end has flagged it", s, c),
+		Advice: "have the other end clear it; only one end of a connection may switch",
+	}
+}
+
+func noPath(c Connection, why string) error {
+	return &Error{Kind: NoPath, What: fmt.Sprintf("%v: %s", c, why), Advice: "list it again; `add` opens a subflow"}
+}
+
+// matching is those of the connection's established subflows that are among the given ones, as they are now.
+func (c Connection) matching(given []Subflow) []Subflow {
+	var found []Subflow
+	for _, s := range c.Subflows {
+		if s.Established && slices.ContainsFunc(given, s.same) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// The local addresses of subflows, each once.
+func locals(subflows []Subflow) []netip.Addr {
+	var addresses []netip.Addr
+	for _, s := range subflows {
+		if !slices.Contains(addresses, s.Local.Addr()) {
+			addresses = append(addresses, s.Local.Addr())
+		}
+	}
+	return addresses
 }

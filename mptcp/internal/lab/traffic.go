@@ -1,0 +1,72 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+)
+
+// Echo serves on an address of the host, with MPTCP, and sends back what it gets; where it listens.
+func (h *Host) Echo(address string) netip.AddrPort {
+	h.t.Helper()
+	return h.serve(address, true)
+}
+
+// PlainEcho is Echo without MPTCP.
+func (h *Host) PlainEcho(address string) netip.AddrPort {
+	h.t.Helper()
+	return h.serve(address, false)
+}
+
+func (h *Host) serve(address string, mptcp bool) netip.AddrPort {
+	h.t.Helper()
+	var config net.ListenConfig
+	config.SetMultipathTCP(mptcp)
+	var listener net.Listener
+	h.Do(func() (err error) {
+		listener, err = config.Listen(context.Background(), "tcp", address)
+		return err
+	})
+	h.t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed: the test is over
+			}
+			h.t.Cleanup(func() { conn.Close() })
+			go io.Copy(conn, conn)
+		}
+	}()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+// Dial connects to an address with MPTCP, from a local address where one is given.
+func (h *Host) Dial(to netip.AddrPort, from string) net.Conn {
+	h.t.Helper()
+	var dialer net.Dialer
+	dialer.SetMultipathTCP(true)
+	if from != "" {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))
+	}
+	var conn net.Conn
+	h.Do(func() (err error) {
+		conn, err = dialer.Dial("tcp", to.String())
+		return err
+	})
+	h.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// Exchange sends some bytes to an echo server and awaits them back.
+func Exchange(conn net.Conn, bytes int) error {
+	sent := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(make([]byte, bytes))
+		sent <- err
+	}()
+	_, err := io.CopyN(io.Discard, conn, int64(bytes))
+	return errors.Join(err, <-sent)
+}

@@ -1,0 +1,133 @@
+package mptcp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
+// the namespace that is under it, and for those to come. An address that is no endpoint yet becomes one that opens
+// nothing. hard is for others that are dead: their subflows are closed, the peers are told, and the kernel tries
+// to come back from there, as backup.
+func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change, error) {
+	change := Change{Manager: KernelManager}
+	for _, address := range wanted {
+		if slices.Contains(others, address) {
+			return change, &Error{
+				Kind: Indistinguishable, What: fmt.Sprintf("the path to prefer and one to leave share our address %v, "+
+					"and the kernel's path manager tells paths by that alone", address),
+				Advice: "switch at the other end, or have connections made under the userspace path manager",
+			}
+		}
+	}
+	before, err := h.Connections()
+	if err != nil {
+		return change, err
+	}
+	touched := reached(before, append(slices.Clone(wanted), others...))
+	change.Connections = len(touched)
+	for _, address := range wanted {
+		if err := h.flagAddress(address, false, &change); err != nil {
+			return change, err
+		}
+	}
+	for _, address := range others {
+		if err := h.flagAddress(address, true, &change); err != nil {
+			return change, err
+		}
+		if hard {
+			if err := h.reopen(address, touched, &change); err != nil {
+				return change, err
+			}
+		}
+	}
+	change.did("the kernel's path manager goes by address: this reached every connection of the namespace from %v, %d "+
+		"in all, and holds for those to come", addressList(append(slices.Clone(wanted), others...)), len(touched))
+	return change, nil
+}
+
+func (h *Handle) flagAddress(address netip.Addr, backup bool, change *Change) error {
+	endpoint, err := h.ensureEndpoint(address, change)
+	if err != nil {
+		return err
+	}
+	if (endpoint.Flags&Backup != 0) == backup {
+		return nil
+	}
+	if err := h.FlagEndpoint(endpoint, backup); err != nil {
+		return err
+	}
+	change.did("endpoint %d, %v, is %s", endpoint.ID, address, map[bool]string{true: "backup", false: "active"}[backup])
+	return nil
+}
+
+// ensureEndpoint finds the endpoint of an address; where there is none, one with no flag is made, which opens nothing.
+func (h *Handle) ensureEndpoint(address netip.Addr, change *Change) (Endpoint, error) {
+	for {
+		endpoints, err := h.Endpoints()
+		if err != nil {
+			return Endpoint{}, err
+		}
+		if endpoint, is := endpointOf(endpoints, address); is {
+			return endpoint, nil
+		}
+		if err := h.AddEndpoint(Endpoint{Address: address}); err != nil {
+			return Endpoint{}, err
+		}
+		change.did("%v became an endpoint, one that opens no subflows", address)
+	}
+}
+
+// reopen closes the subflows from an address and lets the kernel open new ones as soon as the path carries them. It
+// goes by the endpoint's id: by address alone, the kernel would also close connections that fell back to plain TCP.
+func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change) error {
+	endpoint, err := h.ensureEndpoint(address, change)
+	if err != nil {
+		return err
+	}
+	if err := h.DeleteEndpoint(endpoint); err != nil {
+		return err
+	}
+	change.did("every subflow from %v is closed", address)
+	again := endpoint
+	again.Flags = endpoint.Flags&^Implicit | Backup
+	again.ID = 0 // whichever is free
+	if endpoint.Flags&(Initiate|Signal) == 0 && slices.ContainsFunc(touched, func(c Connection) bool { return !c.Serves }) {
+		again.Flags |= Initiate
+	}
+	if err := h.AddEndpoint(again); err != nil {
+		return err
+	}
+	if again.Flags&Initiate != 0 {
+		change.did("the kernel tries to open backup subflows from %v from now on", address)
+	}
+	return nil
+}
+
+// reached is the MPTCP connections with a subflow from one of our addresses.
+func reached(connections []Connection, addresses []netip.Addr) []Connection {
+	var found []Connection
+	for _, c := range connections {
+		uses := slices.ContainsFunc(c.Subflows, func(s Subflow) bool { return slices.Contains(addresses, s.Local.Addr()) })
+		if c.Token != 0 && uses {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func addressList(addresses []netip.Addr) string {
+	text := ""
+	for i, address := range addresses {
+		switch {
+		case i == 0:
+		case i == len(addresses)-1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += address.String()
+	}
+	return text
+}
