@@ -15,11 +15,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from controller.model import Endpoint, Settings
+from controller.web.connection import Connection, Crowd, most_connections
 from controller.web.gate import CannotServe, is_loopback
 
 HANDED_IN = 3  # SD_LISTEN_FDS_START
 MOST_HANDED_IN = 8
 LAST_ANSWERS_S = 1
+PENDING = 128
 
 
 class Serving:
@@ -31,10 +33,12 @@ class Serving:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = listeners[0].getsockname()[:2]
         self.endpoint = Endpoint(host, port)
-        self._server = uvicorn.Server(
+        most = most_connections()
+        self._server = _Server(
             uvicorn.Config(
                 app,
-                http="h11",
+                http=Connection,
+                backlog=most // 4,  # accepted at once, before the first of them can be counted
                 loop="asyncio",
                 ws="none",
                 lifespan="off",
@@ -44,7 +48,8 @@ class Serving:
                 log_config=None,
                 log_level="error",
                 timeout_graceful_shutdown=LAST_ANSWERS_S,
-            )
+            ),
+            Crowd(most),
         )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": listeners}, name="api", daemon=True)
         self._thread.start()
@@ -55,6 +60,17 @@ class Serving:
         self._thread.join()
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, crowd: Crowd) -> None:
+        super().__init__(config)
+        self.server_state = crowd
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(PENDING)  # asyncio has only as many wait as it accepts at once
+
+
 def serve(app: ASGIApp, settings: Settings) -> Serving:
     return Serving(app, _handed_in(settings) or [_bound(settings.api)])
 
@@ -62,7 +78,7 @@ def serve(app: ASGIApp, settings: Settings) -> Serving:
 def _bound(endpoint: Endpoint) -> socket.socket:
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
-        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=128)
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=PENDING)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CannotServe(

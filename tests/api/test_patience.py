@@ -1,0 +1,132 @@
+"""Who asks half a question, or takes no answer, is waited for a while and keeps nobody else from being answered."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from controller.api import make_app
+from controller.model import Endpoint
+from controller.web import connection
+from controller.web.serving import Serving, serve
+from tests.api.desk import SETTINGS, START, Desk
+from tests.api.test_serving import CHILD
+
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+HALF_A_BODY = (
+    b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+)
+WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SHORT_S = 0.3
+DESCRIPTORS = 128
+LARGE = 30_000_000  # more than two sockets hold
+
+
+@pytest.fixture
+def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    monkeypatch.setattr(connection, "REQUEST_WITHIN_S", SHORT_S)
+    monkeypatch.setattr(connection, "ANSWER_WITHIN_S", SHORT_S)
+    running = serve(make_app(desk.read, desk.program, desk, SETTINGS), SETTINGS)
+    yield running
+    running.stop()
+
+
+def _connected(endpoint: Endpoint) -> socket.socket:
+    return socket.create_connection((endpoint.host, endpoint.port), timeout=20)
+
+
+def _until_closed(asking: socket.socket) -> bytes:
+    said = b""
+    try:
+        while part := asking.recv(65536):
+            said += part
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.mark.parametrize("half", [b"", b"G", HALF_A_HEAD, HALF_A_BODY])
+def test_half_a_request_is_not_waited_for(impatient: Serving, desk: Desk, half: bytes) -> None:
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(half)
+        assert _until_closed(asking) == b""
+    assert desk.snapshot is START
+
+
+@pytest.mark.parametrize("half", [HALF_A_HEAD, HALF_A_BODY])
+def test_a_request_that_drips_has_no_more_time_than_another(impatient: Serving, half: bytes) -> None:
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(half)
+        asking.settimeout(SHORT_S / 10)
+        for _ in range(100):  # each well before the time is over
+            try:
+                asking.sendall(b" ")
+                assert asking.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                break
+        else:
+            pytest.fail("it is held as long as it drips")
+
+
+def test_a_connection_that_was_answered_and_asks_no_more_is_closed(impatient: Serving) -> None:
+    for more in (b"", HALF_A_HEAD):
+        with _connected(impatient.endpoint) as asking:
+            asking.sendall(WHOLE + more)
+            assert _until_closed(asking).endswith(b'{"status":"ok"}')
+
+
+def test_an_answer_that_nobody_takes_is_given_up(impatient: Serving, desk: Desk) -> None:
+    desk.snapshot = replace(START, config_error="x" * LARGE)
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        asking.recv(1)
+        present = impatient._server.server_state.connections
+        deadline = time.monotonic() + 20
+        while present and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not present
+        assert len(_until_closed(asking)) < LARGE
+
+
+def test_a_client_that_asks_on_and_on_keeps_its_connection(impatient: Serving) -> None:
+    with httpx.Client(base_url=f"http://{impatient.endpoint}", trust_env=False) as client:
+        ports = set()
+        for _ in range(20):
+            answer = client.get("/healthz")
+            ports.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+        assert len(ports) == 1
+
+
+def test_hundreds_of_half_requests_keep_nobody_from_being_answered() -> None:
+    script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n{CHILD}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    host, _, port = child.stdout.readline().strip().rpartition(":")
+    with ExitStack() as attack:
+        for _ in range(4 * DESCRIPTORS):
+            half = attack.enter_context(_connected(Endpoint(host, int(port))))
+            half.sendall(HALF_A_HEAD)
+        for _ in range(10):
+            assert httpx.get(f"http://{host}:{port}/healthz", trust_env=False, timeout=20).status_code == 200
+        _, complaints = child.communicate("", timeout=30)
+    assert child.returncode == 0
+    assert complaints.count("\n") == 1 and f"the API has {DESCRIPTORS // 4} connections" in complaints
