@@ -6,13 +6,28 @@ it cannot do it raises as a Failure: one sentence, and what to do.
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 OK = 0
 REFUSED = 1  # what was asked is not so, or was refused
 USAGE = 2  # argparse's own
 UNREACHABLE = 3  # the controller does not answer
+INTERRUPTED = 130  # by Ctrl-C, in the shell's numbers
 
 
 class Failure(Exception):
     def __init__(self, sentence: str, code: int = REFUSED) -> None:
         super().__init__(sentence)
         self.code = code
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C waits meanwhile. In the midst of an import it would be a traceback, or be swallowed."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

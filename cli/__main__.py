@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
-from cli import Failure
+from cli import INTERRUPTED, Failure, undisturbed
 
 VERBS = {
     "lab": ("cli.lab", "raise the paper's lab, run the controller on it, compare bicast off and on"),
@@ -43,6 +45,7 @@ exit codes:
   1  it is not so, or it was refused: a bad configuration, an unknown terminal, an impossible wish
   2  the command line is wrong
   3  the controller does not answer
+  130  Ctrl-C
 
 environment:
   BICAST_API    where the controller's API is, such as 127.0.0.1:8653 (--api)
@@ -51,7 +54,25 @@ environment:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        with undisturbed():
+            verb, args = _understood(sys.argv[1:] if arguments is None else arguments)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # ./bicast starts us deaf: nobody could answer yet
+        code: int = verb.run(args)
+        sys.stdout.flush()
+        return code
+    except Failure as failure:
+        print(f"bicast: {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough (docs.python.org, signal, "Note on SIGPIPE")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
+    """The verb's module, and what it is asked for."""
     parser = argparse.ArgumentParser(
         prog="bicast",
         description="Make a multihomed access network behave like one good link.",
@@ -69,19 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             subparsers.add_parser(verb, help=summary)
     args = parser.parse_args(arguments)
     assert module is not None, "argparse knows no verb that is not in the table"
-    try:
-        code: int = module.run(args)
-        sys.stdout.flush()
-        return code
-    except Failure as failure:
-        print(f"bicast: {failure}", file=sys.stderr)
-        return failure.code
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader of our output has seen enough (docs.python.org, signal, "Note on SIGPIPE")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    return module, args
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ended = main()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left to do is Python's, which would show it
+    sys.exit(ended)

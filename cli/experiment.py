@@ -10,7 +10,7 @@ import argparse
 from importlib import import_module
 from typing import Any
 
-from cli import Failure
+from cli import Failure, undisturbed
 from experiments import ExperimentFailed
 from experiments.running import ControllerFailed
 from topologies.command import CommandFailed
@@ -48,7 +48,9 @@ def add(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        code: int = import_module(EXPERIMENTS[args.name][0]).run(args)
+        with undisturbed():
+            experiment = import_module(EXPERIMENTS[args.name][0])
+        code: int = experiment.run(args)
     except (ExperimentFailed, CommandFailed, ControllerFailed, WorldError) as error:
         raise Failure(str(error)) from error
     return code

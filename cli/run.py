@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from cli import undisturbed
+
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
@@ -17,6 +19,7 @@ def add(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from controller.__main__ import run as run_controller
+    with undisturbed():
+        from controller.__main__ import run as run_controller
 
     return run_controller(args.file)

@@ -1,0 +1,89 @@
+"""Ctrl-C, however early, is exit code 130 and no traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from topologies.isolate import MARK
+
+TREE = Path(__file__).resolve().parent.parent.parent
+ENDED_BY_IT = (130, -signal.SIGINT)  # Python's own answer, or death by the signal: a shell shows 130 for both
+
+VERB = """
+import os, signal
+from cli import Failure
+def _interrupt(when):
+    if when == os.environ["WHEN"]:
+        os.kill(os.getpid(), signal.SIGINT)
+_interrupt("imported")
+def add(subparsers):
+    subparsers.add_parser("status")
+    _interrupt("described")
+def run(args):
+    _interrupt("running")
+    raise Failure("it went on")
+"""
+
+
+@pytest.mark.parametrize("when", ["imported", "described", "running"])
+def test_a_verb_that_is_interrupted_says_nothing_and_does_no_more(tmp_path: Path, when: str) -> None:
+    (tmp_path / "interrupted.py").write_text(VERB)
+    script = (
+        "from cli import __main__ as m; m.VERBS['status'] = ('interrupted', ''); raise SystemExit(m.main(['status']))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": f"{TREE}:{tmp_path}", "WHEN": when},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("words", [["status"], ["run", "none.yaml"]])
+def test_no_moment_of_the_command_shows_a_traceback(words: list[str]) -> None:
+    codes = set()
+    for step in range(12):
+        with subprocess.Popen(
+            [str(TREE / "bicast"), *words],
+            env={**os.environ, "BICAST_API": "127.0.0.1:1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as command:
+            time.sleep(step * 0.04)  # the moment is what is tried
+            os.killpg(command.pid, signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        codes.add(command.returncode)
+        assert said == "" or (said.startswith("bicast: ") and said.count("\n") == 1), "its own sentence, or nothing"
+        assert said or command.returncode in ENDED_BY_IT
+    assert codes & set(ENDED_BY_IT)
+
+
+@pytest.mark.parametrize("after_s", [0.15, 0.4, 0.7, 1.1])
+def test_a_lab_that_is_interrupted_while_its_world_is_made_ends_without_a_traceback(after_s: float) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.pop(MARK, None)
+        os.execv(TREE / "bicast", ["bicast", "lab"])
+    time.sleep(after_s)  # the moment is what is tried
+    os.write(terminal, b"\x03")
+    said = b""
+    with contextlib.suppress(OSError):  # EIO: the last of those who had the terminal has ended
+        while part := os.read(terminal, 65536):
+            said += part
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) in ENDED_BY_IT
+    assert b"Traceback" not in said and b"Error" not in said
