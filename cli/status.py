@@ -17,7 +17,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "status",
         help="show gateways, uplinks and terminals",
         description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
-        "that was refused, a flow or group that a switch refused, a switch that is not connected.",
+        "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     tables = [_aligned(rows) for rows in (_gateways(status, time.time()), _uplinks(status), _terminals(status))]
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
     if any(one["wished"] for one in status["terminals"]):
-        print("* wished by somebody, not from the file")
+        print("* somebody set the mode or the active uplink with `bicast`; that holds, whatever the file says")
     return OK
 
 
@@ -44,6 +44,12 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
     for gateway in status["gateways"]:
         if gateway["state"] == "absent":
             yield f"{gateway['name']}: no switch of dpid {gateway['dpid']} is connected; see `./bicast bridge --help`"
+        if gateway["rival"] is not None:
+            yield (
+                f"{gateway['name']}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is served, and "
+                f"{gateway['rival']}, which is not; give each bridge a dpid of its own (ovs-vsctl set bridge NAME "
+                "other-config:datapath-id=16 HEX DIGITS), and one target (ovs-vsctl get-controller NAME)"
+            )
         if gateway["last_error"] is not None:
             yield f"{gateway['name']}: {gateway['last_error']}"
         for conflict in gateway["conflicts"]:

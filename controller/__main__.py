@@ -47,13 +47,14 @@ def run(path: str) -> int:
 
 
 def _serve(path: str) -> None:
-    settings = configuration.load(path).settings
+    config = configuration.load(path)
+    settings = config.settings
     wires: list[Wire] = []
 
     def perform(effect: Effect) -> None:
         wires[0].perform(effect)
 
-    service = Service(path, Store(settings.state_file), perform)
+    service = Service(path, config, Store(settings.state_file), perform)
     api = serve(make_app(service.snapshot, service.program, service, settings), settings)
     try:
         wires.append(Wire(settings.openflow, settings.tls, service.post))

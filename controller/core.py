@@ -52,28 +52,34 @@ class Core:
             return
         switch = next((each for each in self.switches.values() if each.session == event.session), None)
         if switch is None:
-            return  # the last words of a connection that has ended
+            for each in self.switches.values():
+                each.door.hear(event)
+            return  # of no one who waits either: the last words of a connection that has ended
         match event:
             case SwitchClosed():
                 log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
-                switch.closed(now)
+                yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
             case SwitchApplied():
+                yield from switch.door.answered(event.ticket, switch.peer, now)
                 yield from switch.applied(event, now)
             case SwitchRefused():
                 switch.refused(event, now)
             case PortSeen():
                 yield from switch.port_seen(event, self.wanted, now)
             case NeighbourSeen():
-                switch.neighbour_seen(event)
+                switch.neighbour_seen(event, now)
             case Solicited():
                 yield from switch.solicited(event)
 
     def tick(self, now: float) -> Iterator[Effect]:
-        yield from self.rest(now)
         for switch in self.switches.values():
-            yield from switch.tick(now)
+            if switch.session is not None and switch.door.silent(now):
+                yield Close(switch.session, "has not answered, and the same switch has connected again")
+                yield from self._left(switch, now)
+            switch.door.forget(now)
+            yield from switch.tick(self.wanted, now)
 
     def rest(self, now: float) -> Iterator[Effect]:
         """Between bursts of events: what can be done once for many of them."""
@@ -87,9 +93,19 @@ class Core:
             yield Close(event.session, reason)  # which is where it is told, once for each peer
             return
         if switch.session is not None:
-            yield Close(switch.session, f"the same switch has connected again from {event.peer}")
+            yield from switch.door.knock(event, switch.session, now)
+        else:
+            yield from self._served(switch, event, now)
+
+    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Effect]:
         log.info("%s: switch %016x is here, from %s", switch.site.name, event.dpid, event.peer)
         yield from switch.opened(event, now)
+
+    def _left(self, switch: Switch, now: float) -> Iterator[Effect]:
+        switch.closed(now)
+        newcomer = switch.door.enter()
+        if newcomer is not None:
+            yield from self._served(switch, newcomer, now)
 
     # Configuration
 
@@ -104,8 +120,10 @@ class Core:
             self.switches[site.dpid] = switch
             yield from switch.reconfigure(site, self.wanted, now)
         for switch in old.values():
-            if switch.session is not None:
-                yield Close(switch.session, f"the site {switch.site.name} is no longer in the configuration")
+            waiting = switch.door.leave()
+            for session in (switch.session, waiting.session if waiting else None):
+                if session is not None:
+                    yield Close(session, f"the site {switch.site.name} is no longer in the configuration")
         self.config, self.config_error, self.config_loaded_at = config, None, now
 
     def refuse_config(self, error: ConfigError) -> None:
@@ -118,9 +136,10 @@ class Core:
     def wish_mode(self, name: str, mode: Mode, now: float) -> tuple[Answer, list[Effect]]:
         terminals = self._named(name)
         said = []
-        for _, terminal in terminals:
+        for site, terminal in terminals:
             is_so = self.wanted.mode(terminal) is mode
-            said.append(f"{terminal.name} is {'already ' if is_so else ''}in mode {mode.value}")
+            sentence = f"{terminal.name} is {'already ' if is_so else ''}in mode {mode.value}"
+            said.append(sentence + self._when(site))
         modes = {**self.wanted.modes, **{terminal.name: mode for _, terminal in terminals}}
         return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), now)
 
@@ -133,7 +152,7 @@ class Core:
             sentence = f"{terminal.name} has {uplink} {'already ' if is_so else ''}as its active uplink"
             if self.wanted.mode(terminal) is Mode.OFF:
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
-            said.append(sentence)
+            said.append(sentence + self._when(site))
         active = {**self.wanted.active, **{terminal.name: uplink for _, terminal in terminals}}
         return self._wish(replace(self.wanted, active=active), terminals, tuple(said), now)
 
@@ -147,6 +166,10 @@ class Core:
         orders = [effect for effect in effects if isinstance(effect, Apply)]
         messages = sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
         return Answer(said, changed, messages), [*learned, *effects]
+
+    def _when(self, site: Site) -> str:
+        here = self.switches[site.dpid].session is not None
+        return "" if here else f"; it is kept, and counts when gateway {site.name} connects"
 
     def _named(self, name: str) -> list[tuple[Site, Terminal]]:
         everybody = [(site, terminal) for site in self.config.sites for terminal in site.terminals]

@@ -32,11 +32,11 @@ ANSWER_WITHIN_S = 5.0
 class Service:
     """Its public calls may come from any thread."""
 
-    def __init__(self, config_path: str, store: Store, perform: Callable[[Effect], None]) -> None:
+    def __init__(self, config_path: str, config: Config, store: Store, perform: Callable[[Effect], None]) -> None:
+        """`config` is what the file says now."""
         self._config_path = config_path
         self._store = store
         self._perform = perform
-        config = configuration.load(config_path)
         self._wall_offset_s = time.time() - time.monotonic()
         self._core = Core(config, store.load(), time.monotonic())
         self._unsaved = False  # the last wish is kept by nobody but us

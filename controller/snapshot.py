@@ -63,6 +63,7 @@ class GatewayView:
     state: GatewayState
     since: float  # of the state
     peer: str | None  # None: not connected
+    rival: str | None  # another peer with this dpid, which is sent away as long as the first one answers
     last_error: str | None
     reconciles: int
     changes_sent: int
@@ -89,7 +90,7 @@ class TerminalView:
     active_uplink: str
     default_uplink: str
     access_point: str | None
-    wished: bool  # mode or active uplink differ from the file because somebody wished it
+    wished: bool  # somebody set its mode, its active uplink or both: that holds, whatever the file says
     addresses: tuple[AddressView, ...]
     sent: Counters | None
     received: Counters | None

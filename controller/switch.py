@@ -12,12 +12,13 @@ counters and for what somebody may have changed behind our back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from controller.advertising import advertisement
 from controller.bicast import compile
 from controller.describe import describe
+from controller.doorstep import Doorstep
 from controller.events import (
     Apply,
     Ask,
@@ -34,7 +35,8 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
-from controller.known import Known, Observed, Wanted
+from controller.known import Known, Neighbour, Observed, Wanted
+from controller.learning import Learning
 from controller.model import Site
 from controller.neighbours import Schedule, learnable
 from controller.program import EMPTY, FlowKey, Program
@@ -60,7 +62,9 @@ class Switch:
         self.conflicts: tuple[FlowKey, ...] = ()
         self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
         self._tickets = tickets
+        self.door = Doorstep(tickets)
         self._schedule = Schedule()
+        self._learning = Learning()
         self._learnable = learnable(site)
         self._learned = False  # something that no program holds yet
         self._expected: Program | None = None
@@ -165,18 +169,20 @@ class Switch:
         yield from self.settle(wanted, now)
         yield from self._ask(now)
 
-    def neighbour_seen(self, event: NeighbourSeen) -> None:
-        """What was learned is carried out at the next rest: hundreds may answer at once."""
+    def neighbour_seen(self, event: NeighbourSeen, now: float) -> None:
         where = (self._port_name(event.in_port), event.address)
-        if self.observed.macs.get(where) == event.mac:
-            self._schedule.heard(where)
-            return
         if where not in self._learnable:
             return
-        known = where in self.observed.macs  # one that changes all the time must not fill the log
-        log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, event.address, event.mac)
         self._schedule.heard(where)
-        self.observed = replace(self.observed, macs={**self.observed.macs, where: event.mac})
+        if self._learning.told(where, event.mac, self.observed.macs.get(where), now):
+            self._learn({where: event.mac})
+
+    def _learn(self, macs: Mapping[Neighbour, str]) -> None:
+        """Carried out at the next rest: hundreds may answer at once."""
+        for where, mac in macs.items():
+            known = where in self.observed.macs  # one that changes all the time must not fill the log
+            log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, where[1], mac)
+        self.observed = replace(self.observed, macs={**self.observed.macs, **macs})
         self._learned = True
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
@@ -188,7 +194,10 @@ class Switch:
         if answer := advertisement(self.site, self.observed, event):
             yield answer
 
-    def tick(self, now: float) -> Iterator[Effect]:
+    def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+        if due := self._learning.due(now):
+            self._learn(due)
+        yield from self.rest(wanted, now)
         if self.session is None:
             return
         yield from self._ask(now)

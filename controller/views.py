@@ -45,6 +45,7 @@ def _gateway(switch: Switch, wall_offset_s: float) -> GatewayView:
         state=switch.state,
         since=switch.since + wall_offset_s,
         peer=switch.peer,
+        rival=switch.door.rival,
         last_error=switch.last_error,
         reconciles=switch.reconciles,
         changes_sent=switch.changes_sent,

@@ -53,7 +53,9 @@ def _gateways(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
         "bicast_gateway_state", "1 for the state the switch is in, 0 for the others", labels=["gateway", "state"]
     )
     reconciles = CounterMetricFamily(
-        "bicast_gateway_reconciles", "Times the switch was read and brought to what is wanted", labels=["gateway"]
+        "bicast_gateway_reconciles",
+        "Times the program that is wanted was compared with the one that the switch holds",
+        labels=["gateway"],
     )
     changes = CounterMetricFamily(
         "bicast_gateway_changes_sent", "Flow, group and meter modifications sent", labels=["gateway"]

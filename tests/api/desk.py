@@ -76,6 +76,7 @@ HOME = GatewayView(
     state=GatewayState.STEADY,
     since=1_700_000_000.0,
     peer="127.0.0.1:51234",
+    rival=None,
     last_error=None,
     reconciles=3,
     changes_sent=40,

@@ -25,27 +25,47 @@ class Pair:
         self.advertised: list[Advertise] = []
         self.closed: list[Close] = []
         self._lines: dict[int, deque[Effect]] = {}  # by session: what the core sent and the switch has not seen
-        self._at: dict[int, int] = {}  # session to dpid
+        self._at: dict[int, FakeSwitch] = {}
+        self._dead: list[int] = []  # sessions of which the switch knows no more, and the core does not know it
         self._sessions = 0
 
     # The world
 
     def connect(self, dpid: int = 1) -> int:
         self.disconnect(dpid)
+        return self.connect_beside(self.fakes[dpid])
+
+    def connect_beside(self, fake: FakeSwitch) -> int:
+        """Whoever else may be connected with this dpid."""
         self._sessions += 1
-        self._lines[self._sessions], self._at[self._sessions] = deque(), dpid
-        self.tell(self.fakes[dpid].opened(self._sessions))
+        self._lines[self._sessions], self._at[self._sessions] = deque(), fake
+        self.tell(fake.opened(self._sessions))
         return self._sessions
 
-    def disconnect(self, dpid: int = 1) -> None:
-        for session in [session for session, at in self._at.items() if at == dpid]:
+    def come_back(self, dpid: int = 1) -> int:
+        """The switch connects again, and its old TCP died without a word."""
+        for session in self._of(dpid):
             del self._lines[session], self._at[session]
-            self.tell(SwitchClosed(session))
+            self._dead.append(session)
+        return self.connect_beside(self.fakes[dpid])
+
+    def disconnect(self, dpid: int = 1) -> None:
+        for session in self._of(dpid):
+            self._end(session)
+        while self._dead:  # unanswered echoes tell of it in the end
+            self.tell(SwitchClosed(self._dead.pop()))
+
+    def _of(self, dpid: int) -> list[int]:
+        return [session for session, fake in self._at.items() if fake.dpid == dpid]
+
+    def _end(self, session: int) -> None:
+        del self._lines[session], self._at[session]
+        self.tell(SwitchClosed(session))
 
     def restart(self, config: Config | None = None) -> None:
         """The controller dies with -9 and is started again; wishes were kept."""
-        dpids = list(self._at.values())
-        self._lines, self._at = {}, {}
+        dpids = {fake.dpid for fake in self._at.values()}
+        self._lines, self._at, self._dead = {}, {}, []
         self.core = Core(config or self.core.config, self.core.wanted, self.now)
         for dpid in dpids:
             self.connect(dpid)
@@ -53,7 +73,7 @@ class Pair:
     def port(self, name: str, port: Port | None, dpid: int = 1) -> None:
         fake = self.fakes[dpid]
         fake.ports = {each: at for each, at in fake.ports.items() if each != name} | ({name: port} if port else {})
-        for session in [session for session, at in self._at.items() if at == dpid]:
+        for session in self._of(dpid):
             self.tell(PortSeen(session, name, port))
 
     def up(self, name: str, up: bool, dpid: int = 1) -> None:
@@ -81,7 +101,7 @@ class Pair:
         session = next((session for session, line in self._lines.items() if line), None)
         if session is None:
             return False
-        self._arrive(self._lines[session].popleft(), self.fakes[self._at[session]])
+        self._arrive(self._lines[session].popleft(), self._at[session])
         return True
 
     def drain(self) -> None:
@@ -103,7 +123,7 @@ class Pair:
                 self.advertised.append(effect)
             case Close():
                 self.closed.append(effect)
-                self.disconnect(fake.dpid)
+                self._end(effect.session)
 
     # What should be
 

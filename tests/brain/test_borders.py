@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PURE = [
     *("model", "program", "known", "bicast", "responders", "proxies", "advertising", "served", "recall", "groups"),
-    *("reconcile", "render", "describe", "neighbours"),
+    *("reconcile", "render", "describe", "neighbours", "learning", "doorstep"),
     *("core", "switch", "events", "tickets", "snapshot", "views", "wishes", "apart"),
 ]
 PURE_FORBIDDEN = {

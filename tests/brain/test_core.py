@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from controller.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
 from controller.events import (
     AddFlow,
+    Close,
     DeleteFlow,
     DeleteGroup,
     ModifyFlow,
@@ -19,6 +21,7 @@ from controller.events import (
     NeighbourSeen,
     Read,
     Solicited,
+    SwitchClosed,
     SwitchOpened,
     SwitchRefused,
 )
@@ -208,11 +211,63 @@ def test_an_unknown_dpid_is_let_go_with_nothing_installed() -> None:
     assert ["0000000000000063" in close.reason for close in pair.closed] == [True]
 
 
-def test_the_newer_connection_of_one_switch_takes_the_place_of_the_older() -> None:
+def test_of_two_bridges_with_one_dpid_the_one_that_is_served_stays_and_both_are_named() -> None:
     pair = connected()
-    effects = list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
-    assert [type(effect).__name__ for effect in effects] == ["Close", "Read"]
-    assert pair.switch().session == 77
+    served, rival = pair.switch().session, FakeSwitch(PORTS)
+    for _ in range(3):
+        pair.connect_beside(rival)
+        pair.drain()
+        pair.pass_time(1)
+    assert pair.switch().session == served and not rival.changes
+    assert len(pair.closed) == 3 and served not in {close.session for close in pair.closed}
+    assert "dpid 0000000000000001" in pair.closed[0].reason and f"at {pair.switch().peer}," in pair.closed[0].reason
+    (view,) = snapshot(pair.core, "gateway.yaml", 0.0).gateways
+    assert view.rival == "fake" and view.state is GatewayState.STEADY
+    pair.pass_time(TOLD_FOR_S)
+    assert pair.switch().door.rival is None
+
+
+def test_a_switch_that_comes_back_while_its_old_connection_is_dead_is_served_soon() -> None:
+    pair = connected()
+    newer = pair.come_back()
+    pair.port("lte0", None)
+    pair.drain()
+    pair.pass_time(ANSWERS_WITHIN_S)
+    pair.drain()
+    assert pair.switch().session == newer and pair.switch().door.rival is None
+    assert pair.switch().state is GatewayState.STEADY and "lte0" not in pair.switch().observed.ports
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_switch_that_connects_again_and_again_is_served_by_its_newest_connection() -> None:
+    pair = connected()
+    newest = 0
+    for _ in range(5):
+        newest = pair.come_back()
+        pair.pass_time(ANSWERS_WITHIN_S / 2)
+    pair.drain()
+    assert newest and pair.switch().session is not None
+    pair.pass_time(ANSWERS_WITHIN_S)
+    pair.drain()
+    assert pair.switch().session == newest and pair.switch().state is GatewayState.STEADY
+
+
+def test_whoever_waits_takes_the_place_of_one_that_ends() -> None:
+    pair = connected()
+    served = pair.switch().session
+    assert served is not None
+    list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
+    (read,) = pair.core.handle(SwitchClosed(served), pair.now)
+    assert isinstance(read, Read) and read.session == pair.switch().session == 77
+
+
+def test_a_site_that_leaves_lets_go_of_the_one_that_waits_too() -> None:
+    pair = connected()
+    list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
+    other = sites.document()
+    other["sites"]["home"]["dpid"] = "0000000000000002"
+    effects = list(pair.core.reconfigure(sites.loaded(other), pair.now))
+    assert [effect.session for effect in effects if isinstance(effect, Close)] == [1, 77]
 
 
 def test_next_hops_are_asked_for_until_they_answer_and_seldom_afterwards() -> None:
@@ -236,9 +291,30 @@ def test_a_next_hop_with_a_new_mac_is_followed() -> None:
     session = pair.switch().session
     assert session is not None
     hop = pair.switch().site.uplink("lte").next_hops[0].address
+    pair.pass_time(1)
     pair.tell(NeighbourSeen(session, PORTS["lte0"].number, hop, "0a:00:00:00:00:ff"))
     pair.drain()
     assert "0a:00:00:00:00:ff" in str(pair.installed().groups)
+    assert pair.installed() == pair.compiled()
+
+
+def test_who_tells_another_mac_all_the_time_costs_one_change_a_second_and_the_newest_counts() -> None:
+    pair = connected()
+    all_answer(pair)
+    session, before = pair.switch().session, pair.switch().reconciles
+    assert session is not None
+    hop = pair.switch().site.uplink("lte").next_hops[0].address
+    for at in range(200):  # 10 s
+        pair.now += 0.05
+        pair.tell(NeighbourSeen(session, PORTS["lte0"].number, hop, f"0a:00:00:00:00:{at:02x}"))
+        pair.drain()
+        if at % 20 == 19:
+            pair.pass_time(0)
+            pair.drain()
+    assert 9 <= pair.switch().reconciles - before <= 12
+    pair.pass_time(1)
+    pair.drain()
+    assert "0a:00:00:00:00:c7" in str(pair.installed().groups)
     assert pair.installed() == pair.compiled()
 
 
@@ -281,6 +357,21 @@ def test_wishes_answer_with_what_was_done() -> None:
     assert first.changed and first.messages == 3 and first.done == ("client is in mode single",)
     again, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
     assert not again.changed and not effects and again.done == ("client is already in mode single",)
+
+
+def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -> None:
+    pair = connected()
+    pair.disconnect()
+    kept = "; it is kept, and counts when gateway home connects"
+    answer, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    assert answer.done == (f"client is in mode single{kept}",) and answer.changed and not effects
+    answer, _ = pair.core.wish_active("client", "lte", pair.now)
+    assert answer.done == (f"client has lte as its active uplink{kept}",)
+    pair.connect()
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    answer, _ = pair.core.wish_active("client", "lte", pair.now)
+    assert answer.done == ("client has lte already as its active uplink",)
 
 
 def test_a_wish_that_cannot_be_changes_nothing() -> None:
@@ -330,6 +421,10 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule()
     def connects(self) -> None:
         self.pair.connect()
+
+    @rule()
+    def comes_back(self) -> None:
+        self.pair.come_back()
 
     @rule()
     def disconnects(self) -> None:

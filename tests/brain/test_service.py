@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from controller import service
 from controller.core import Core
@@ -25,9 +24,8 @@ def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(service, "TICK_S", 0.01)
     monkeypatch.setattr(Core, "tick", tick)
-    file = tmp_path / "gateway.yaml"
-    file.write_text(yaml.safe_dump(sites.document()))
-    core = service.Service(str(file), Store(str(tmp_path / "state.json")), lambda _effect: None)
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
 
     def flood(_core: Core, event: SwitchClosed, _now: float) -> Iterator[Effect]:
         core.post(event)  # there is always another one waiting

@@ -171,9 +171,10 @@ def test_status_claims_nothing_of_a_link_it_cannot_see(
 def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: Captured) -> None:
     refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups")
     portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), conflicts=())
+    claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", conflicts=())
     desk.snapshot = replace(
         START,
-        gateways=(refusing, portless, START.gateways[1]),
+        gateways=(refusing, portless, START.gateways[1], claimed),
         config_failures=1,
         config_error="gateway.yaml: sites.home.dpid: found 'x', expected 16 hex digits",
     )
@@ -184,7 +185,9 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
         ("sites.home.dpid", "client bicast: refused", "table 0, priority 10", "no port gw-wifi", "0000000000000002")
     ):
         assert named in warnings[number]
-    assert len(warnings) == 5
+    for part in ("loft", "0000000000000001", "127.0.0.1:51234", "192.0.2.9:40000", "datapath-id"):
+        assert part in warnings[5]
+    assert len(warnings) == 6
 
 
 def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None:

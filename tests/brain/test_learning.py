@@ -1,0 +1,56 @@
+"""What is told of a neighbour's MAC counts at once, but not more often than it can be carried out."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.learning import CHANGE_EVERY_S, Learning
+
+PHONE, TABLET = ("lan0", IPv4Address("10.1.0.7")), ("lan0", IPv4Address("10.1.0.8"))
+OLD, NEW, NEWEST = "0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"
+
+
+def test_a_first_mac_and_one_that_changed_seldom_count_at_once() -> None:
+    learning = Learning()
+    assert learning.told(PHONE, OLD, None, 0.0)
+    assert learning.told(PHONE, NEW, OLD, CHANGE_EVERY_S)
+    assert learning.told(TABLET, NEW, OLD, CHANGE_EVERY_S), "each neighbour has its own time"
+
+
+def test_of_many_that_are_told_too_early_the_newest_is_due_later() -> None:
+    learning = Learning()
+    assert learning.told(PHONE, OLD, None, 0.0)
+    assert not learning.told(PHONE, NEW, OLD, 0.1)
+    assert not learning.told(PHONE, NEWEST, OLD, 0.2)
+    assert learning.due(0.9) == {}
+    assert learning.due(1.0) == {PHONE: NEWEST}
+    assert learning.due(2.0) == {}
+
+
+def test_one_that_is_told_again_before_another_was_taken_stays() -> None:
+    learning = Learning()
+    assert learning.told(PHONE, OLD, None, 0.0)
+    assert not learning.told(PHONE, NEW, OLD, 0.1)
+    assert not learning.told(PHONE, OLD, OLD, 0.2)
+    assert learning.due(5.0) == {}
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 0.5), st.sampled_from([OLD, NEW, NEWEST])), max_size=60))
+def test_no_neighbour_changes_twice_in_a_second_and_the_newest_counts_in_the_end(
+    words: list[tuple[float, str]],
+) -> None:
+    learning, now = Learning(), 0.0
+    taken: list[tuple[float, str]] = []
+    for pause, mac in words:
+        now += pause
+        taken += [(now, due) for due in learning.due(now).values()]
+        if learning.told(PHONE, mac, taken[-1][1] if taken else None, now):
+            taken.append((now, mac))
+    end = now + CHANGE_EVERY_S
+    taken += [(end, due) for due in learning.due(end).values()]
+    assert [mac for _, mac in taken[-1:]] == [mac for _, mac in words[-1:]]
+    assert all(later - earlier >= CHANGE_EVERY_S for (earlier, _), (later, _) in pairwise(taken))
