@@ -1,23 +1,41 @@
-"""ovs-flows/ is the controller's own program: a bridge cannot be told which of the two filled it."""
+"""ovs-flows/ is the controller's own program, and load.sh puts it on a bridge whole or not at all."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from bench.numbered import numbered
 from controller import config
 from experiments.running import OPENFLOW, TREE, controlled
 from gateway.plan import ports_of
-from tests.system.evidence import program
+from tests.system.evidence import arrivals, flows, groups, program
 from topologies import ovs
-from topologies.command import run
-from topologies.paper import BRIDGE, PaperTopo
-from topologies.stage import raised
+from topologies.command import Done, run
+from topologies.paper import BRIDGE, SERVER, PaperTopo
+from topologies.stage import Stage, raised
 
 OVS_FLOWS = TREE / "ovs-flows"
+PAPER = OVS_FLOWS / "paper"
+FOREIGN_FLOW = "cookie=0x99,table=9,priority=3,tcp,actions=group:7"
+FOREIGN_GROUP = "group_id=7,type=all,bucket=actions=output:1"
+MORE_GROUP = "group_id=1644167169,type=all,bucket=actions=output:1\n"
+MORE_FLOW = "cookie=0x6269636173740000,table=3,priority=9,udp actions=group:1644167169\n"
+BAD = {
+    "a port that the bridge has not": ("flows.txt", "gw-lte", "gw-dsl"),
+    "a port that the bridge has not, in a group": ("groups.txt", "gw-lte", "gw-dsl"),
+    "a group that is not there": ("flows.txt", "actions=dec_ttl,group:", "actions=dec_ttl,group:1"),
+    "a field that nobody knows": ("flows.txt", "arp_op=1", "arp_up=1"),
+    "half a line": ("groups.txt", "->eth_dst", ""),
+    "a flow without our cookie": ("flows.txt", "cookie=0x6269636173740000,", ""),
+    "a group out of our range": ("groups.txt", "group_id=16", "group_id=26"),
+    "nothing": ("flows.txt", "cookie=", "# cookie="),
+}
+RATE_PPS, LOADS = 1000, 10
 
 
 @contextmanager
@@ -61,3 +79,91 @@ def test_the_kept_files_are_what_render_writes(tmp_path: Path) -> None:
     written = {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.txt")}
     kept = {path.relative_to(OVS_FLOWS): path.read_text() for path in OVS_FLOWS.rglob("*.txt")}
     assert written == kept
+
+
+def load(folder: Path, bridge: str = BRIDGE) -> Done:
+    return run(str(OVS_FLOWS / "load.sh"), bridge, str(folder), check=False)
+
+
+def copy(into: Path, **changed: str) -> Path:
+    """The paper's files, with a text of one's own in one or both."""
+    shutil.copytree(PAPER, into)
+    for name, text in changed.items():
+        (into / f"{name}.txt").write_text(text)
+    return into
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Stage]:
+    with raised(PaperTopo(shaped=False)) as net:
+        yield net
+
+
+@pytest.fixture
+def loaded(net: Stage) -> Iterator[Stage]:
+    """The paper's files are on the bridge, and something of somebody else."""
+    ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
+    ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
+    assert load(PAPER).returncode == 0
+    yield net
+    ovs.ofctl("del-flows", BRIDGE)
+    ovs.ofctl("del-groups", BRIDGE)
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_leaves_the_bridge_as_it_was(loaded: Stage, tmp_path: Path, what: str) -> None:
+    name, right, wrong = BAD[what]
+    bad = copy(tmp_path / "bad")
+    text = (bad / name).read_text()
+    assert right in text
+    (bad / name).write_text(text.replace(right, wrong))
+    more = {"flows.txt": ("groups.txt", MORE_GROUP), "groups.txt": ("flows.txt", MORE_FLOW)}[name]
+    with (bad / more[0]).open("a") as other:
+        other.write(more[1])  # something good, in the file that is not bad
+    before = program(BRIDGE)
+    done = load(bad)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(f"{BRIDGE} is as it was")
+    assert program(BRIDGE) == before
+
+
+def test_what_is_foreign_stays_and_what_is_no_longer_named_goes(loaded: Stage, tmp_path: Path) -> None:
+    first = program(BRIDGE)
+    more = {"groups": (PAPER / "groups.txt").read_text() + MORE_GROUP, "flows": (PAPER / "flows.txt").read_text()}
+    more["flows"] += MORE_FLOW
+    assert load(copy(tmp_path / "more", **more)).returncode == 0
+    second = program(BRIDGE)
+    assert [len(new) - len(old) for old, new in zip(first, second, strict=True)] == [1, 1]
+    assert load(PAPER).returncode == 0
+    assert program(BRIDGE) == first
+    assert any("group:7" in flow for flow in flows(BRIDGE))
+    assert any("group_id=7," in group for group in groups(BRIDGE))
+
+
+def test_a_foreign_flow_in_the_place_of_ours_is_not_overwritten(loaded: Stage) -> None:
+    ovs.ofctl("del-flows", BRIDGE, "cookie=0x6269636173740000/0xffffffffffff0000")
+    ovs.ofctl("add-flow", BRIDGE, "table=1,priority=10,actions=drop")
+    before = program(BRIDGE)
+    done = load(PAPER)
+    assert done.returncode == 1
+    assert "stands where one of ours would (table=1 priority=10)" in done.stderr
+    assert program(BRIDGE) == before
+
+
+def test_files_are_loaded_anew_under_traffic_and_no_packet_is_lost(loaded: Stage, tmp_path: Path) -> None:
+    """Two programs in turn, each of which sends the datagrams by another uplink."""
+    other = tmp_path / "lte.yaml"
+    other.write_text(
+        (TREE / "topologies" / "paper.yaml").read_text().replace("default_uplink: wifi", "default_uplink: lte")
+    )
+    run("./bicast", "render", "--into", str(tmp_path), str(other))
+    assert (tmp_path / "lte" / "groups.txt").read_text() != (PAPER / "groups.txt").read_text()
+    router = loaded.machine("router")
+    with numbered(loaded.machine("client"), loaded.machine("server"), SERVER, RATE_PPS) as stream:
+        with arrivals(router, "wifi", "lte") as seen:
+            for number in range(LOADS):
+                assert load((tmp_path / "lte", PAPER)[number % 2]).returncode == 0
+            rode = seen.since()
+        counted = stream.stop()
+    assert rode["wifi", "udp"] > 0 and rode["lte", "udp"] > 0
+    assert (counted.lost, max(counted.copies.values())) == ([], 1)

@@ -1,0 +1,65 @@
+"""Numbered datagrams from one machine to another, while something is done to what lies between them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from topologies.command import CommandFailed
+from topologies.nodes import Machine
+
+PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
+PORT = 7400
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    sent: int
+    lateness_s: float  # of the sender, at worst
+    copies: Counter[int]  # of each number
+    sent_at: Mapping[int, float]  # time.monotonic(), of what arrived
+
+    @property
+    def lost(self) -> list[int]:
+        return [number for number in range(self.sent) if number not in self.copies]
+
+
+class Numbered:
+    def __init__(self, mouth: subprocess.Popen[str], ear: subprocess.Popen[str]) -> None:
+        self._mouth, self._ear = mouth, ear
+
+    def stop(self) -> Counted:
+        """Sends no more, and hears what is still under way."""
+        sent, lateness_s = json.loads(self._mouth.communicate("enough\n")[0])
+        seen = json.loads(self._ear.communicate("enough\n")[0])
+        return Counted(
+            sent, lateness_s, Counter(number for number, _, _ in seen), {number: at for number, at, _ in seen}
+        )
+
+
+@contextmanager
+def numbered(source: Machine, target: Machine, address: str, rate_pps: int) -> Iterator[Numbered]:
+    """They flow when the block begins."""
+    with (
+        _started(target, "ready", "receive", str(PORT)) as ear,
+        _started(source, "sending", "send", address, str(PORT), str(rate_pps)) as mouth,
+    ):
+        yield Numbered(mouth, ear)
+
+
+@contextmanager
+def _started(machine: Machine, word: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    with machine.popen([*PROGRAM, *words], stdin=subprocess.PIPE, stderr=None, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != f"{word}\n":
+                raise CommandFailed(f"{machine.name}: `datagrams.py {' '.join(words)}` did not say {word!r}")
+            yield process
+        finally:
+            process.kill()
