@@ -124,7 +124,7 @@ class Renderer:
             case SetField(name, value):
                 return f"set_field:{value}->{NAMES.get(name, name)}"
             case Move(source, destination):
-                return f"move:{REGISTERS[source]}->{REGISTERS[destination]}"
+                return f"move:{_register(source)}->{_register(destination)}"
             case DecTtl():
                 return "dec_ttl"
             case Output(port):
@@ -137,9 +137,15 @@ class Renderer:
                 return f"group:{group_id}"
 
     def _field(self, name: str, value: Value) -> str:
-        if name == "in_port":
-            return f"in_port={self._port(int(value))}"
-        return f"{NAMES.get(name, name)}={value:#06x}" if name == "eth_type" else f"{NAMES.get(name, name)}={value}"
+        if name == "in_port" and isinstance(value, int):
+            return f"in_port={self._port(value)}"
+        if name == "eth_type" and isinstance(value, int):
+            return f"eth_type={value:#06x}"
+        return f"{NAMES.get(name, name)}={value}"
 
     def _port(self, number: int) -> str:
         return f'"{self._names[number]}"' if number in self._names else str(number)
+
+
+def _register(name: str) -> str:
+    return REGISTERS.get(name, f"{name}[]")  # what others move is described too
