@@ -1,0 +1,52 @@
+"""Two connections of one dpid: the bridge that is served keeps its controller, and one that comes back is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.doorstep import ANSWERS_WITHIN_S
+from tests.system.conftest import THE_SAME, Home
+from tests.system.evidence import Snoop, flows, gateway, groups, program, until
+from tests.system.test_strangers import bridge
+from topologies.command import run
+from topologies.paper import BRIDGE
+
+RIVAL = "br-rival"
+
+
+def told(home: Home) -> dict[str, Any]:
+    return gateway(home.controller.client.get("status"))
+
+
+def test_a_second_bridge_with_the_dpid_of_one_that_lives_gets_nothing_and_both_are_named(paper: Home) -> None:
+    served, before = told(paper)["peer"], program(BRIDGE)
+    with bridge(RIVAL, 1):
+        until(lambda: told(paper)["rival"] is not None, "the rival is shown")
+        snoop = Snoop(RIVAL)
+        for _ in range(2):
+            snoop.wait("OFPT_FEATURES_REPLY", since=snoop.number())  # it tries again
+        snoop.stop()
+        assert snoop.modifications() == {}
+        assert (flows(RIVAL), groups(RIVAL)) == ([], [])
+        shown = run("./bicast", "status").stdout
+    assert told(paper)["peer"] == served and told(paper)["state"] == "steady"
+    assert program(BRIDGE) == before
+    assert f"! home: two switches have dpid 0000000000000001: {served}, which is served" in shown
+    complaints = [line for line in paper.controller.heard().splitlines() if "so has the switch at" in line]
+    assert len(complaints) == 1 and served in complaints[0]
+
+
+def test_a_switch_that_comes_back_is_served_though_its_old_connection_never_ended(paper: Home) -> None:
+    old = told(paper)["peer"]
+    port = old.rpartition(":")[2]
+    run("nft", "add table inet dead; add chain inet dead in { type filter hook input priority 0; }")
+    run("nft", f"add rule inet dead in tcp sport {port} drop; add rule inet dead in tcp dport {port} drop")
+    try:
+        (home,) = paper.net.gateways
+        home.connect(THE_SAME)
+        until(lambda: told(paper)["peer"] not in (old, None), "the new connection is served", 2 * ANSWERS_WITHIN_S + 6)
+        until(lambda: told(paper)["state"] == "steady", "it is steady")
+        assert told(paper)["rival"] is None
+    finally:
+        run("nft", "delete", "table", "inet", "dead")
+        paper.reconnect()
