@@ -54,8 +54,7 @@ func (h *Handle) verify(c Connection) error {
 	return nil
 }
 
-// subflow reads one subflow of a connection again. A closed one answers to its name for a while, but is not the
-// connection's any more.
+// subflow reads one subflow of a connection again. A closed one answers to its name for a while.
 func (h *Handle) subflow(c Connection, s Subflow) (Subflow, error) {
 	local, remote := s.endpoint(s.Local), s.endpoint(s.Remote)
 	request := diagRequest{
@@ -67,7 +66,7 @@ func (h *Handle) subflow(c Connection, s Subflow) (Subflow, error) {
 	}
 	found, err := h.ask(request, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESTALE) ||
-		err == nil && (len(found) == 0 || found[0].token != c.Token) {
+		err == nil && (len(found) == 0 || found[0].token != c.Token || !found[0].carries()) {
 		return Subflow{}, &Error{
 			Kind: Gone, What: fmt.Sprintf("the subflow %v of %v has ended", s, c), Said: err, Advice: "list again",
 		}

@@ -35,8 +35,9 @@ const (
 	stateEstablished = 1
 	stateSynSent     = 2
 	stateListen      = 10
+	statesCarrying   = 1<<stateEstablished | 1<<stateSynSent | 1<<3 // SYN_RECV
 	// Not TIME_WAIT, CLOSE and NEW_SYN_RECV, which are nobody's connections.
-	statesAlive = 1<<stateEstablished | 1<<stateSynSent | 1<<3 | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<stateListen | 1<<11
+	statesAlive = statesCarrying | 1<<4 | 1<<5 | 1<<8 | 1<<9 | 1<<stateListen | 1<<11
 )
 
 // What is asked of sock_diag: every socket, or the one that an identity names.

@@ -65,6 +65,10 @@ func (s socket) subflow() Subflow {
 	}
 }
 
+// carries tells whether a subflow carries data or will; MPTCP closes a subflow only when it is done with it, although
+// the connection goes on.
+func (s socket) carries() bool { return 1<<s.state&statesCarrying != 0 }
+
 // tcp_packets_in_flight() of the kernel; its four counters are not read in one moment, so it may come out below 0.
 func inFlight(unacked, sacked, lost, retransmitted uint32) uint32 {
 	return uint32(max(0, int64(unacked)-int64(sacked)-int64(lost)+int64(retransmitted)))

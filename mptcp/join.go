@@ -62,8 +62,9 @@ func joined(whole, parts []socket) []Connection {
 		whose := drafts[part.token]
 		switch {
 		case part.state == stateListen:
-		case whose != nil:
+		case whose != nil && part.carries():
 			whose.add(part)
+		case whose != nil: // closing
 		case plain[part.token]:
 			connections = append(connections, plainConnection(part, listening))
 		}

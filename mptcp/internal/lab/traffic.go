@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+
+	"golang.org/x/sys/unix"
 )
 
 // Echo serves on an address of the host, with MPTCP, and sends back what it gets; where it listens.
@@ -37,7 +39,10 @@ func (h *Host) serve(address string, mptcp bool) netip.AddrPort {
 				return // closed: the test is over
 			}
 			h.t.Cleanup(func() { conn.Close() })
-			go io.Copy(conn, conn)
+			go func() {
+				io.Copy(conn, conn)
+				conn.Close()
+			}()
 		}
 	}()
 	return netip.MustParseAddrPort(listener.Addr().String())
@@ -69,4 +74,17 @@ func Exchange(conn net.Conn, bytes int) error {
 	}()
 	_, err := io.CopyN(io.Discard, conn, int64(bytes))
 	return errors.Join(err, <-sent)
+}
+
+// Inode is the number of a connection's socket, by which /proc and sock_diag name it.
+func Inode(conn net.Conn) uint64 {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		panic(err) // only a connection that was never made
+	}
+	var status unix.Stat_t
+	if err := raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &status) }); err != nil {
+		panic(err)
+	}
+	return status.Ino
 }

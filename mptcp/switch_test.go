@@ -1,0 +1,133 @@
+package mptcp_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/mptcp"
+	"bicast/mptcp/internal/lab"
+)
+
+func (b *bench) prefer(wanted, other string, hard bool) mptcp.Change {
+	b.t.Helper()
+	c := b.connection()
+	change, err := b.handle.Prefer(c, from(c, wanted), from(c, other), hard)
+	must(b.t, err)
+	return change
+}
+
+func TestASoftSwitchMovesTheTrafficAndIsToldToThePeer(t *testing.T) {
+	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
+		t.Run(manager.String(), func(t *testing.T) {
+			b := newBench(t, manager)
+			b.prefer(fromLTE, fromWifi, false)
+			if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
+				t.Errorf("after switching to LTE, Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+			}
+			told := b.client.Counter("MPPrioTx")
+			b.prefer(fromWifi, fromLTE, false)
+			if wifi, lte := b.moved(); wifi < megabyte || lte != 0 {
+				t.Errorf("after switching back, Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+			}
+			if got := b.client.Counter("MPPrioTx") - told; got != 2 {
+				t.Errorf("switching back sent %d MP_PRIO, want one for each path", got)
+			}
+			if sent, received := b.client.Counter("MPPrioTx"), b.server.Counter("MPPrioRx"); sent != received {
+				t.Errorf("%d MP_PRIO were sent and %d received", sent, received)
+			}
+			if peers := first(t, b.far); !peers.Subflows[slices.IndexFunc(peers.Subflows, func(s mptcp.Subflow) bool {
+				return s.Remote.Addr().String() == fromLTE
+			})].BackupByPeer {
+				t.Errorf("the server does not know that LTE is backup: %+v", peers.Subflows)
+			}
+		})
+	}
+}
+
+func TestASwitchThatIsSoAlreadyOrdersNothing(t *testing.T) {
+	b := newBench(t, mptcp.UserspaceManager)
+	b.prefer(fromLTE, fromWifi, false)
+	told := b.client.Counter("MPPrioTx")
+	if change := b.prefer(fromLTE, fromWifi, false); b.client.Counter("MPPrioTx") != told {
+		t.Errorf("it was told again: %q", change.Did)
+	}
+}
+
+func TestAHardSwitchBringsBackWhatWasInFlightOnADeadPath(t *testing.T) {
+	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
+		t.Run(manager.String(), func(t *testing.T) {
+			b := newBench(t, manager)
+			b.prefer(fromWifi, fromLTE, false)
+			b.client.Blacken("wifi", "10.1.0.2")
+			b.server.Blacken("wifi", "10.1.0.1")
+			must(t, b.conn.SetDeadline(time.Now().Add(patience)))
+			arrived := make(chan error, 1)
+			go func() { arrived <- lab.Exchange(b.conn, megabyte) }()
+			b.awaitInFlight(fromWifi)
+			change := b.prefer(fromLTE, fromWifi, true)
+			must(t, <-arrived)
+			if established := slices.DeleteFunc(from(b.connection(), fromWifi), func(s mptcp.Subflow) bool { return !s.Established }); len(established) != 0 {
+				t.Errorf("the dead subflow is still there: %v; done was %q", established, change.Did)
+			}
+			if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
+				t.Errorf("after the hard switch Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+			}
+		})
+	}
+}
+
+func (b *bench) awaitInFlight(local string) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if s := from(b.connection(), local); len(s) > 0 && s[0].InFlightSegments > 0 {
+			return
+		}
+	}
+	b.t.Fatalf("nothing is in flight from %s", local)
+}
+
+func TestUnderTheKernelsManagerASwitchSaysWhomElseItReached(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	b.exchange(b.client.Dial(b.connection().Remote(), fromWifi))
+	change := b.prefer(fromLTE, fromWifi, false)
+	said := change.Did[len(change.Did)-1]
+	if change.Connections != 2 || !strings.Contains(said, "every connection of the namespace from 10.2.0.1 or 10.1.0.1, 2") {
+		t.Errorf("it reached %d and said %q", change.Connections, said)
+	}
+}
+
+func TestAHardSwitchUnderTheKernelsManagerSparesConnectionsThatFellBack(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	fallen := b.client.Dial(b.server.PlainEcho(lab.Service+":0"), fromWifi)
+	b.exchange(fallen)
+	b.prefer(fromLTE, fromWifi, true)
+	b.exchange(fallen)
+}
+
+func TestAConnectionWithTheDeadPathAloneComesBackByIt(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	b.client.Run("ip", "mptcp", "limits", "set", "subflows", "8")
+	alone := b.client.Dial(b.connection().Remote(), fromWifi)
+	b.exchange(alone)
+	b.prefer(fromLTE, fromWifi, true)
+	b.exchange(alone)
+}
+
+func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
+	b := newBenchBetween(t, mptcp.UserspaceManager, mptcp.UserspaceManager)
+	theirs := first(t, b.far)
+	for _, s := range theirs.Subflows {
+		if s.Remote.Addr().String() == fromLTE {
+			must(t, b.far.SetBackup(theirs, s, true))
+		}
+	}
+	b.exchange(b.conn)
+	c := b.connection()
+	_, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
+	wantKind(t, err, mptcp.HeldByPeer)
+	if now := from(b.connection(), fromWifi)[0]; now.Backup() {
+		t.Errorf("Wi-Fi was flagged all the same: now both are backup, and so neither is")
+	}
+}
