@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All that this machine needs for the lab and the tests: Debian packages, .venv, and .venv-ryu where Ryu can live.
+# All that this machine needs for the lab and the tests: Debian packages, .venv, the link emulator in build, and
+# .venv-ryu where Ryu can live.
 # Nothing but packages goes outside this directory. A second run finds everything there and takes a second.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
@@ -30,4 +31,5 @@ flock "$lock"
 supported
 setup/packages.sh setup/packages/{gateway,endpoint,lab,test}.txt
 setup/venv.sh .venv requirements-dev.txt requirements.txt constraints.txt
+setup/emulator.sh
 ryu

@@ -15,7 +15,7 @@ from mininet.link import Intf, Link
 
 from topologies.emulated import FAR, NEAR, Counters, EmulatedWay, Emulator, Lateness
 from topologies.shape import UNSHAPED, Bursts, Shape
-from topologies.shaper import Shaper
+from topologies.shaper import Runner, Shaper
 
 __all__ = ["UNSHAPED", "Bursts", "Counters", "Lateness", "Shape", "ShapedLink"]
 
@@ -55,11 +55,13 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         super().__init__(node1, node2, **options)
         for end, interface in enumerate((self.intf1, self.intf2)):
             _offloads_off(interface)
-            _in_order(interface, end % (os.cpu_count() or 1))
+            _in_order(interface.node.run, interface.name, end)
         if self._emulator is None:
             self.forward = Shaper(node1.run, self.intf1.name, forward)
             self.backward = Shaper(node2.run, self.intf2.name, backward)
         else:
+            for end, device in enumerate((NEAR, FAR)):
+                _in_order(self._emulator.run, device, end)
             self._emulator.open()
             self.forward = EmulatedWay(self._emulator, "forward", forward)
             self.backward = EmulatedWay(self._emulator, "backward", backward)
@@ -101,13 +103,14 @@ def _offloads_off(interface: Intf) -> None:
     interface.node.run("ethtool", "-K", interface.name, *switches)
 
 
-def _in_order(interface: Intf, cpu: int) -> None:
-    """Let one processor receive all that comes in here.
+def _in_order(run: Runner, device: str, end: int) -> None:
+    """Let one processor receive all that comes in here; at the two ends of a link not the same.
 
     Otherwise a veth's packets wait on the processor of whoever sent them, and overtake one another whenever
     the sender (a thread of Open vSwitch) moves: measured, 1 % of a download's segments.
     """
     mounted = "/mnt"  # of the program alone: sysfs shows the namespace that it was mounted in
-    queue = f"{mounted}/class/net/{interface.name}/queues/rx-0/rps_cpus"
+    queue = f"{mounted}/class/net/{device}/queues/rx-0/rps_cpus"
+    cpu = end % (os.cpu_count() or 1)
     words = f"mount -t sysfs sysfs {mounted} && echo {1 << cpu:x} > {queue}"
-    interface.node.run("unshare", "--mount", "sh", "-c", words)
+    run("unshare", "--mount", "sh", "-c", words)

@@ -1,0 +1,152 @@
+"""A link carried by build/link-emulator: delay, jitter and loss in bursts, alike on every kernel.
+
+    node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface
+          (veth)               └─ link-emulator, in a namespace alone ┘             (veth)
+
+topologies/emulator/ holds the program. It dies with this process, and its namespace and both veths with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from topologies import command
+from topologies.command import CommandFailed, Done
+from topologies.shape import UNSHAPED, Shape
+
+PROGRAM = Path(__file__).resolve().parent.parent / "build" / "link-emulator"
+NEAR, FAR = "near", "far"
+ANSWER_BYTES = 4096
+PATIENCE_S = 20
+STALL_MS = 5  # a packet that left this much later than due was held up by the machine
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Of one direction since it was raised."""
+
+    in_packets: int
+    in_bytes: int
+    out_packets: int
+    out_bytes: int
+    lost_packets: int  # by loss_percent and bursts
+    dropped_packets: int  # the queue was full
+    missed_packets: int  # the emulator was not there to read them: the machine stalled
+    oversized_packets: int  # bundles of segments: an offload was turned on
+    unsent_packets: int  # the interface that they were to leave by refused them
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How much later than due packets left, both directions together, since this was last asked."""
+
+    seconds: float
+    packets: int
+    p50_us: int
+    p99_us: int
+    max_us: int
+    stalls: int  # packets that were more than STALL_MS late
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the machine held the link up, so that what was measured meanwhile is to be rejected."""
+        return self.stalls > 0
+
+
+class Emulator:
+    """The process that carries one link."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        with tempfile.TemporaryDirectory(prefix="link-") as place:
+            path = f"{place}/control"
+            self._process = self._started(path)
+            # Once connected, the socket's name is not needed any more.
+            self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._control.settimeout(PATIENCE_S)
+            self._control.connect(path)
+        self.pid = self._process.pid
+
+    def _started(self, path: str) -> subprocess.Popen[str]:
+        words = [str(PROGRAM), path, str(os.getpid()), str(STALL_MS * 1000)]
+        try:
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        except FileNotFoundError as error:
+            raise CommandFailed(f"{PROGRAM} is not there; `make setup` compiles it") from error
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} ended with {process.wait()}; its error is above")
+        return process
+
+    def run(self, *argv: str, given: str | None = None, check: bool = True) -> Done:
+        """Run a program where the link's own ends are."""
+        prefix = ("nsenter", f"--net=/proc/{self.pid}/ns/net")
+        return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
+
+    def tell(self, order: str) -> dict[str, Any]:
+        """One order of topologies/emulator/control.h, and its answer."""
+        try:
+            self._control.send(order.encode())
+            said = self._control.recv(ANSWER_BYTES)
+        except (BrokenPipeError, ConnectionError, TimeoutError) as error:
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} does not answer `{order}`: {error}") from error
+        if not said:
+            code = self._process.wait()
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} ended with {code} at `{order}`; its error is above")
+        answer: dict[str, Any] = json.loads(said)
+        if "error" in answer:
+            raise CommandFailed(f"{self.label}: {PROGRAM.name} was told `{order}` and said: {answer['error']}")
+        return answer
+
+    def open(self) -> None:
+        """Carry packets, now that both ends are in its namespace."""
+        self.tell("open")
+
+    def counters(self) -> tuple[Counters, Counters]:
+        told = self.tell("counters")
+        return Counters(**told["forward"]), Counters(**told["backward"])
+
+    def lateness(self) -> Lateness:
+        return Lateness(**self.tell("lateness"))
+
+    def stop(self) -> None:
+        self._control.close()
+        self._process.kill()
+        self._process.communicate()
+
+
+class EmulatedWay:
+    """One direction, by its name in the emulator: forward or backward."""
+
+    def __init__(self, emulator: Emulator, direction: str, shape: Shape) -> None:
+        self._emulator, self._direction = emulator, direction
+        self.shape = UNSHAPED
+        self._apply(shape)
+
+    def set(self, **changes: Any) -> None:
+        """Change some of what a Shape has; what is not named stays, and so does what is on its way."""
+        self._apply(replace(self.shape, **changes))
+
+    def _apply(self, wanted: Shape) -> None:
+        bursts = wanted.bursts
+        fields = {
+            "rate_bps": wanted.rate_bps or 0,
+            "queue_bytes": wanted.queue_bytes,
+            "delay_us": round(wanted.delay_ms * 1000),
+            "jitter_us": round(wanted.jitter_ms * 1000),
+            "loss": wanted.loss_percent / 100,
+            "p": bursts.p if bursts else 0,
+            "r": bursts.r if bursts else 0,
+            "loss_good": bursts.good_loss_percent / 100 if bursts else 0,
+            "loss_bad": bursts.bad_loss_percent / 100 if bursts else 0,
+        }
+        words = " ".join(f"{name}={value}" for name, value in fields.items())
+        self._emulator.tell(f"set {self._direction} {words}")
+        self.shape = wanted

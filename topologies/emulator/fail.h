@@ -1,0 +1,16 @@
+/* The one way in which the emulator gives up: a line for whoever started it. */
+#ifndef FAIL_H
+#define FAIL_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define fail(format, ...)                                                                                         \
+	do {                                                                                                      \
+		fprintf(stderr, "link-emulator: " format ": %s\n", ##__VA_ARGS__, strerror(errno));               \
+		exit(1);                                                                                          \
+	} while (0)
+
+#endif

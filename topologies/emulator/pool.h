@@ -1,0 +1,15 @@
+/* Room for packets, taken from the system in slabs and never given back: no page is missing when a packet is due. */
+#ifndef POOL_H
+#define POOL_H
+
+#include "way.h"
+
+struct pool {
+	struct packet *free;
+};
+
+void pool_init(struct pool *pool);
+struct packet *pool_take(struct pool *pool);
+void pool_give(struct pool *pool, struct packet *packet);
+
+#endif

@@ -1,0 +1,173 @@
+/* See port.h. */
+#include "port.h"
+
+#include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fail.h"
+
+#define NS_PER_S 1000000000LL
+#define BUFFER_BYTES (32 << 20)
+#define TAG_BYTES 4		/* 802.1Q, which the kernel takes out of the frame and tells beside it */
+#define TAG_AT (2 * ETH_ALEN)
+#define ROOM TAG_BYTES
+
+static void set_option(int fd, int level, int option, int value, const char *name)
+{
+	if (setsockopt(fd, level, option, &value, sizeof(value)))
+		fail("%s of a packet socket", name);
+}
+
+static void set_up(int fd, const char *device)
+{
+	struct ifreq request = { 0 };
+
+	strncpy(request.ifr_name, device, IFNAMSIZ - 1);
+	if (ioctl(fd, SIOCGIFFLAGS, &request))
+		fail("%s: its flags cannot be read", device);
+	request.ifr_flags |= IFF_UP;
+	if (ioctl(fd, SIOCSIFFLAGS, &request))
+		fail("%s: cannot be set up", device);
+}
+
+static void lay_out(struct trays *trays, unsigned int i, struct pool *pool)
+{
+	struct packet *packet = pool_take(pool);
+
+	packet->room = ROOM;
+	trays->packets[i] = packet;
+	trays->frames[i] = (struct iovec){ packet->frame + ROOM, FRAME_MAX - ROOM };
+	trays->messages[i].msg_hdr = (struct msghdr){ .msg_iov = &trays->frames[i], .msg_iovlen = 1,
+						      .msg_control = trays->beside[i],
+						      .msg_controllen = BESIDE_BYTES };
+}
+
+void port_open(struct port *port, const char *device, struct pool *pool)
+{
+	struct sockaddr_ll place = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: nothing comes before bind() */
+
+	if (fd < 0)
+		fail("no packet socket");
+	set_up(fd, device);
+	set_option(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1, "PACKET_IGNORE_OUTGOING");
+	set_option(fd, SOL_PACKET, PACKET_AUXDATA, 1, "PACKET_AUXDATA");
+	set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1, "SO_TIMESTAMPNS");
+	set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, BUFFER_BYTES, "SO_RCVBUFFORCE");
+	set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES, "SO_SNDBUFFORCE");
+	place.sll_ifindex = (int)if_nametoindex(device);
+	if (bind(fd, (struct sockaddr *)&place, sizeof(place)))
+		fail("%s: cannot be read", device);
+	*port = (struct port){ .device = device, .fd = fd };
+	for (unsigned int i = 0; i < BATCH; i++)
+		lay_out(&port->trays, i, pool);
+}
+
+static int64_t read_clock(clockid_t id)
+{
+	struct timespec time;
+
+	clock_gettime(id, &time);
+	return time.tv_sec * NS_PER_S + time.tv_nsec;
+}
+
+static void put_tag(struct packet *packet, const struct tpacket_auxdata *told)
+{
+	unsigned char *frame = packet->frame + packet->room - TAG_BYTES;
+	uint16_t kind = htons(told->tp_status & TP_STATUS_VLAN_TPID_VALID ? told->tp_vlan_tpid : ETH_P_8021Q);
+	uint16_t tag = htons(told->tp_vlan_tci);
+
+	memmove(frame, frame + TAG_BYTES, TAG_AT);
+	memcpy(frame + TAG_AT, &kind, sizeof(kind));
+	memcpy(frame + TAG_AT + sizeof(kind), &tag, sizeof(tag));
+	packet->room -= TAG_BYTES;
+	packet->bytes += TAG_BYTES;
+}
+
+/* What the kernel tells beside the packet: when it came, by the wall's clock, and its VLAN tag. */
+static void read_beside(struct packet *packet, struct msghdr *message, int64_t wall_ahead_ns)
+{
+	for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
+		if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SO_TIMESTAMPNS) {
+			struct timespec time;
+
+			memcpy(&time, CMSG_DATA(each), sizeof(time));
+			packet->at_ns = time.tv_sec * NS_PER_S + time.tv_nsec - wall_ahead_ns;
+		} else if (each->cmsg_level == SOL_PACKET && each->cmsg_type == PACKET_AUXDATA) {
+			struct tpacket_auxdata told;
+
+			memcpy(&told, CMSG_DATA(each), sizeof(told));
+			if (told.tp_status & TP_STATUS_VLAN_VALID)
+				put_tag(packet, &told);
+		}
+	}
+}
+
+unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets, int64_t now_ns)
+{
+	int64_t wall_ahead_ns = read_clock(CLOCK_REALTIME) - read_clock(CLOCK_MONOTONIC);
+	struct trays *trays = &port->trays;
+	int count = recvmmsg(port->fd, trays->messages, BATCH, MSG_DONTWAIT, NULL);
+	unsigned int kept = 0;
+
+	for (int i = 0; i < count; i++) {
+		struct packet *packet = trays->packets[i];
+		struct mmsghdr *message = &trays->messages[i];
+
+		if (message->msg_hdr.msg_flags & MSG_TRUNC) {
+			port->oversized_packets++;
+			pool_give(pool, packet);
+			lay_out(trays, (unsigned int)i, pool);
+			continue;
+		}
+		packet->bytes = message->msg_len;
+		packet->at_ns = now_ns;
+		read_beside(packet, &message->msg_hdr, wall_ahead_ns);
+		/* The wall's clock may have been set since; and none comes before the one before it. */
+		if (packet->at_ns > now_ns)
+			packet->at_ns = now_ns;
+		if (packet->at_ns < port->last_arrival_ns)
+			packet->at_ns = port->last_arrival_ns;
+		port->last_arrival_ns = packet->at_ns;
+		packets[kept++] = packet;
+		lay_out(trays, (unsigned int)i, pool);
+	}
+	return kept;
+}
+
+void port_write(struct port *port, struct packet **packets, unsigned int count)
+{
+	struct mmsghdr messages[BATCH];
+	struct iovec frames[BATCH];
+	unsigned int sent = 0;
+
+	for (unsigned int i = 0; i < count; i++) {
+		frames[i] = (struct iovec){ packets[i]->frame + packets[i]->room, packets[i]->bytes };
+		messages[i].msg_hdr = (struct msghdr){ .msg_iov = &frames[i], .msg_iovlen = 1 };
+	}
+	while (sent < count) {
+		int done = sendmmsg(port->fd, messages + sent, count - sent, MSG_DONTWAIT);
+
+		if (done <= 0) {
+			port->unsent_packets++;
+			done = 1;
+		}
+		sent += (unsigned int)done;
+	}
+}
+
+void port_count(struct port *port)
+{
+	struct tpacket_stats seen;
+	socklen_t size = sizeof(seen);
+
+	if (getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &seen, &size) == 0)
+		port->missed_packets += seen.tp_drops;
+}

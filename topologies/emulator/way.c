@@ -1,0 +1,156 @@
+/* See way.h. */
+#include "way.h"
+
+#include <stddef.h>
+
+#define NS_PER_S 1000000000.0
+/* 200 Mbit/s over half a second, and a bound on memory for a link without a rate. */
+#define LINE_MAX_PACKETS 16384
+
+static void append(struct fifo *fifo, struct packet *packet)
+{
+	packet->next = NULL;
+	*fifo->end = packet;
+	fifo->end = &packet->next;
+}
+
+static struct packet *take(struct fifo *fifo)
+{
+	struct packet *packet = fifo->first;
+
+	fifo->first = packet->next;
+	if (!fifo->first)
+		fifo->end = &fifo->first;
+	return packet;
+}
+
+/* xorshift64*: uniform in [0, 1). */
+static double throw_dice(struct way *way)
+{
+	way->dice ^= way->dice >> 12;
+	way->dice ^= way->dice << 25;
+	way->dice ^= way->dice >> 27;
+	return (double)((way->dice * 0x2545f4914f6cdd1dULL) >> 11) / 9007199254740992.0; /* 2^53 */
+}
+
+static int64_t sending_ns(const struct shape *shape, uint32_t bytes)
+{
+	return shape->rate_bps ? (int64_t)(bytes * 8.0 * NS_PER_S / (double)shape->rate_bps) : 0;
+}
+
+/* When the last bit of the first packet in the queue leaves. */
+static int64_t finish_ns(const struct way *way)
+{
+	const struct packet *first = way->queue.first;
+	int64_t start = first->at_ns > way->free_ns ? first->at_ns : way->free_ns;
+
+	return start + sending_ns(&way->shape, first->bytes);
+}
+
+/* Moves what has been sent by now from the queue into the line. */
+static void advance(struct way *way, int64_t now_ns)
+{
+	while (way->queue.first) {
+		int64_t finish = finish_ns(way);
+		int64_t due;
+		struct packet *packet;
+
+		if (finish > now_ns)
+			return;
+		packet = take(&way->queue);
+		way->queued_bytes -= packet->bytes;
+		way->free_ns = finish;
+		due = finish + way->shape.delay_ns;
+		if (way->shape.jitter_ns)
+			due += (int64_t)(throw_dice(way) * (double)way->shape.jitter_ns);
+		if (due < way->last_due_ns)
+			due = way->last_due_ns;
+		way->last_due_ns = due;
+		packet->at_ns = due;
+		append(&way->line, packet);
+		way->line_packets++;
+	}
+}
+
+void way_init(struct way *way, uint64_t seed)
+{
+	*way = (struct way){ .dice = seed ? seed : 1 };
+	way->queue.end = &way->queue.first;
+	way->line.end = &way->line.first;
+}
+
+void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
+{
+	advance(way, now_ns);
+	if (way->queue.first && shape->rate_bps != way->shape.rate_bps) {
+		/* Of the packet that is being sent, the bits that have not left yet leave at the new rate. */
+		struct packet *first = way->queue.first;
+		int64_t whole = sending_ns(&way->shape, first->bytes);
+		int64_t left = finish_ns(way) - now_ns;
+		int64_t whole_now = sending_ns(shape, first->bytes);
+
+		way->free_ns = now_ns - whole_now + (int64_t)((double)whole_now * (double)left / (double)whole);
+		first->at_ns = way->free_ns;
+	}
+	if (!shape->p)
+		way->bad = false;
+	way->shape = *shape;
+}
+
+static bool is_lost(struct way *way)
+{
+	const struct shape *shape = &way->shape;
+	bool lost = shape->loss > 0 && throw_dice(way) < shape->loss;
+
+	if (shape->p > 0) {
+		way->bad = way->bad ? throw_dice(way) >= shape->r : throw_dice(way) < shape->p;
+		lost |= throw_dice(way) < (way->bad ? shape->loss_bad : shape->loss_good);
+	}
+	return lost;
+}
+
+bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns)
+{
+	way->counters.in_packets++;
+	way->counters.in_bytes += packet->bytes;
+	if (is_lost(way)) {
+		way->counters.lost_packets++;
+		return false;
+	}
+	advance(way, now_ns);
+	if (way->queued_bytes + packet->bytes > way->shape.queue_bytes || way->line_packets >= LINE_MAX_PACKETS) {
+		way->counters.dropped_packets++;
+		return false;
+	}
+	packet->at_ns = now_ns;
+	append(&way->queue, packet);
+	way->queued_bytes += packet->bytes;
+	return true;
+}
+
+int64_t way_due(const struct way *way)
+{
+	int64_t due;
+
+	if (way->line.first)
+		return way->line.first->at_ns;
+	if (!way->queue.first)
+		return NEVER;
+	due = finish_ns(way) + way->shape.delay_ns;
+	return due > way->last_due_ns ? due : way->last_due_ns;
+}
+
+struct packet *way_leave(struct way *way, int64_t now_ns, int64_t *due_ns)
+{
+	struct packet *packet;
+
+	advance(way, now_ns);
+	if (!way->line.first || way->line.first->at_ns > now_ns)
+		return NULL;
+	packet = take(&way->line);
+	way->line_packets--;
+	way->counters.out_packets++;
+	way->counters.out_bytes += packet->bytes;
+	*due_ns = packet->at_ns;
+	return packet;
+}

@@ -1,0 +1,68 @@
+"""What one direction of a link does to packets, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BURST_BYTES = 10_000  # of TBF, which a queue must exceed
+LONGEST_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Loss in bursts: the channel of Gilbert and Elliott, which is good or bad, packet by packet.
+
+    `p` and `r` are the chances that a packet finds it gone from good to bad, and from bad to good: it stays bad for
+    1/r packets in the mean, and is bad for p/(p+r) of them all.
+    """
+
+    p: float
+    r: float
+    bad_loss_percent: float = 100.0
+    good_loss_percent: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("p", "r"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected more than 0 and at most 1")
+        for name in ("bad_loss_percent", "good_loss_percent"):
+            if not 0 <= getattr(self, name) <= 100:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to 100")
+
+    @property
+    def mean_loss_percent(self) -> float:
+        return (self.p * self.bad_loss_percent + self.r * self.good_loss_percent) / (self.p + self.r)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Loss, then a queue emptied at the rate, then delay. Loss by `bursts` comes beside that by `loss_percent`.
+
+    Each packet takes `delay_ms` and up to `jitter_ms` more, uniform; none overtakes another.
+    """
+
+    rate_bps: int | None = None  # None: as fast as it goes
+    loss_percent: float = 0.0
+    queue_bytes: int = 150_000
+    delay_ms: float = 0.0
+    jitter_ms: float = 0.0
+    bursts: Bursts | None = None
+
+    def __post_init__(self) -> None:
+        if self.rate_bps is not None and self.rate_bps <= 0:
+            raise ValueError(f"rate_bps is {self.rate_bps}; expected a positive number of bits a second, or None")
+        if not 0 <= self.loss_percent <= 100:
+            raise ValueError(f"loss_percent is {self.loss_percent}; expected 0 to 100")
+        if self.queue_bytes < 2 * BURST_BYTES:
+            raise ValueError(f"queue_bytes is {self.queue_bytes}; expected at least {2 * BURST_BYTES}")
+        for name in ("delay_ms", "jitter_ms"):
+            if not 0 <= getattr(self, name) <= LONGEST_MS:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected 0 to {LONGEST_MS}")
+
+    @property
+    def wants_emulator(self) -> bool:
+        """Whether this is more than the kernel's queues do, the same on every kernel."""
+        return self.delay_ms > 0 or self.jitter_ms > 0 or self.bursts is not None
+
+
+UNSHAPED = Shape()
