@@ -1,0 +1,200 @@
+// Package hands carries out what a controller prefers, on this host's live MPTCP connections and no further than the
+// terminal that it named.
+package hands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"bicast/api/agentv1"
+	"bicast/mptcp"
+)
+
+// Kernel is what hands need of *mptcp.Handle.
+type Kernel interface {
+	Connections() ([]mptcp.Connection, error)
+	PathManagerOf(c mptcp.Connection) (mptcp.PathManager, error)
+	Prefer(c mptcp.Connection, wanted, others []mptcp.Subflow, hard bool) (mptcp.Change, error)
+	PreferEndpoints(wanted, others []netip.Addr, hard bool) (mptcp.Change, error)
+}
+
+// Hands move connections between paths. Several goroutines may ask: one wish is carried out at a time.
+type Hands struct {
+	Role      agentv1.Role
+	Kernel    Kernel
+	Addresses func() ([]netip.Addr, error) // of this host's namespace
+
+	one sync.Mutex
+}
+
+// Outcome is what came of a wish, for a Result or a Fired.
+type Outcome struct {
+	Connections int // that it reached
+	Said        string
+}
+
+// Prefer carries a wish out. An error says why it was not, or not wholly; the outcome counts what was all the same.
+func (h *Hands) Prefer(ctx context.Context, wish Wish) (Outcome, error) {
+	h.one.Lock()
+	defer h.one.Unlock()
+	switch h.Role {
+	case agentv1.Role_ROLE_TERMINAL:
+		return h.asTerminal(ctx, wish)
+	case agentv1.Role_ROLE_RELAY:
+		return h.asServer(ctx, wish)
+	default:
+		return Outcome{}, errors.New("a gateway forwards connections and has none of a terminal's: order its terminal, or the " +
+			"relay that serves it")
+	}
+}
+
+// End is the address that tells a subflow's path: at the terminal its own, where connections are served its peer's.
+func End(role agentv1.Role, s mptcp.Subflow) netip.Addr {
+	if role == agentv1.Role_ROLE_TERMINAL {
+		return s.Local.Addr()
+	}
+	return s.Remote.Addr()
+}
+
+// At the terminal every connection is its own, so orders by endpoint reach nobody else.
+func (h *Hands) asTerminal(ctx context.Context, wish Wish) (Outcome, error) {
+	ours, err := h.Addresses()
+	if err != nil {
+		return Outcome{}, fmt.Errorf("this host's addresses cannot be read: %w", err)
+	}
+	wanted, others := wish.Path.In(ours), wish.Others.In(ours)
+	if len(wanted) == 0 {
+		return Outcome{}, fmt.Errorf("%s is not an address of this host now: that path is down, or it is another terminal's", wish.Path)
+	}
+	connections, err := h.Kernel.Connections()
+	if err != nil {
+		return Outcome{}, err
+	}
+	work := &round{hands: h, wish: wish}
+	byEndpoint := false
+	for _, c := range connections {
+		if c.Token == 0 || !work.concerns(c) {
+			continue
+		}
+		switch manager, err := h.Kernel.PathManagerOf(c); {
+		case err != nil:
+			work.failed(err)
+		case manager == mptcp.UserspaceManager:
+			work.prefer(ctx, c)
+		default:
+			byEndpoint = true
+		}
+	}
+	if byEndpoint || work.empty() {
+		change, err := h.Kernel.PreferEndpoints(wanted, others, wish.Hard)
+		work.count(change, err)
+	}
+	return work.outcome()
+}
+
+// Where connections are served, only an order by token stays with one terminal.
+func (h *Hands) asServer(ctx context.Context, wish Wish) (Outcome, error) {
+	connections, err := h.Kernel.Connections()
+	if err != nil {
+		return Outcome{}, err
+	}
+	work := &round{hands: h, wish: wish}
+	for _, c := range connections {
+		if c.Token == 0 || !c.Serves || !work.concerns(c) {
+			continue
+		}
+		switch manager, err := h.Kernel.PathManagerOf(c); {
+		case err != nil:
+			work.failed(err)
+		case manager == mptcp.UserspaceManager:
+			work.prefer(ctx, c)
+		default:
+			work.failed(fmt.Errorf("%v was made under the kernel's path manager, which flags a path for every client of "+
+				"this host and not for this terminal alone: connections that are made while the agent runs can be moved", c))
+		}
+	}
+	return work.outcome()
+}
+
+// One wish being carried out.
+type round struct {
+	hands    *Hands
+	wish     Wish
+	reached  int
+	did      []string
+	failures []error
+}
+
+func (r *round) concerns(c mptcp.Connection) bool {
+	for _, s := range c.Subflows {
+		if end := End(r.hands.Role, s); r.wish.Path.Has(end) || r.wish.Others.Has(end) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *round) prefer(ctx context.Context, c mptcp.Connection) {
+	if ctx.Err() != nil {
+		r.failed(fmt.Errorf("no time was left for %v", c))
+		return
+	}
+	var wanted, others []mptcp.Subflow
+	for _, s := range c.Subflows {
+		switch end := End(r.hands.Role, s); {
+		case r.wish.Path.Has(end):
+			wanted = append(wanted, s)
+		case r.wish.Others.Has(end):
+			others = append(others, s)
+		}
+	}
+	change, err := r.hands.Kernel.Prefer(c, wanted, others, r.wish.Hard)
+	r.count(change, err)
+}
+
+func (r *round) count(change mptcp.Change, err error) {
+	if err != nil {
+		r.failed(err)
+		return
+	}
+	r.reached += change.Connections
+	r.did = append(r.did, change.Did...)
+}
+
+// A connection that has ended wants nothing any more.
+func (r *round) failed(err error) {
+	if kind, ours := mptcp.KindOf(err); ours && (kind == mptcp.Gone || kind == mptcp.Reused) {
+		return
+	}
+	r.failures = append(r.failures, err)
+}
+
+func (r *round) empty() bool { return r.reached == 0 && len(r.failures) == 0 }
+
+func (r *round) outcome() (Outcome, error) {
+	outcome := Outcome{Connections: r.reached, Said: inShort(r.did)}
+	if outcome.Said == "" {
+		outcome.Said = "no connection had to be changed"
+	}
+	if len(r.failures) == 0 {
+		return outcome, nil
+	}
+	err := r.failures[0]
+	if more := len(r.failures) - 1; more > 0 {
+		err = fmt.Errorf("%w (and %d more)", err, more)
+	}
+	return outcome, err
+}
+
+// A result is for people to read: of a thousand connections it tells the first ones.
+func inShort(did []string) string {
+	const told = 4
+	if len(did) <= told {
+		return strings.Join(did, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(did[:told], "; "), len(did)-told)
+}

@@ -1,0 +1,243 @@
+// Package reflex is what the controller decided in advance and the hand does by itself, sooner than a report could come
+// and an order go: leaving a path that is dead. It lives on while there is no controller, until its lease is over.
+package reflex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/hands"
+	"bicast/api/agentv1"
+	"bicast/mptcp"
+)
+
+// The bounds of what can be armed.
+const (
+	shortestLook  = 20 * time.Millisecond
+	shortestStall = 20 * time.Millisecond
+	longestStall  = 60 * time.Second
+	longestLease  = 24 * time.Hour
+	mostArmed     = 64
+	mostUntold    = 64
+	fireWithin    = 5 * time.Second
+)
+
+// Reflexes are those that are armed on this host. While there are none they cost nothing.
+type Reflexes struct {
+	role   agentv1.Role
+	look   func() ([]mptcp.Connection, error)
+	prefer func(context.Context, hands.Wish) (hands.Outcome, error)
+	log    *slog.Logger
+	clocks clocks
+
+	mutex   sync.Mutex
+	armed   map[string]*watch
+	changed chan struct{} // something was armed
+	fired   chan *agentv1.Fired
+}
+
+// The two times that matter, since the machine was booted.
+type clocks struct {
+	monotonic func() time.Duration // stands while the machine is suspended
+	boot      func() time.Duration // goes on
+}
+
+// New is a hand with nothing armed.
+func New(
+	role agentv1.Role, look func() ([]mptcp.Connection, error),
+	prefer func(context.Context, hands.Wish) (hands.Outcome, error), log *slog.Logger,
+) *Reflexes {
+	return &Reflexes{
+		role: role, look: look, prefer: prefer, log: log,
+		clocks: clocks{since(unix.CLOCK_MONOTONIC), since(unix.CLOCK_BOOTTIME)},
+		armed:  map[string]*watch{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.Fired, mostUntold),
+	}
+}
+
+// Fired tells of those that fired. When nobody listens the oldest are forgotten.
+func (r *Reflexes) Fired() <-chan *agentv1.Fired { return r.fired }
+
+// Arm arms a reflex, or says why it makes no sense.
+func (r *Reflexes) Arm(order *agentv1.Arm) (string, error) {
+	made, err := r.parse(order)
+	if err != nil {
+		return "", err
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, again := r.armed[order.GetName()]; !again && len(r.armed) == mostArmed {
+		return "", fmt.Errorf("%d reflexes are armed already, and more are refused: disarm one", mostArmed)
+	}
+	r.armed[order.GetName()] = made
+	select {
+	case r.changed <- struct{}{}:
+	default: // the news waits already
+	}
+	return fmt.Sprintf("armed for %v: %v without progress on %s", made.until-r.clocks.boot(), made.noProgress, made.watched), nil
+}
+
+// Disarm says whether there was something to disarm: a lease may have run out.
+func (r *Reflexes) Disarm(name string) string {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, is := r.armed[name]; !is {
+		return "it was not armed"
+	}
+	delete(r.armed, name)
+	return "disarmed"
+}
+
+func (r *Reflexes) parse(order *agentv1.Arm) (*watch, error) {
+	stall := time.Duration(order.GetNoProgressMs()) * time.Millisecond
+	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
+	watched, err := hands.ParsePath("watched", order.GetWatched())
+	if err != nil {
+		return nil, err
+	}
+	wish, err := hands.ParseWish(&agentv1.Prefer{
+		Path: order.GetFallback(), Others: []*agentv1.Path{order.GetWatched()}, Hard: true,
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the fallback makes no sense: %w", err)
+	case order.GetName() == "":
+		return nil, errors.New("the reflex has no name, expected one to disarm it by")
+	case stall < shortestStall || stall > longestStall:
+		return nil, fmt.Errorf("no_progress_ms of %v, expected %v to %v", stall, shortestStall, longestStall)
+	case lease <= 0 || lease > longestLease:
+		return nil, fmt.Errorf("lease_ms of %v, expected up to %v", lease, longestLease)
+	}
+	return &watch{
+		wish: wish, watched: watched, noProgress: stall, until: r.clocks.boot() + lease,
+		progress: r.clocks.monotonic(), flows: map[uint64]*flow{},
+	}, nil
+}
+
+// Run watches until the context ends.
+func (r *Reflexes) Run(ctx context.Context) {
+	for {
+		pause := r.step(ctx)
+		var next <-chan time.Time
+		if pause > 0 {
+			next = time.After(pause)
+		}
+		select {
+		case <-next:
+		case <-r.changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// step looks once, fires what has to be fired, and says when to look again: 0 is when something is armed.
+func (r *Reflexes) step(ctx context.Context) time.Duration {
+	if r.soonest() == 0 {
+		return 0
+	}
+	connections, err := r.look()
+	if err != nil {
+		r.log.Error("armed reflexes cannot see", "because", err)
+		return r.soonest()
+	}
+	for name, stalled := range r.due(connections) {
+		r.fire(ctx, name, stalled)
+	}
+	return r.soonest()
+}
+
+// soonest drops what has run out and says how soon the most impatient of the others wants to look.
+func (r *Reflexes) soonest() time.Duration {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var pause time.Duration
+	for name, w := range r.armed {
+		if r.clocks.boot() >= w.until {
+			delete(r.armed, name)
+			r.log.Info("a reflex's lease is over", "name", name)
+		} else if pause == 0 || w.every() < pause {
+			pause = w.every()
+		}
+	}
+	return pause
+}
+
+// Those that have to fire, with how long their path has stalled. Each fires once.
+type stalls map[string]stall
+
+type stall struct {
+	*watch
+	lasted time.Duration
+}
+
+func (r *Reflexes) due(connections []mptcp.Connection) stalls {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := r.clocks.monotonic()
+	found := stalls{}
+	for name, w := range r.armed {
+		if lasted := w.look(now, r.on(w.watched, connections)); lasted > 0 {
+			found[name] = stall{w, lasted}
+			delete(r.armed, name)
+		}
+	}
+	return found
+}
+
+// The subflows on a path of connections that have another path to go to.
+func (r *Reflexes) on(path hands.Path, connections []mptcp.Connection) []mptcp.Subflow {
+	var found []mptcp.Subflow
+	for _, c := range connections {
+		if c.Token == 0 || r.role == agentv1.Role_ROLE_RELAY && !c.Serves {
+			continue
+		}
+		found = append(found, slices.DeleteFunc(slices.Clone(c.Subflows), func(s mptcp.Subflow) bool {
+			return !path.Has(hands.End(r.role, s))
+		})...)
+	}
+	return found
+}
+
+func (r *Reflexes) fire(ctx context.Context, name string, stalled stall) {
+	ctx, cancel := context.WithTimeout(ctx, fireWithin)
+	defer cancel()
+	outcome, err := r.prefer(ctx, stalled.wish)
+	said := outcome.Said
+	if err != nil {
+		said = fmt.Sprintf("%s; not all went well: %v", said, err)
+	}
+	r.log.Warn("a reflex fired", "name", name, "stalled", stalled.lasted, "connections", outcome.Connections, "said", said)
+	word := &agentv1.Fired{
+		Name: name, Said: said, MonotonicUs: uint64(r.clocks.monotonic().Microseconds()),
+		StalledMs: uint32(stalled.lasted.Milliseconds()), Connections: uint32(outcome.Connections),
+	}
+	for {
+		select {
+		case r.fired <- word:
+			return
+		default:
+		}
+		select {
+		case <-r.fired: // the oldest makes room
+		default:
+		}
+	}
+}
+
+// since reads one of the kernel's clocks.
+func since(clock int32) func() time.Duration {
+	return func() time.Duration {
+		var now unix.Timespec
+		if err := unix.ClockGettime(clock, &now); err != nil {
+			panic(fmt.Sprintf("clock %d cannot be read: %v", clock, err)) // every kernel since 2.6.39 has both
+		}
+		return time.Duration(now.Nano())
+	}
+}

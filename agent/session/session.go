@@ -1,0 +1,132 @@
+// Package session keeps the one stream to the controller: it is opened again whenever it ends, whatever ended it, and
+// nothing that comes down it ends the agent.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"bicast/api/agentv1"
+)
+
+// Protocol is the version of api/agent.proto that this agent speaks.
+const Protocol = 1
+
+// How long a controller may take for its welcome, and an order for being carried out.
+const (
+	welcomeWithin = 5 * time.Second
+	orderWithin   = 10 * time.Second
+)
+
+// Host is what the session speaks for.
+type Host interface {
+	// Hello looks anew at what this host can do.
+	Hello() *agentv1.Hello
+	// Report reads the kernel now. The session numbers it.
+	Report() (*agentv1.Report, error)
+	// Obey carries an order out. It fills in everything but the directive's number and the time that it took.
+	Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result
+	// Fired tells of reflexes. They wait here while there is no controller to tell them to.
+	Fired() <-chan *agentv1.Fired
+}
+
+// Session is one agent's side of the contract.
+type Session struct {
+	Dial func() (*grpc.ClientConn, error) // anew for each attempt: a certificate may have changed
+	Host Host
+	Log  *slog.Logger
+
+	sleep  func(ctx context.Context, d time.Duration)
+	wait   backoff
+	last   string         // what ended the attempt before, so that a long absence is said once
+	untold *agentv1.Fired // was taken from the host, and the stream ended
+	reads  string         // what ended the reading before
+}
+
+// New is a session that has not begun.
+func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Session {
+	return &Session{Dial: dial, Host: host, Log: log, sleep: sleep, wait: newBackoff()}
+}
+
+// Run keeps the stream until the context ends.
+func (s *Session) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		outcome := s.attempt(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		pause := s.wait.wait(outcome)
+		s.tell(outcome, pause)
+		s.sleep(ctx, pause)
+	}
+}
+
+// How a stream ended.
+type outcome struct {
+	err      error
+	welcomed bool // it had begun
+	lived    time.Duration
+	refused  bool // by a controller that knows what it says
+}
+
+func (s *Session) attempt(ctx context.Context) outcome {
+	conn, err := s.Dial()
+	if err != nil {
+		return outcome{err: err, refused: true}
+	}
+	defer conn.Close()
+	live := newStream(ctx, s)
+	defer live.end(nil)
+	start := time.Now()
+	err = live.run(conn)
+	code := status.Code(err)
+	return outcome{
+		err: err, welcomed: live.welcomed, lived: time.Since(start),
+		refused: code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.FailedPrecondition,
+	}
+}
+
+func (s *Session) tell(outcome outcome, pause time.Duration) {
+	text := outcome.err.Error()
+	if said, ok := status.FromError(outcome.err); ok {
+		text = fmt.Sprintf("%s (%s)", said.Message(), said.Code())
+	}
+	level := slog.LevelWarn
+	if text == s.last && !outcome.welcomed {
+		level = slog.LevelDebug
+	}
+	s.last = text
+	s.Log.Log(context.Background(), level, "no session with the controller", "because", text, "again_in", pause.Round(time.Millisecond))
+}
+
+// report reads the kernel; what fails is said once, and no report is better than an empty one.
+func (s *Session) report() *agentv1.Report {
+	report, err := s.Host.Report()
+	if err != nil {
+		if err.Error() != s.reads {
+			s.Log.Error("nothing can be reported", "because", err)
+		}
+		s.reads = err.Error()
+		return nil
+	}
+	s.reads = ""
+	return report
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+var errNoWelcome = errors.New("the controller accepted the stream and said nothing")

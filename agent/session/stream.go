@@ -1,0 +1,243 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"bicast/api/agentv1"
+)
+
+// Directives that wait while one is carried out; with more of them the stream itself waits.
+const waiting = 16
+
+// One stream, from hello to its end. Three goroutines: one reads, one obeys, and one, which alone writes, decides what
+// is said next. A controller that does not read holds up its own directives and nothing else.
+type stream struct {
+	session  *Session
+	agent    context.Context // outlives the stream: an order that was begun is brought to its end
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	wire     agentv1.Agents_SessionClient
+	welcomed bool
+
+	taken      chan uint64
+	directives chan *agentv1.Directive
+	results    chan *agentv1.Result
+	intervals  chan time.Duration
+
+	pace     pace
+	sequence uint64
+	inFlight bool // a report that the controller has not taken yet
+}
+
+func newStream(ctx context.Context, session *Session) *stream {
+	s := &stream{
+		session: session, agent: ctx,
+		taken: make(chan uint64), directives: make(chan *agentv1.Directive, waiting),
+		results: make(chan *agentv1.Result), intervals: make(chan time.Duration),
+	}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	return s
+}
+
+// run returns when the stream has ended and nothing of it goes on.
+func (s *stream) run(conn *grpc.ClientConn) error {
+	wire, err := agentv1.NewAgentsClient(conn).Session(s.ctx)
+	if err != nil {
+		return err
+	}
+	s.wire = wire
+	if err := s.greet(); err != nil {
+		return err
+	}
+	go s.read()
+	obeying := make(chan struct{})
+	go func() {
+		defer close(obeying)
+		s.obey()
+	}()
+	err = s.speak()
+	s.end(err)
+	<-obeying
+	return err
+}
+
+func (s *stream) greet() error {
+	hurry := time.AfterFunc(welcomeWithin, func() {
+		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeWithin))
+	})
+	defer hurry.Stop()
+	hello := &agentv1.FromAgent{Word: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
+	if err := s.wire.Send(hello); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	word, err := s.wire.Recv() // which knows why the stream has ended, where it has
+	if cause := context.Cause(s.ctx); cause != nil {
+		return cause
+	}
+	if errors.Is(err, io.EOF) {
+		return errEnded
+	}
+	if err != nil {
+		return err
+	}
+	welcome := word.GetWelcome()
+	if welcome == nil {
+		return fmt.Errorf("the controller's first word was %T, expected a welcome", word.GetWord())
+	}
+	if welcome.GetProtocol() < 1 || welcome.GetProtocol() > Protocol {
+		return fmt.Errorf("the controller wants to speak protocol %d, and this agent speaks 1 to %d: install an agent of "+
+			"the controller's version", welcome.GetProtocol(), Protocol)
+	}
+	s.welcomed = true
+	s.pace = newPace(asked(welcome.GetReportIntervalMs()), time.Now())
+	s.session.Log.Info("in session with the controller", "report_every", s.pace.every)
+	return nil
+}
+
+func (s *stream) read() {
+	for {
+		word, err := s.wire.Recv()
+		if errors.Is(err, io.EOF) {
+			err = errEnded
+		}
+		if err != nil {
+			s.end(err)
+			return
+		}
+		switch word := word.GetWord().(type) {
+		case *agentv1.FromController_Taken:
+			hand(s.ctx, s.taken, word.Taken.GetSequence())
+		case *agentv1.FromController_Directive:
+			hand(s.ctx, s.directives, word.Directive)
+		default: // a second welcome, or a word of a later protocol: it needs no answer
+			s.session.Log.Debug("a word that is not for this agent", "word", fmt.Sprintf("%T", word))
+		}
+	}
+}
+
+func (s *stream) obey() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case directive := <-s.directives:
+			hand(s.ctx, s.results, s.carryOut(directive))
+		}
+	}
+}
+
+func (s *stream) carryOut(directive *agentv1.Directive) *agentv1.Result {
+	start := time.Now()
+	var result *agentv1.Result
+	if order, ok := directive.GetOrder().(*agentv1.Directive_ReportEvery); ok {
+		result = s.reportEvery(order.ReportEvery)
+	} else {
+		ctx, cancel := context.WithTimeout(s.agent, orderWithin)
+		defer cancel()
+		result = s.session.Host.Obey(ctx, directive)
+	}
+	result.Directive = directive.GetId()
+	result.TookUs = uint32(min(time.Since(start).Microseconds(), 1<<32-1))
+	return result
+}
+
+func (s *stream) reportEvery(order *agentv1.ReportEvery) *agentv1.Result {
+	every := time.Duration(order.GetIntervalMs()) * time.Millisecond
+	if every < shortestInterval || every > longestInterval {
+		return &agentv1.Result{Said: fmt.Sprintf("report_every of %v, expected %v to %v", every, shortestInterval, longestInterval)}
+	}
+	hand(s.ctx, s.intervals, every)
+	return &agentv1.Result{Done: true, Said: fmt.Sprintf("reports go every %v", every)}
+}
+
+// speak is all that the stream says after the hello, and nobody else writes.
+func (s *stream) speak() error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if err := s.tellFired(nil); err != nil {
+			return s.because(err)
+		}
+		var due <-chan time.Time
+		if !s.inFlight {
+			timer.Reset(time.Until(s.pace.due))
+			due = timer.C
+		}
+		var err error
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-due:
+			err = s.report()
+		case sequence := <-s.taken:
+			s.inFlight = s.inFlight && sequence != s.sequence
+		case every := <-s.intervals:
+			s.pace.change(every, time.Now())
+		case result := <-s.results:
+			err = s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+		case fired := <-s.session.Host.Fired():
+			err = s.tellFired(fired)
+		}
+		if err != nil {
+			return s.because(err)
+		}
+	}
+}
+
+func (s *stream) report() error {
+	report := s.session.report()
+	s.pace.sent(time.Now())
+	if report == nil {
+		return nil
+	}
+	s.sequence++
+	report.Sequence = s.sequence
+	s.inFlight = true
+	return s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Report{Report: report}})
+}
+
+// tellFired tells of a reflex, or of the one that an earlier stream could not tell of.
+func (s *stream) tellFired(fired *agentv1.Fired) error {
+	if fired == nil {
+		fired = s.session.untold
+	}
+	if fired == nil {
+		return nil
+	}
+	s.session.untold = fired
+	if err := s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Fired{Fired: fired}}); err != nil {
+		return err
+	}
+	s.session.untold = nil
+	return nil
+}
+
+// because waits for the reason: where sending fails the stream has ended, and only who reads is told why.
+func (s *stream) because(err error) error {
+	for errors.Is(err, io.EOF) {
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-s.taken:
+		case <-s.intervals:
+		case <-s.results:
+		}
+	}
+	return err
+}
+
+var errEnded = errors.New("the controller ended the session")
+
+// hand passes a word on, unless the stream ends first.
+func hand[T any](ctx context.Context, to chan<- T, word T) {
+	select {
+	case to <- word:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,120 @@
+package trust
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// DefaultDirectory is where an agent keeps its identity.
+const DefaultDirectory = "/var/lib/bicast-agent"
+
+// One file, so that a key never stands beside another key's certificate, whenever the machine stops.
+const identityFile = "identity.json"
+
+// Identity is what joining gave: who the agent is, and where and how its controller is known.
+type Identity struct {
+	Name        string
+	Session     string // host:port of the controller's sessions
+	Certificate *x509.Certificate
+	CA          *x509.Certificate
+	Key         *ecdsa.PrivateKey
+}
+
+// The file's form. Bytes are DER, in base64.
+type stored struct {
+	Name        string `json:"name"`
+	Session     string `json:"session"`
+	Certificate []byte `json:"certificate"`
+	CA          []byte `json:"ca"`
+	Key         []byte `json:"key"`
+}
+
+// Save replaces what the directory holds; only its owner may read it.
+func (i Identity) Save(directory string) error {
+	key, err := x509.MarshalECPrivateKey(i.Key)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(stored{i.Name, i.Session, i.Certificate.Raw, i.CA.Raw, key}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return fmt.Errorf("the identity cannot be kept: %w", err)
+	}
+	file, err := os.CreateTemp(directory, identityFile+".*") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("the identity cannot be kept: %w", err)
+	}
+	defer os.Remove(file.Name()) // where it was not renamed
+	_, err = file.Write(append(text, '\n'))
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), filepath.Join(directory, identityFile))
+	}
+	if err != nil {
+		return fmt.Errorf("the identity cannot be kept: %w", err)
+	}
+	return nil
+}
+
+// Load reads what Save wrote.
+func Load(directory string) (Identity, error) {
+	path := filepath.Join(directory, identityFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Identity{}, fmt.Errorf("this agent has not joined: there is no %s; on the controller `bicast enroll NAME` "+
+			"prints a token for `bicast-agent join ADDRESS --name NAME --token TOKEN --directory %s`", path, directory)
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("the identity cannot be read: %w", err)
+	}
+	identity, err := parseIdentity(text)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%s is damaged (%w): expected what `bicast-agent join` writes; join again", path, err)
+	}
+	return identity, nil
+}
+
+func parseIdentity(text []byte) (Identity, error) {
+	var raw stored
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return Identity{}, err
+	}
+	identity := Identity{Name: raw.Name, Session: raw.Session}
+	var certificate, ca, key error
+	identity.Certificate, certificate = x509.ParseCertificate(raw.Certificate)
+	identity.CA, ca = x509.ParseCertificate(raw.CA)
+	identity.Key, key = x509.ParseECPrivateKey(raw.Key)
+	if err := errors.Join(certificate, ca, key); err != nil {
+		return Identity{}, err
+	}
+	return identity, identity.check()
+}
+
+// Whether the parts belong together.
+func (i Identity) check() error {
+	public, ok := i.Certificate.PublicKey.(*ecdsa.PublicKey)
+	switch {
+	case !ok || !public.Equal(&i.Key.PublicKey):
+		return errors.New("the certificate is for another key")
+	case i.Certificate.Subject.CommonName != i.Name:
+		return fmt.Errorf("the certificate is for the name %q, expected %q", i.Certificate.Subject.CommonName, i.Name)
+	case i.Certificate.CheckSignatureFrom(i.CA) != nil:
+		return errors.New("the certificate is not signed by the CA beside it")
+	case i.Session == "":
+		return errors.New("it is not said where the controller's sessions are")
+	}
+	return nil
+}
+
+func (i Identity) forTLS() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{i.Certificate.Raw}, PrivateKey: i.Key, Leaf: i.Certificate}
+}

@@ -1,0 +1,92 @@
+package trust
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"bicast/api/agentv1"
+)
+
+// Join asks the controller at host:port for a certificate. The key is made here and stays here.
+func Join(ctx context.Context, address, name string, token Token) (Identity, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return Identity{}, fmt.Errorf("%q is no address of a controller: expected HOST:PORT, as `bicast enroll` prints it", address)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Identity{}, err
+	}
+	wish := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
+	request, err := x509.CreateCertificateRequest(rand.Reader, wish, key)
+	if err != nil {
+		return Identity{}, fmt.Errorf("no certificate can be asked for with the name %q: %w", name, err)
+	}
+	reply, err := ask(ctx, address, token.Pin, &agentv1.JoinRequest{Name: name, Token: token.Secret, SigningRequest: request})
+	if err != nil {
+		return Identity{}, err
+	}
+	identity, err := accept(reply, token.Pin)
+	if err != nil {
+		return Identity{}, fmt.Errorf("what the controller at %s answered cannot be used: %w", address, err)
+	}
+	identity.Name, identity.Key = name, key
+	if sessionHost, port, _ := net.SplitHostPort(identity.Session); sessionHost == "" {
+		identity.Session = net.JoinHostPort(host, port)
+	}
+	if err := identity.check(); err != nil {
+		return Identity{}, fmt.Errorf("what the controller at %s answered cannot be used: %w", address, err)
+	}
+	return identity, nil
+}
+
+func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(credentials.NewTLS(pinned(pin))), grpc.WithNoProxy(), grpc.WithDisableServiceConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	reply, err := agentv1.NewEnrolmentClient(conn).Join(ctx, request)
+	switch status.Code(err) {
+	case codes.OK:
+		return reply, nil
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return nil, fmt.Errorf("no controller can be asked at %s: %s", address, status.Convert(err).Message())
+	case codes.Unauthenticated:
+		return nil, fmt.Errorf("the controller refused the token: %s", status.Convert(err).Message())
+	default:
+		return nil, fmt.Errorf("the controller at %s refused: %w", address, err)
+	}
+}
+
+func accept(reply *agentv1.JoinReply, pin Pin) (Identity, error) {
+	if sha256.Sum256(reply.GetCa()) != pin {
+		return Identity{}, errors.New("its CA is another than the token's")
+	}
+	ca, err := x509.ParseCertificate(reply.GetCa())
+	if err != nil {
+		return Identity{}, fmt.Errorf("its CA's certificate: %w", err)
+	}
+	certificate, err := x509.ParseCertificate(reply.GetCertificate())
+	if err != nil {
+		return Identity{}, fmt.Errorf("the certificate: %w", err)
+	}
+	if _, _, err := net.SplitHostPort(reply.GetSession()); err != nil {
+		return Identity{}, fmt.Errorf("sessions at %q, expected HOST:PORT", reply.GetSession())
+	}
+	return Identity{Session: reply.GetSession(), CA: ca, Certificate: certificate}, nil
+}
