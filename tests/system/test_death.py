@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bench.flowing import flowing
+from controller.client import Client
 from experiments.running import OPENFLOW, controlled
 from tests.system.conftest import PAPER, Home
 from tests.system.evidence import gateway, program, reaches, snooping, until
@@ -36,10 +38,33 @@ def home(place: Path) -> Iterator[Home]:
         yield home
 
 
-def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
+@contextmanager
+def as_it_was(home: Home) -> Iterator[Client]:
+    """Afterwards the controller lives, and what was wished meanwhile is wished no more."""
     client = home.controller.client
-    client.set_mode("client", "bicast")
-    client.set_active("client", "lte")
+    before = client.get("terminals", "client")
+    try:
+        yield client
+    finally:
+        if home.controller.process.poll() is not None:
+            home.controller.start()
+        home.controller.await_steady()
+        client.set_active("client", before["active_uplink"])
+        client.set_mode("client", before["mode"])
+
+
+def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
+    with as_it_was(home) as client:
+        client.set_mode("client", "bicast")
+        client.set_active("client", "lte")
+        _killed_under_a_download(home)
+        status = client.get("status")
+    assert gateway(status)["changes_sent"] == 0
+    (terminal,) = status["terminals"]
+    assert (terminal["mode"], terminal["active_uplink"], terminal["wished"]) == ("bicast", "lte", True)
+
+
+def _killed_under_a_download(home: Home) -> None:
     before = program(BRIDGE)
     with web_server(home.net.machine("server"), SERVER) as web, snooping(BRIDGE) as snoop:
         file = web.offer("long", BYTES)
@@ -55,23 +80,19 @@ def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
     assert (received.size_bytes, received.sha256) == (file.size_bytes, file.sha256)
     assert received.longest_pause_s < LONGEST_PAUSE_S
     assert program(BRIDGE) == before
-    status = client.get("status")
-    assert gateway(status)["changes_sent"] == 0
-    (terminal,) = status["terminals"]
-    assert (terminal["mode"], terminal["active_uplink"], terminal["wished"]) == ("bicast", "lte", True)
 
 
 def test_a_dead_port_is_survived_with_no_controller(home: Home) -> None:
-    home.controller.client.set_mode("client", "single")
-    home.controller.client.set_active("client", "wifi")
-    home.controller.kill()
-    try:
-        home.net.machine("router").run("ip", "link", "set", "wifi", "down")
-        # The answer must come back by the other way too; that is the router's affair.
-        home.net.machine("router").run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.200.2")
-        until(lambda: reaches(home.net.machine("client"), "192.168.110.3", SERVER), "it goes by the other uplink")
-    finally:
-        home.net.machine("router").run("ip", "link", "set", "wifi", "up")
-        home.net.machine("router").run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.100.2")
-        home.controller.start()
-    home.controller.await_steady()
+    router = home.net.machine("router")
+    with as_it_was(home) as client:
+        client.set_mode("client", "single")
+        client.set_active("client", "wifi")
+        home.controller.kill()
+        try:
+            router.run("ip", "link", "set", "wifi", "down")
+            # The answer must come back by the other way too; that is the router's affair.
+            router.run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.200.2")
+            until(lambda: reaches(home.net.machine("client"), "192.168.110.3", SERVER), "it goes by the other uplink")
+        finally:
+            router.run("ip", "link", "set", "wifi", "up")
+            router.run("ip", "route", "replace", "192.168.110.0/24", "via", "192.168.100.2")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from controller.switch import AUDIT_EVERY_S
 from tests.system.conftest import Home
@@ -16,7 +19,19 @@ FOREIGN_FLOW = "table=9,priority=3,tcp,actions=group:7"
 LOOK_S = AUDIT_EVERY_S + 5.0
 
 
-def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look(paper: Home) -> None:
+@pytest.fixture
+def shared(paper: Home) -> Iterator[Home]:
+    """Afterwards the bridge is ours alone."""
+    yield paper
+    ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
+    for foreign in ("table=9", "cookie=0x99/-1"):
+        ovs.ofctl("del-flows", BRIDGE, foreign)
+    ovs.ofctl("del-groups", BRIDGE, "group_id=7")
+    paper.reconnect()
+    until(lambda: told(paper)["state"] == "steady" and not told(paper)["conflicts"], "all is ours and well")
+
+
+def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look(shared: Home) -> None:
     before = program(BRIDGE)
     ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
     ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
@@ -33,43 +48,41 @@ def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look
     now = program(BRIDGE)
     assert set(now[1]) - foreign == set(before[1])
     assert foreign <= {*now[0], *now[1]}
-    ovs.ofctl("del-flows", BRIDGE, "table=9")
-    ovs.ofctl("del-groups", BRIDGE, "group_id=7")
 
 
 def told(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
 
-def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(paper: Home) -> None:
+def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -> None:
     ours = "table=0,priority=10,ip,in_port=gw-c1,dl_dst=08:00:27:f9:49:62,nw_src=192.168.110.3"
     ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # ours is gone by it
-    paper.reconnect()
-    until(lambda: bool(told(paper)["conflicts"]), "the conflict is shown")
-    (conflict,) = told(paper)["conflicts"]
+    shared.reconnect()
+    until(lambda: bool(told(shared)["conflicts"]), "the conflict is shown")
+    (conflict,) = told(shared)["conflicts"]
     assert "192.168.110.3" in conflict
     assert any("cookie=0x99" in flow for flow in flows(BRIDGE))
     shown = run("./bicast", "status").stdout
     assert "! home: a foreign flow stands where ours would" in shown
     ovs.ofctl("del-flows", BRIDGE, "cookie=0x99/-1")
-    paper.reconnect()
-    until(lambda: not told(paper)["conflicts"] and told(paper)["state"] == "steady", "all is well")
+    shared.reconnect()
+    until(lambda: not told(shared)["conflicts"] and told(shared)["state"] == "steady", "all is well")
 
 
-def test_a_refused_flow_is_shown_by_name_and_mended_when_it_can_be(paper: Home) -> None:
+def test_a_refused_flow_is_shown_by_name_and_mended_when_it_can_be(shared: Home) -> None:
     before = program(BRIDGE)
     small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
     ovs.ofctl("del-flows", BRIDGE, "table=2")
     ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")
-    paper.reconnect()
-    until(lambda: told(paper)["state"] == "refused", "the refusal is shown")
-    shown = told(paper)
+    shared.reconnect()
+    until(lambda: told(shared)["state"] == "refused", "the refusal is shown")
+    shown = told(shared)
     assert "table=2" in shown["last_error"]
     assert "192.168." in shown["last_error"]
     assert "table full" in shown["last_error"]
     assert shown["refusals"] > 0
     assert f"! home: {shown['last_error']}" in run("./bicast", "status").stdout
     ovs.vsctl("clear", "Bridge", BRIDGE, "flow_tables")
-    paper.reconnect()
-    until(lambda: told(paper)["state"] == "steady" and told(paper)["last_error"] is None, "it is mended")
+    shared.reconnect()
+    until(lambda: told(shared)["state"] == "steady" and told(shared)["last_error"] is None, "it is mended")
     assert program(BRIDGE) == before

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.system.conftest import Home
+from tests.system.conftest import Home, Wishes
 from tests.system.evidence import groups, pings
 from topologies.command import Done, run
 from topologies.paper import BRIDGE, SERVER
@@ -29,7 +29,7 @@ def test_status_shows_what_is_and_what_passed(paper: Home) -> None:
     assert told["gateways"][0]["groups"][0]["label"] == asked["gateways"][0]["groups"][0]["label"]
 
 
-def test_mode_and_switch_change_the_groups_and_say_so(paper: Home) -> None:
+def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes) -> None:
     before = groups(BRIDGE)
     said = bicast("mode", "client", "single")
     assert (said.returncode, said.stdout) == (0, "client is in mode single\n")

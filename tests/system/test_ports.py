@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+
+import pytest
 
 from tests.system.conftest import Home
 from tests.system.evidence import Snoop, gateway, groups, pings, program, reaches, until
@@ -13,11 +16,27 @@ from topologies.paper import BRIDGE, SERVER
 GENEROUS_S = 1.0  # promised are 100 ms; bench measures it
 
 
+@pytest.fixture
+def ports(paper: Home) -> Iterator[Home]:
+    """Afterwards the uplinks are up, where the topology has put them."""
+    yield paper
+    for name, number in (("gw-wifi", 3), ("gw-lte", 4)):
+        if ovs.vsctl("--if-exists", "get", "Interface", name, "ofport").strip() != str(number):
+            ovs.vsctl("--if-exists", "del-port", BRIDGE, name)
+            add_port(name, number)
+        run("ip", "link", "set", name, "up")
+    paper.controller.await_steady()
+
+
+def add_port(name: str, number: int) -> None:
+    ovs.vsctl("add-port", BRIDGE, name, "--", "set", "Interface", name, f"ofport_request={number}")
+
+
 def copies_to(port: str) -> list[str]:
     return [group for group in groups(BRIDGE) if "type=all" in group and f'output:"{port}"' in group]
 
 
-def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(paper: Home, snoop: Snoop) -> None:
+def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(ports: Home, snoop: Snoop) -> None:
     assert len(copies_to("gw-lte")) == 2
     heard, began = snoop.number(), time.time()
     run("ip", "link", "set", "gw-lte", "down")
@@ -26,7 +45,7 @@ def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(paper: Hom
     assert gone.at - began < GENEROUS_S
     assert copies_to("gw-lte") == []
     assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
-    assert reaches(paper.net.machine("client"), "192.168.110.3", SERVER)
+    assert reaches(ports.net.machine("client"), "192.168.110.3", SERVER)
     heard = snoop.number()
     run("ip", "link", "set", "gw-lte", "up")
     snoop.wait("OFPT_BARRIER_REPLY", since=heard)
@@ -34,25 +53,25 @@ def test_a_port_that_goes_down_leaves_its_buckets_and_returns_to_them(paper: Hom
     assert snoop.modifications(heard) == {"OFPT_GROUP_MOD": 2}
 
 
-def test_a_port_that_appears_later_is_used(paper: Home) -> None:
+def test_a_port_that_appears_later_is_used(ports: Home) -> None:
     before = program(BRIDGE)
     ovs.vsctl("del-port", BRIDGE, "gw-lte")
-    client = paper.controller.client
+    client = ports.controller.client
 
     def uplink() -> object:
         return gateway(client.get("status"))["uplinks"][1]["number"]  # type: ignore[index]
 
     until(lambda: uplink() is None and not copies_to("gw-lte"), "the port is gone")
-    assert "3 received" in pings(paper.net.machine("client"), "192.168.110.3", SERVER)
-    ovs.vsctl("add-port", BRIDGE, "gw-lte", "--", "set", "Interface", "gw-lte", "ofport_request=4")
+    assert "3 received" in pings(ports.net.machine("client"), "192.168.110.3", SERVER)
+    add_port("gw-lte", 4)
     until(lambda: program(BRIDGE) == before, "the program is as it was")
     assert uplink() == 4
 
 
-def test_a_port_that_returns_under_another_number_is_used_under_it(paper: Home) -> None:
+def test_a_port_that_returns_under_another_number_is_used_under_it(ports: Home) -> None:
     before = program(BRIDGE)
     for number in (9, 4):
         ovs.vsctl("del-port", BRIDGE, "gw-wifi", "--", "add-port", BRIDGE, "gw-wifi",
                   "--", "set", "Interface", "gw-wifi", f"ofport_request={number}")  # fmt: skip
         until(lambda: program(BRIDGE) == before, "the program names the same ports")
-        assert reaches(paper.net.machine("client"), "192.168.110.3", SERVER)
+        assert reaches(ports.net.machine("client"), "192.168.110.3", SERVER)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from experiments.running import API
-from tests.system.conftest import Home
+from tests.system.conftest import Home, Wishes
 from tests.system.evidence import Snoop, program, reaches
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
@@ -85,11 +85,10 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     assert edit.controller.client.set_mode("guest", "single")["messages"] == 1
 
 
-def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home) -> None:
-    edit.controller.client.set_mode("client", "off")
+def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home, wish: Wishes) -> None:
+    wish.mode("off")
     text = edit.controller.file.read_text()
     edit.controller.file.write_text(text.replace("mode: bicast", "mode: single"))
     reload(edit, IN_FORCE)
     (terminal,) = edit.controller.client.get("terminals")
     assert terminal["mode"] == "off"
-    edit.controller.client.set_mode("client", "bicast")

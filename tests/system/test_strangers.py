@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -106,18 +106,18 @@ def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], snoops: tuple[Sn
     stage, controller = net
     before = [program(name) for name in (BRIDGE, SECOND)]
     heard = [snoop.number() for snoop in snoops]
-    thrown = [socket.create_connection(ADDRESS) for _ in range(20)]
-    for line in thrown:
-        line.sendall(GARBAGE[what])
-    assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
-    assert controller.client.set_mode("client", "single")["messages"] == 2
-    assert controller.client.set_mode("client", "bicast")["messages"] == 2
-    for line in thrown[::2]:
-        line.close()
-    for snoop in snoops:
-        snoop.settled()
-    for line in thrown:
-        line.close()
+    with ExitStack() as kept:
+        kept.callback(controller.client.set_mode, "client", "bicast")
+        thrown = [kept.enter_context(socket.create_connection(ADDRESS)) for _ in range(20)]
+        for line in thrown:
+            line.sendall(GARBAGE[what])
+        assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
+        assert controller.client.set_mode("client", "single")["messages"] == 2
+        assert controller.client.set_mode("client", "bicast")["messages"] == 2
+        for line in thrown[::2]:
+            line.close()
+        for snoop in snoops:
+            snoop.settled()
     sent = [snoop.modifications(number) for snoop, number in zip(snoops, heard, strict=True)]
     assert sent == [{"OFPT_GROUP_MOD": 4}, {}]
     assert [program(name) for name in (BRIDGE, SECOND)] == before

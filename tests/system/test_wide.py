@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -26,8 +28,18 @@ def server(address: str) -> str:
     return SERVER6 if version(address) == 6 else SERVER4
 
 
-def give_mac(machine: Machine, device: str, mac: str) -> None:
+@contextmanager
+def changed_mac(machine: Machine, device: str) -> Iterator[None]:
     """Another machine stands there now: its link was away for a moment, and it knows nobody."""
+    before = json.loads(machine.run("ip", "-json", "link", "show", device).stdout)[0]["address"]
+    try:
+        give_mac(machine, device, NEW_MAC)
+        yield
+    finally:
+        give_mac(machine, device, before)
+
+
+def give_mac(machine: Machine, device: str, mac: str) -> None:
     machine.run("ip", "link", "set", device, "address", mac)
     machine.run("ip", "neigh", "flush", "dev", device)
 
@@ -113,37 +125,53 @@ def test_copies_ride_every_uplink_that_speaks_the_family(wide: Home) -> None:
 def test_a_terminal_that_changes_its_mac_is_followed(wide: Home, name: str) -> None:
     machine = wide.net.machine(name)
     before = flows(BRIDGE)
-    with snooping(BRIDGE) as snoop:
-        give_mac(machine, "wlan", NEW_MAC)
+    with snooping(BRIDGE) as snoop, changed_mac(machine, "wlan"):
         for address in ADDRESSES[name]:
             until(lambda address=address: reaches(machine, address, server(address)), f"{address} is heard")  # type: ignore[misc]
         snoop.settled()
         assert snoop.modifications().keys() == {"OFPT_GROUP_MOD"}
-    assert flows(BRIDGE) == before
-    learned = wide.controller.client.get("terminals", name)["addresses"]
-    assert {place["mac"] for place in learned} == {NEW_MAC}
+        assert flows(BRIDGE) == before
+        learned = wide.controller.client.get("terminals", name)["addresses"]
+        assert {place["mac"] for place in learned} == {NEW_MAC}
 
 
-def test_a_next_hop_that_changes_its_mac_is_followed(wide: Home) -> None:
+def router_at_dsl(router: Machine, mac: str) -> None:
+    """With what a link that goes down takes with it."""
+    router.run("ip", "link", "set", "dsl", "address", mac, "up")
+    for address in both(150, 1):
+        length = 64 if version(address) == 6 else 24
+        nodad = ("nodad",) if version(address) == 6 else ()
+        router.run("ip", "address", "replace", f"{address}/{length}", "dev", "dsl", *nodad)
+    for subnet, via in zip(("192.168.160.0/24", "fd00:160::/64"), both(150, 2), strict=True):
+        router.run("ip", "-6" if ":" in via else "-4", "route", "replace", subnet, "via", via, "dev", "dsl")
+
+
+@pytest.fixture
+def by_dsl(wide: Home) -> Iterator[Home]:
+    """Camera's packets leave by dsl; afterwards the old router stands there again."""
+    router, client = wide.net.machine("router"), wide.controller.client
+    mac = json.loads(router.run("ip", "-json", "link", "show", "dsl").stdout)[0]["address"]
+    active = client.get("terminals", "camera")["active_uplink"]
+    client.set_active("camera", "dsl")
+    yield wide
+    router.run("ip", "link", "set", "dsl", "down")
+    router_at_dsl(router, mac)
+    client.set_active("camera", active)
+
+
+def test_a_next_hop_that_changes_its_mac_is_followed(by_dsl: Home) -> None:
     """What takes a router's place makes itself known; whoever does not is asked for within half a minute."""
-    router, camera = wide.net.machine("router"), wide.net.machine("camera")
+    router, camera = by_dsl.net.machine("router"), by_dsl.net.machine("camera")
     source = both(50, 5)
-    wide.controller.client.set_active("camera", "dsl")
     with snooping(BRIDGE) as snoop:
         router.run("ip", "link", "set", "dsl", "down")
         snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN")
-        router.run("ip", "link", "set", "dsl", "address", NEW_MAC, "up")
-        for address in both(150, 1):  # what a link that goes down takes with it
-            length = 64 if version(address) == 6 else 24
-            nodad = ("nodad",) if version(address) == 6 else ()
-            router.run("ip", "address", "replace", f"{address}/{length}", "dev", "dsl", *nodad)
-        for subnet, via in zip(("192.168.160.0/24", "fd00:160::/64"), both(150, 2), strict=True):
-            router.run("ip", "-6" if ":" in via else "-4", "route", "replace", subnet, "via", via, "dev", "dsl")
+        router_at_dsl(router, NEW_MAC)
         for address in source:
             until(lambda address=address: reaches(camera, address, server(address)), f"{address} is heard")  # type: ignore[misc]
         snoop.settled()
         assert snoop.modifications().keys() == {"OFPT_GROUP_MOD"}
-    (dsl,) = [one for one in wide.controller.client.get("gateways", "wide")["uplinks"] if one["name"] == "dsl"]
+    (dsl,) = [one for one in by_dsl.controller.client.get("gateways", "wide")["uplinks"] if one["name"] == "dsl"]
     assert {hop["mac"] for hop in dsl["next_hops"]} == {NEW_MAC}
     with arrivals(router, "dsl") as seen:
         pings(camera, source[0], SERVER4)

@@ -12,5 +12,4 @@ def home(paper: Home) -> Home:
     return paper
 
 
-# The last one: the mode stays as it leaves it.
 test_a_dead_port_is_survived_with_no_controller = test_death.test_a_dead_port_is_survived_with_no_controller

@@ -8,6 +8,7 @@ from tests.system.conftest import Home
 from tests.system.evidence import arrivals, pings, reaches
 from tests.system.test_wide import *  # noqa: F403
 from topologies.command import run
+from topologies.nodes import Machine
 from topologies.wide import BRIDGE, SERVER6, both
 
 REACHABLE_MS = 1000  # of what is confirmed; else a terminal asks its neighbours again only after half a minute
@@ -34,11 +35,13 @@ def test_after_bridge_a_second_bridge_changes_nothing(wide: Home) -> None:
 
 def test_links_lose_by_netem_here(wide: Home) -> None:
     """What its loss is worth, tests/stage/test_links.py finds out, on this kernel too."""
-    router = wide.net.machine("router")
-    wide.net.uplink("wifi").backward.set(loss_percent=100)
-    assert "netem" in router.run("tc", "qdisc", "show", "dev", "wifi").stdout
-    assert not reaches(router, both(100, 1)[0], both(100, 2)[0])
-    wide.net.uplink("wifi").backward.set(loss_percent=0)
+    router, towards_gateway = wide.net.machine("router"), wide.net.uplink("wifi").backward
+    try:
+        towards_gateway.set(loss_percent=100)
+        assert "netem" in router.run("tc", "qdisc", "show", "dev", "wifi").stdout
+        assert not reaches(router, both(100, 1)[0], both(100, 2)[0])
+    finally:
+        towards_gateway.set(loss_percent=0)
     assert reaches(router, both(100, 1)[0], both(100, 2)[0])
 
 
@@ -46,6 +49,16 @@ def test_with_the_controller_dead_neighbours_find_the_gateway_and_keep_it(wide: 
     """No flow can advertise here; that the gateway solicits in return is enough to be found, and found again."""
     laptop, source = wide.net.machine("laptop"), both(110, 3)
     wide.controller.kill()
+    try:
+        _found_and_kept(wide, laptop, source)
+    finally:
+        wide.controller.start()
+        wide.controller.await_steady()
+    (gateway,) = wide.controller.client.get("status")["gateways"]
+    assert gateway["last_changes"] == 0, "what was read back is what had been sent"
+
+
+def _found_and_kept(wide: Home, laptop: Machine, source: list[str]) -> None:
     neighbours = "net.ipv6.neigh.wifi"
     laptop.run(
         "sysctl", "--quiet", "--write", f"{neighbours}.base_reachable_time_ms={REACHABLE_MS}",
@@ -65,7 +78,3 @@ def test_with_the_controller_dead_neighbours_find_the_gateway_and_keep_it(wide: 
     with arrivals(wide.net.machine("server"), "lan") as server:
         laptop.run("python3", "-c", send)
         assert server.since()["lan", "udp"] == 200
-    wide.controller.start()
-    wide.controller.await_steady()
-    (gateway,) = wide.controller.client.get("status")["gateways"]
-    assert gateway["last_changes"] == 0, "what was read back is what had been sent"
