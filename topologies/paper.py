@@ -25,7 +25,7 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import UNSHAPED, Shape, ShapedLink
 from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
 
 BRIDGE = "br-home"
@@ -34,31 +34,23 @@ WIFI_BPS, LTE_BPS = 100_000_000, 10_000_000
 LTE_LOSS_PERCENT = 1.0
 
 
-class PaperTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(
-        self,
-        wifi_up_loss_percent: float = 0.0,
-        wifi_down_loss_percent: float = 0.0,
-        lte_backup: bool = True,
-        congestion_control: str | None = None,  # of the server; None: the kernel's own default
-        shaped: bool = True,
-        **_options: Any,
+class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """Its machines and addresses, whatever its two paths are like."""
+
+    def raise_lab(
+        self, wifi: tuple[Shape, Shape], lte: tuple[Shape, Shape], lte_backup: bool, congestion_control: str | None
     ) -> None:
-        self._machines(bool(lte_backup), congestion_control)
-        wifi_up = wifi_down = lte = Shape()
-        if shaped:
-            wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)
-            wifi_down = Shape(WIFI_BPS, wifi_down_loss_percent)
-            lte = Shape(LTE_BPS, LTE_LOSS_PERCENT)
+        """The shapes of each path are that of what goes up, and that of what comes down."""
+        self._machines(lte_backup, congestion_control)
         self._link("client", BRIDGE, "wifi", "gw-c1", "08:00:27:86:0d:bc", "08:00:27:f9:49:62", port2=1)
         self._link("client", BRIDGE, "lte", "gw-c2", "08:00:27:ec:c0:04", "08:00:27:2a:a0:c3", port2=2)
         self._link(
             BRIDGE, "router", "gw-wifi", "wifi", "08:00:27:81:6b:cf", "08:00:27:33:6d:a7",
-            port1=3, label="wifi", forward=wifi_up, backward=wifi_down,
+            port1=3, label="wifi", forward=wifi[0], backward=wifi[1],
         )  # fmt: skip
         self._link(
             BRIDGE, "router", "gw-lte", "lte", "08:00:27:e7:c6:f8", "08:00:27:e1:9e:e3",
-            port1=4, label="lte", forward=lte, backward=lte,
+            port1=4, label="lte", forward=lte[0], backward=lte[1],
         )  # fmt: skip
         self._link("router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63")
 
@@ -96,6 +88,24 @@ class PaperTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self.addLink(
             node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, addr1=mac1, addr2=mac2, **options
         )  # fmt: skip
+
+
+class PaperTopo(LabTopo):
+    def build(
+        self,
+        wifi_up_loss_percent: float = 0.0,
+        wifi_down_loss_percent: float = 0.0,
+        lte_backup: bool = True,
+        congestion_control: str | None = None,  # of the server; None: the kernel's own default
+        shaped: bool = True,
+        **_options: Any,
+    ) -> None:
+        wifi_up = wifi_down = lte = UNSHAPED
+        if shaped:
+            wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)
+            wifi_down = Shape(WIFI_BPS, wifi_down_loss_percent)
+            lte = Shape(LTE_BPS, LTE_LOSS_PERCENT)
+        self.raise_lab((wifi_up, wifi_down), (lte, lte), bool(lte_backup), congestion_control)
 
 
 topos = {"paper": PaperTopo}

@@ -54,7 +54,15 @@ def test_runs_of_this_tree_end_and_nothing_else_does(tree: Path) -> None:
 
 
 def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
-    for name in (".venv/bin", ".venv-ryu", ".vm", "build", "results/transfer", "controller/__pycache__", ".vagrant/machines"):
+    for name in (
+        ".venv/bin",
+        ".venv-ryu",
+        ".vm",
+        "build",
+        "results/transfer",
+        "controller/__pycache__",
+        ".vagrant/machines",
+    ):
         (tree / name).mkdir(parents=True)
     source = tree / "controller/app.py"
     source.touch()
