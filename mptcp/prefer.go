@@ -1,6 +1,7 @@
 package mptcp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,13 +9,20 @@ import (
 
 // Change is what an order did.
 type Change struct {
-	Manager     PathManager
-	Connections int      // that it reached, those that nobody asked for among them
-	Did         []string // in words, in order
+	Manager     PathManager // the kernel's where both were met: its reach is the wider one
+	Connections int         // that it reached, those that nobody asked for among them
+	Did         []string    // in words, in order
 }
 
 func (c *Change) did(format string, values ...any) {
 	c.Did = append(c.Did, fmt.Sprintf(format, values...))
+}
+
+// Order says which subflows of a connection are to be the active ones, and which are to be left.
+type Order struct {
+	Connection Connection
+	Wanted     []Subflow
+	Others     []Subflow
 }
 
 // Prefer makes subflows of a connection the active ones: their flags are cleared, then those of the others are set,
@@ -23,42 +31,79 @@ func (c *Change) did(format string, values ...any) {
 //
 // Under the kernel's path manager this is PreferEndpoints of the subflows' addresses, with its wider reach.
 func (h *Handle) Prefer(c Connection, wanted, others []Subflow, hard bool) (Change, error) {
-	manager, err := h.PathManagerOf(c)
-	if err != nil {
-		return Change{}, err
-	}
-	if manager == KernelManager {
-		change, err := h.PreferEndpoints(locals(wanted), locals(others), hard)
-		if err != nil {
-			return change, err
+	return h.PreferAll([]Order{{c, wanted, others}}, hard)
+}
+
+// PreferAll is Prefer of several connections. Those under the kernel's path manager are switched together, once. An
+// order that fails does not keep the others from being carried out: the errors come joined.
+func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
+	var change Change
+	var byEndpoint []Order
+	var failures []error
+	for _, order := range orders {
+		manager, err := h.PathManagerOf(order.Connection)
+		switch {
+		case err != nil:
+		case manager == KernelManager:
+			byEndpoint = append(byEndpoint, order)
+		default:
+			change.Manager = UserspaceManager
+			err = h.preferByToken(order, hard, &change)
 		}
-		return change, h.expectActive(c, wanted)
+		failures = append(failures, err)
 	}
-	change := Change{Manager: manager}
-	now, err := h.Again(c)
+	if len(byEndpoint) > 0 {
+		failures = append(failures, h.preferByEndpoint(byEndpoint, hard, &change))
+	}
+	return change, errors.Join(failures...)
+}
+
+func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) error {
+	var wanted, others []Subflow
+	for _, order := range orders {
+		wanted = append(wanted, order.Wanted...)
+		others = append(others, order.Others...)
+	}
+	wider, err := h.PreferEndpoints(locals(wanted), locals(others), hard)
+	change.Manager = KernelManager
+	change.Connections += wider.Connections
+	change.Did = append(change.Did, wider.Did...)
 	if err != nil {
-		return change, err
+		return err
 	}
-	if wanted = now.matching(wanted); len(wanted) == 0 {
-		return change, noPath(c, "none of the paths to prefer is established")
+	var failures []error
+	for _, order := range orders {
+		failures = append(failures, h.expectActive(order.Connection, order.Wanted))
 	}
-	change.Connections = 1
-	if err := h.clear(now, wanted, &change); err != nil {
-		return change, err
+	return errors.Join(failures...)
+}
+
+func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
+	c, err := h.Again(order.Connection)
+	if err != nil {
+		return err
 	}
-	others = now.matching(others)
+	wanted, others := c.matching(order.Wanted), c.matching(order.Others)
+	if len(wanted) == 0 {
+		return noPath(c, "none of the paths to prefer is established")
+	}
+	change.Connections++
+	if err := h.clear(c, wanted, change); err != nil {
+		return err
+	}
 	for _, s := range others {
-		if !s.BackupByUs {
-			if err := h.SetBackup(now, s, true); err != nil && !hard {
-				return change, err
-			}
-			change.did("%v of %v is backup", s, c)
+		if s.BackupByUs {
+			continue
 		}
+		if err := h.SetBackup(c, s, true); err != nil && !hard {
+			return err
+		}
+		change.did("%v of %v is backup", s, c)
 	}
 	if hard {
-		err = h.closeAll(now, others, &change)
+		return h.closeAll(c, others, change)
 	}
-	return change, err
+	return nil
 }
 
 // clear leaves at least one of the subflows active, or says who holds them.

@@ -1,0 +1,160 @@
+// Package tune sets what makes MPTCP leave a dead path fast in a network namespace, says what was there before, and can
+// put it back.
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"bicast/mptcp"
+)
+
+// Absent is the value of what this kernel does not have, or what is not set.
+const Absent = "absent"
+
+// Step is one thing that was looked at. Where Was equals Is, nothing was changed.
+type Step struct {
+	Name string
+	Was  string
+	Is   string
+	Why  string // why it was left, where it is not as wanted
+}
+
+// Changed tells whether the step changed anything.
+func (s Step) Changed() bool { return s.Was != s.Is }
+
+// A thing with a value that can be read and set.
+type knob interface {
+	name() string
+	read() (string, error)
+	write(value string) error
+}
+
+// A knob and what it is to be.
+type wish struct {
+	knob
+	value string
+}
+
+// Sysctls under net.mptcp, with their values for a fast failover.
+var sysctls = []struct{ name, value string }{
+	{"enabled", "1"},
+	{"stale_loss_cnt", "1"},    // timeouts without progress until a path is left: 0.15 s instead of 0.9 s
+	{"blackhole_timeout", "0"}, // one swallowed SYN else makes everything plain TCP for an hour
+	{"add_addr_timeout", "2"},  // seconds until a lost announcement of an address is sent again, 120 else
+	{"checksum_enabled", "0"},  // in software, on every byte; either end can ask for it all the same
+}
+
+// As many as the kernel's path manager may have.
+const mostSubflows = 8
+
+// Apply sets everything and records in the state file what it was, before it changes it. A second run keeps what the
+// first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints.
+func Apply(h *mptcp.Handle, stateFile string, only, backup []string) ([]Step, error) {
+	wishes, err := allWishes(h, only, backup)
+	if err != nil {
+		return nil, err
+	}
+	state, err := load(stateFile)
+	if errors.Is(err, os.ErrNotExist) {
+		state = &record{}
+		state.Namespace, err = h.NamespaceID()
+	}
+	if err == nil {
+		err = state.mustBeOf(h, stateFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	for _, w := range wishes {
+		step, err := apply(w, state, stateFile)
+		if err != nil {
+			return steps, err
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func apply(w wish, state *record, stateFile string) (Step, error) {
+	was, err := w.read()
+	if err != nil {
+		return Step{}, err
+	}
+	step := Step{Name: w.name(), Was: was, Is: was}
+	_, isEndpoint := w.knob.(endpoint)
+	switch {
+	case was == w.value:
+	case was == Absent && !isEndpoint:
+		step.Why = "this kernel has no such setting"
+	case was != Absent && isEndpoint:
+		step.Why = "it is an endpoint already"
+	default:
+		state.add(w.name(), was, w.value)
+		if err := state.save(stateFile); err != nil {
+			return step, err
+		}
+		if err := w.write(w.value); err != nil {
+			return step, fmt.Errorf("%s could not be set to %s: %w", w.name(), w.value, err)
+		}
+		step.Is = w.value
+	}
+	return step, nil
+}
+
+// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays.
+func Undo(h *mptcp.Handle, stateFile string) ([]Step, error) {
+	state, err := load(stateFile)
+	if err == nil {
+		err = state.mustBeOf(h, stateFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	for _, change := range slices.Backward(state.Changes) {
+		k := knobNamed(h, change.Name)
+		now, err := k.read()
+		if err != nil {
+			return steps, err
+		}
+		step := Step{Name: change.Name, Was: now, Is: now}
+		if now != change.Is {
+			step.Why = "somebody else has set it since"
+		} else {
+			if err := k.write(change.Was); err != nil {
+				return steps, fmt.Errorf("%s could not be set to %s: %w", change.Name, change.Was, err)
+			}
+			step.Is = change.Was
+		}
+		steps = append(steps, step)
+	}
+	return steps, os.Remove(stateFile)
+}
+
+func allWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {
+	var found []wish
+	for _, s := range sysctls {
+		found = append(found, wish{sysctl{h, s.name}, s.value})
+	}
+	for _, which := range []string{limitSubflows, limitAddresses} {
+		found = append(found, wish{limit{h, which}, fmt.Sprint(mostSubflows)})
+	}
+	endpoints, err := endpointWishes(h, only, backup)
+	return append(found, endpoints...), err
+}
+
+// The knob that a state file names.
+func knobNamed(h *mptcp.Handle, name string) knob {
+	if address, is := strings.CutPrefix(name, endpointPrefix); is {
+		return endpointNamed(h, address)
+	}
+	if name == limitSubflows || name == limitAddresses {
+		return limit{h, name}
+	}
+	return sysctl{h, strings.TrimPrefix(name, sysctlPrefix)}
+}
