@@ -16,6 +16,7 @@ from controller.events import (
     Installed,
     Read,
     SwitchApplied,
+    SwitchClosed,
     SwitchEvent,
     SwitchOpened,
     SwitchRead,
@@ -34,11 +35,19 @@ class Desk:
         self._inbox: queue.SimpleQueue[SwitchEvent] = queue.SimpleQueue()
         self._put_back: list[SwitchEvent] = []
         self._ticket = 0
-        self.wire = Wire(Endpoint("127.0.0.1", 0), tls, self._inbox.put)
+        self.present: set[int] = set()  # sessions that were opened and not closed
+        self.wire = Wire(Endpoint("127.0.0.1", 0), tls, self._post)
 
     @property
     def target(self) -> str:
         return f"tcp:127.0.0.1:{self.wire.address.port}"
+
+    def _post(self, event: SwitchEvent) -> None:
+        if isinstance(event, SwitchOpened):
+            self.present.add(event.session)
+        elif isinstance(event, SwitchClosed):
+            self.present.remove(event.session)
+        self._inbox.put(event)
 
     def wait(self, kind: type[T], fits: Callable[[T], bool] = lambda _: True, patience_s: float = PATIENCE_S) -> T:
         """The first event of this kind that fits; others stay for later."""
@@ -99,6 +108,7 @@ def desk() -> Iterator[Desk]:
     made = Desk()
     yield made
     made.wire.stop()
+    assert made.present == set(), "each that was opened is closed, once"
 
 
 @pytest.fixture

@@ -33,6 +33,15 @@ class Peer:
             self.socket = tls.wrap_socket(self.socket)
         self._buffer = b""
 
+    @property
+    def name(self) -> str:
+        host, port = self.socket.getsockname()
+        return f"{host}:{port}"
+
+    def finish(self) -> None:
+        """Says no more, and still listens: what was sent is read, as it need not be after a close."""
+        self.socket.shutdown(socket.SHUT_WR)
+
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
