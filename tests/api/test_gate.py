@@ -113,11 +113,13 @@ def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving:
 
 
 def test_half_a_body_is_not_taken_for_a_whole_one(serving: Serving, desk: Desk, http: httpx.Client) -> None:
-    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=5) as connection:
+    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(
             b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b'Content-Length: 100\r\n\r\n{"mode": "off"}'
         )
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(65536) == b"", "it is closed, and so it was looked at"
     assert http.get("/healthz").status_code == 200
     assert desk.snapshot is START
 
@@ -130,7 +132,7 @@ def test_garbage_on_the_socket_disturbs_nobody(serving: Serving, http: httpx.Cli
 
 def _raw(serving: Serving, request: bytes) -> bytes:
     """All that comes back; the server closes after an answer to half a request."""
-    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=5) as connection:
+    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(request)
         answer = bytearray()
         while part := connection.recv(65536):

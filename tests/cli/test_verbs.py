@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -241,7 +242,9 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "render",
         "experiment",
     }
-    for word in (*VERBS, "exit codes", "examples", "BICAST_API", "BICAST_TOKEN"):
+    for verb, (_, summary) in VERBS.items():
+        assert re.search(rf"^ +{verb}\s+{re.escape(summary[:30])}", taught, re.MULTILINE)
+    for word in ("exit codes", "examples", "BICAST_API", "BICAST_TOKEN"):
         assert word in taught
 
 
