@@ -64,10 +64,6 @@ class Plan:
     steps: tuple[Step, ...]
     refusals: tuple[Refusal, ...] = ()
 
-    @property
-    def pending(self) -> tuple[Step, ...]:
-        return tuple(step for step in self.steps if step.commands)
-
 
 def ports_of(site: Site) -> tuple[str, ...]:
     """Every port of the site once, uplinks first: they get the low numbers."""

@@ -62,10 +62,6 @@ class Download:
     sha256: str
     mptcp: bool
 
-    @property
-    def goodput_bps(self) -> float:
-        return self.size_bytes * 8 / self.seconds
-
 
 class WebServer:
     def __init__(self, address: str, directory: Path) -> None:

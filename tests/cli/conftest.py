@@ -1,30 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from controller.api import make_app
-from controller.web.serving import Serving, serve
-from tests.api.desk import SETTINGS, Desk
-
-
-@pytest.fixture(scope="session")
-def shared() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def desk(shared: Desk) -> Desk:
-    shared.reset()
-    return shared
-
-
-@pytest.fixture(scope="session")
-def serving(shared: Desk) -> Iterator[Serving]:
-    running = serve(make_app(shared.read, shared.program, shared, SETTINGS), SETTINGS)
-    yield running
-    running.stop()
+from controller.web.serving import Serving
+from tests.api.conftest import desk as desk
+from tests.api.conftest import serving as serving
+from tests.api.conftest import shared as shared
+from tests.api.desk import Desk
 
 
 @pytest.fixture
