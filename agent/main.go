@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 
+	agent "bicast/agent/command"
 	"bicast/mptcp/command"
 )
 
 const usage = `usage: bicast-agent VERB [ARGUMENT...]
 
 verbs:
+  join    fetch this host's certificate from its controller, once
+  run     be the agent of this host
   mptcp   see and steer live MPTCP connections from outside their processes
 
 bicast-agent VERB --help teaches one verb.
@@ -22,6 +25,12 @@ func main() {
 		os.Exit(command.Usage)
 	}
 	switch verb, rest := os.Args[1], os.Args[2:]; verb {
+	case "join":
+		os.Exit(agent.Join(rest, os.Stdout, os.Stderr))
+	case "run":
+		os.Exit(agent.Run(rest, os.Stderr))
+	case agent.GuardVerb:
+		os.Exit(agent.Guard(rest, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
 	case "help", "-h", "--help":

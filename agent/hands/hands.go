@@ -31,6 +31,10 @@ type Hands struct {
 	one sync.Mutex
 }
 
+// ErrGateway is why a gateway refuses every wish.
+var ErrGateway = errors.New("a gateway forwards connections and has none of a terminal's: order the terminal, or the relay " +
+	"that serves it")
+
 // Outcome is what came of a wish, for a Result or a Fired.
 type Outcome struct {
 	Connections int // that it reached
@@ -47,8 +51,7 @@ func (h *Hands) Prefer(ctx context.Context, wish Wish) (Outcome, error) {
 	case agentv1.Role_ROLE_RELAY:
 		return h.asServer(ctx, wish)
 	default:
-		return Outcome{}, errors.New("a gateway forwards connections and has none of a terminal's: order its terminal, or the " +
-			"relay that serves it")
+		return Outcome{}, ErrGateway
 	}
 }
 

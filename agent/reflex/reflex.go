@@ -11,8 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"bicast/agent/clock"
 	"bicast/agent/hands"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
@@ -43,10 +42,10 @@ type Reflexes struct {
 	fired   chan *agentv1.Fired
 }
 
-// The two times that matter, since the machine was booted.
+// The two times that matter: see the package clock.
 type clocks struct {
-	monotonic func() time.Duration // stands while the machine is suspended
-	boot      func() time.Duration // goes on
+	monotonic func() time.Duration
+	boot      func() time.Duration
 }
 
 // New is a hand with nothing armed.
@@ -56,7 +55,7 @@ func New(
 ) *Reflexes {
 	return &Reflexes{
 		role: role, look: look, prefer: prefer, log: log,
-		clocks: clocks{since(unix.CLOCK_MONOTONIC), since(unix.CLOCK_BOOTTIME)},
+		clocks: clocks{clock.Monotonic, clock.Boot},
 		armed:  map[string]*watch{}, changed: make(chan struct{}, 1), fired: make(chan *agentv1.Fired, mostUntold),
 	}
 }
@@ -228,16 +227,5 @@ func (r *Reflexes) fire(ctx context.Context, name string, stalled stall) {
 		case <-r.fired: // the oldest makes room
 		default:
 		}
-	}
-}
-
-// since reads one of the kernel's clocks.
-func since(clock int32) func() time.Duration {
-	return func() time.Duration {
-		var now unix.Timespec
-		if err := unix.ClockGettime(clock, &now); err != nil {
-			panic(fmt.Sprintf("clock %d cannot be read: %v", clock, err)) // every kernel since 2.6.39 has both
-		}
-		return time.Duration(now.Nano())
 	}
 }

@@ -63,7 +63,7 @@ func (l Link) message() *agentv1.Interface {
 
 // fitting are the connections that fit into so many bytes, those first which heard of their peers last.
 func fitting(connections []mptcp.Connection, bytes int) ([]*agentv1.Connection, uint32) {
-	connections = slices.DeleteFunc(slices.Clone(connections), overLoopback)
+	connections = slices.DeleteFunc(slices.Clone(connections), untold)
 	slices.SortStableFunc(connections, func(a, b mptcp.Connection) int { return cmp.Compare(silence(a), silence(b)) })
 	messages := make([]*agentv1.Connection, 0, len(connections))
 	for i, c := range connections {
@@ -77,9 +77,10 @@ func fitting(connections []mptcp.Connection, bytes int) ([]*agentv1.Connection, 
 	return messages, 0
 }
 
-func overLoopback(c mptcp.Connection) bool {
-	return slices.ContainsFunc(c.Subflows, func(s mptcp.Subflow) bool {
-		return s.Local.Addr().IsLoopback() || s.Remote.Addr().IsLoopback()
+// What is over the loopback has no path to choose, and what carries nothing yet or no more is no path.
+func untold(c mptcp.Connection) bool {
+	return !slices.ContainsFunc(c.Subflows, func(s mptcp.Subflow) bool {
+		return s.Established && !s.Local.Addr().IsLoopback() && !s.Remote.Addr().IsLoopback()
 	})
 }
 
@@ -94,10 +95,12 @@ func silence(c mptcp.Connection) time.Duration {
 func connectionMessage(c mptcp.Connection) *agentv1.Connection {
 	message := &agentv1.Connection{
 		Token: uint32(c.Token), BytesSent: c.BytesSent, BytesReceived: c.BytesReceived, Serves: c.Serves,
-		Subflows: make([]*agentv1.Subflow, len(c.Subflows)),
+		Subflows: make([]*agentv1.Subflow, 0, len(c.Subflows)),
 	}
-	for i, s := range c.Subflows {
-		message.Subflows[i] = subflowMessage(s)
+	for _, s := range c.Subflows {
+		if s.Established {
+			message.Subflows = append(message.Subflows, subflowMessage(s))
+		}
 	}
 	return message
 }

@@ -1,0 +1,80 @@
+// Package capability finds out, by trying, what an agent can do on this host. Nothing is assumed of a kernel, and what
+// is missing is told with the reason.
+package capability
+
+import (
+	"context"
+	"fmt"
+
+	"bicast/agent/pathmanager"
+	"bicast/api/agentv1"
+	"bicast/mptcp"
+)
+
+// The names of api/agent.proto.
+const (
+	Report = "report"
+	MPTCP  = "mptcp"
+)
+
+// Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
+type Kernel struct {
+	Handle  *mptcp.Handle
+	Missing error
+}
+
+// Probe tries everything that the role may want.
+func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
+	return []*agentv1.Capability{told(Report, k.reports()), told(MPTCP, k.steers(role))}
+}
+
+// PathManager is what new connections are made under.
+func (k Kernel) PathManager() agentv1.PathManager {
+	if k.Handle == nil {
+		return agentv1.PathManager_PATH_MANAGER_UNSPECIFIED
+	}
+	switch manager, err := pathmanager.Current(k.Handle); {
+	case err != nil:
+		return agentv1.PathManager_PATH_MANAGER_UNSPECIFIED
+	case manager == mptcp.UserspaceManager:
+		return agentv1.PathManager_PATH_MANAGER_USERSPACE
+	default:
+		return agentv1.PathManager_PATH_MANAGER_KERNEL
+	}
+}
+
+func (k Kernel) reports() error {
+	if k.Handle == nil {
+		return fmt.Errorf("interfaces only, no connections: %w", k.Missing)
+	}
+	if _, err := k.Handle.Connections(); err != nil {
+		return fmt.Errorf("interfaces only, no connections: %w", err)
+	}
+	return nil
+}
+
+func (k Kernel) steers(role agentv1.Role) error {
+	if role == agentv1.Role_ROLE_GATEWAY {
+		return fmt.Errorf("a gateway forwards connections and has none of a terminal's")
+	}
+	if k.Handle == nil {
+		return k.Missing
+	}
+	// Who may hear the path managers' events may give them orders: both want CAP_NET_ADMIN.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := k.Handle.Events(ctx); err != nil {
+		return err
+	}
+	if role == agentv1.Role_ROLE_RELAY && k.PathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
+		return fmt.Errorf("the userspace path manager is not set yet: until it is, orders would reach every client of this host")
+	}
+	return nil
+}
+
+func told(name string, why error) *agentv1.Capability {
+	if why != nil {
+		return &agentv1.Capability{Name: name, Reason: why.Error()}
+	}
+	return &agentv1.Capability{Name: name, Available: true}
+}

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"bicast/agent/trust"
+)
+
+const joinHelp = `
+usage: bicast-agent join ADDRESS --name NAME --token TOKEN [--directory DIRECTORY]
+
+Fetches this agent's certificate from the controller at ADDRESS (host:port). On the controller
+
+  ./bicast enroll NAME
+
+prints the whole line; its token is good once and for 15 minutes. It says whom to trust, too: nothing is told
+to anybody but the controller that printed it. Joining again replaces what an earlier joining gave.
+`
+
+const joinWithin = 30 * time.Second
+
+// Join is the verb.
+func Join(arguments []string, out, complaints io.Writer) int {
+	flags := flag.NewFlagSet("join", flag.ContinueOnError)
+	name := flags.String("name", "", "the name that the controller enrolled, such as phone")
+	text := flags.String("token", "", "what `bicast enroll NAME` printed")
+	directory := flags.String("directory", trust.DefaultDirectory, "where to keep the certificate and its key")
+	if len(arguments) > 0 && arguments[0] != "" && arguments[0][0] != '-' {
+		arguments = append(arguments[1:len(arguments):len(arguments)], arguments[0]) // the address may come first
+	}
+	if code, ended := parse(flags, joinHelp, arguments, complaints); ended {
+		return code
+	}
+	if flags.NArg() != 1 || *name == "" || *text == "" {
+		return complain(complaints, usage, "join wants ADDRESS, --name and --token; `bicast-agent join --help` teaches it")
+	}
+	token, err := trust.ParseToken(*text)
+	if err != nil {
+		return complain(complaints, usage, "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), joinWithin)
+	defer cancel()
+	identity, err := trust.Join(ctx, flags.Arg(0), *name, token)
+	if err == nil {
+		err = identity.Save(*directory)
+	}
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	fmt.Fprintf(out, "joined as %s; the certificate is in %s and good until %s; `bicast-agent run` uses it\n",
+		*name, *directory, identity.Certificate.NotAfter.Format(time.DateOnly))
+	return done
+}

@@ -1,0 +1,103 @@
+package command
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"os/signal"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/host"
+	"bicast/agent/pathmanager"
+	"bicast/agent/session"
+	"bicast/agent/trust"
+	"bicast/api/agentv1"
+)
+
+const runHelp = `
+usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS]
+
+Reports this host's connections to the controller that it joined, and does what that orders, until it is ended. It
+comes back by itself whenever the controller does.
+
+  terminal   a phone or a laptop: its own connections are moved between its own addresses
+  gateway    reports, and moves nothing
+  relay      a relay or a server: connections that it serves are moved one by one. New ones are made under the
+             userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it
+
+With --netns another network namespace is read and ordered (a name of ` + "`ip netns`" + `, or a path); the controller is
+still reached from this one.
+`
+
+// How long the first session waits for the path manager, so that its hello tells it as it is.
+const holdWithin = 3 * time.Second
+
+// Run is the verb.
+func Run(arguments []string, complaints io.Writer) int {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	directory := flags.String("directory", trust.DefaultDirectory, "where `bicast-agent join` keeps the certificate")
+	named := flags.String("role", "terminal", "terminal, gateway or relay")
+	netns := flags.String("netns", "", "the network namespace to read and order")
+	if code, ended := parse(flags, runHelp, arguments, complaints); ended {
+		return code
+	}
+	role, known := roles[*named]
+	if !known || flags.NArg() != 0 {
+		return complain(complaints, usage, "run wants --role terminal, gateway or relay, and no other words; "+
+			"`bicast-agent run --help` teaches it")
+	}
+	if _, err := trust.Load(*directory); err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	frugal()
+	log := slog.New(slog.NewTextHandler(complaints, nil))
+	agent, err := host.Open(*netns, role, log)
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	defer agent.Close()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer stop()
+	live(ctx, agent, role, *netns, *directory, log)
+	return done
+}
+
+// live is the agent, until the context ends and everything of it has.
+func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, directory string, log *slog.Logger) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	begin := func(part func(context.Context)) {
+		parts.Add(1)
+		go func() {
+			defer parts.Done()
+			part(ctx)
+		}()
+	}
+	if role == agentv1.Role_ROLE_RELAY {
+		settled := make(chan struct{})
+		var once sync.Once
+		begin(pathmanager.Holder{
+			Command: []string{"/proc/self/exe", GuardVerb, netns},
+			Log:     log,
+			Changed: func(bool) { once.Do(func() { close(settled) }) },
+		}.Run)
+		select {
+		case <-settled:
+		case <-time.After(holdWithin):
+		case <-ctx.Done():
+		}
+	}
+	begin(agent.Run)
+	session.New(session.Dialer(directory), agent, log).Run(ctx)
+}
+
+// frugal lets the agent be small on a phone: it makes little garbage, and what it makes goes soon.
+func frugal() {
+	debug.SetGCPercent(50)
+	debug.SetMemoryLimit(12 << 20)
+}

@@ -1,0 +1,190 @@
+// Package host is one machine, or one network namespace of it, as its agent sees and moves it: what the session says
+// hello for, reports and obeys with.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/capability"
+	"bicast/agent/clock"
+	"bicast/agent/hands"
+	"bicast/agent/reflex"
+	"bicast/agent/report"
+	"bicast/agent/session"
+	"bicast/api/agentv1"
+	"bicast/mptcp"
+)
+
+// Version is the agent's, set when it is built (setup/agents.sh).
+var Version = "unreleased"
+
+// Host is what an agent stands on.
+type Host struct {
+	role     agentv1.Role
+	kernel   capability.Kernel
+	links    *report.Links
+	reader   *report.Reader
+	hands    *hands.Hands
+	reflexes *reflex.Reflexes
+
+	mutex sync.Mutex // of the reader, which remembers when it read
+}
+
+// Open takes hold of a network namespace, as mptcp.Open does; what the kernel lacks is found out and told in the hello.
+func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
+	h := &Host{role: role}
+	h.kernel.Handle, h.kernel.Missing = mptcp.Open(netns)
+	if errors.Is(h.kernel.Missing, mptcp.NoNamespace) {
+		return nil, h.kernel.Missing
+	}
+	if h.kernel.Missing != nil {
+		h.kernel.Handle = nil
+	}
+	var err error
+	if h.links, err = h.openLinks(netns); err != nil {
+		h.Close()
+		return nil, err
+	}
+	h.reader = &report.Reader{Connections: h.connections, Links: h.links.Read, Monotonic: clock.Monotonic}
+	if h.kernel.Handle != nil {
+		h.hands = &hands.Hands{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
+		h.reflexes = reflex.New(role, h.kernel.Handle.Connections, h.hands.Prefer, log)
+	}
+	return h, nil
+}
+
+func (h *Host) openLinks(netns string) (links *report.Links, err error) {
+	switch {
+	case h.kernel.Handle != nil:
+		err = h.kernel.Handle.Do(func() (err error) {
+			links, err = report.OpenLinks()
+			return err
+		})
+	case netns == "":
+		links, err = report.OpenLinks()
+	default:
+		err = fmt.Errorf("nothing can be read in the network namespace %s: %w", netns, h.kernel.Missing)
+	}
+	return links, err
+}
+
+// Close lets go of the kernel.
+func (h *Host) Close() error {
+	var failures []error
+	if h.kernel.Handle != nil {
+		failures = append(failures, h.kernel.Handle.Close())
+	}
+	if h.links != nil {
+		failures = append(failures, h.links.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// Run watches for what the controller armed, until the context ends.
+func (h *Host) Run(ctx context.Context) {
+	if h.reflexes != nil {
+		h.reflexes.Run(ctx)
+	}
+}
+
+// Hello looks anew at what this host can do.
+func (h *Host) Hello() *agentv1.Hello {
+	hello := &agentv1.Hello{
+		Protocol: session.Protocol, Version: Version, Role: h.role, Kernel: release(),
+		Capabilities: h.kernel.Probe(h.role), PathManager: h.kernel.PathManager(),
+	}
+	addresses, _ := h.links.Addresses() // the first report says why, where it cannot read them either
+	for _, address := range addresses {
+		hello.Addresses = append(hello.Addresses, address.String())
+	}
+	return hello
+}
+
+// Report reads the kernel now.
+func (h *Host) Report() (*agentv1.Report, error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.reader.Read()
+}
+
+// Fired tells of reflexes.
+func (h *Host) Fired() <-chan *agentv1.Fired {
+	if h.reflexes == nil {
+		return nil
+	}
+	return h.reflexes.Fired()
+}
+
+// Obey carries out an order. What it does not know, and what this host cannot do, it says.
+func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
+	switch order := directive.GetOrder().(type) {
+	case *agentv1.Directive_Prefer:
+		return h.prefer(ctx, order.Prefer)
+	case *agentv1.Directive_Arm:
+		if err := h.cannotSteer(); err != nil {
+			return refused(err)
+		}
+		said, err := h.reflexes.Arm(order.Arm)
+		if err != nil {
+			return refused(err)
+		}
+		return &agentv1.Result{Done: true, Said: said}
+	case *agentv1.Directive_Disarm:
+		if h.reflexes == nil {
+			return &agentv1.Result{Done: true, Said: "nothing can be armed here"}
+		}
+		return &agentv1.Result{Done: true, Said: h.reflexes.Disarm(order.Disarm.GetName())}
+	default:
+		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
+	}
+}
+
+func (h *Host) prefer(ctx context.Context, order *agentv1.Prefer) *agentv1.Result {
+	if err := h.cannotSteer(); err != nil {
+		return refused(err)
+	}
+	wish, err := hands.ParseWish(order)
+	if err != nil {
+		return refused(err)
+	}
+	outcome, err := h.hands.Prefer(ctx, wish)
+	result := &agentv1.Result{Done: err == nil, Said: outcome.Said, Connections: uint32(outcome.Connections)}
+	if err != nil {
+		result.Said = err.Error()
+	}
+	return result
+}
+
+func (h *Host) cannotSteer() error {
+	switch {
+	case h.hands == nil:
+		return h.kernel.Missing
+	case h.role == agentv1.Role_ROLE_GATEWAY:
+		return hands.ErrGateway
+	default:
+		return nil
+	}
+}
+
+func (h *Host) connections() ([]mptcp.Connection, error) {
+	if h.kernel.Handle == nil {
+		return nil, nil // the hello said why
+	}
+	return h.kernel.Handle.Connections()
+}
+
+func refused(why error) *agentv1.Result { return &agentv1.Result{Said: why.Error()} }
+
+func release() string {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}

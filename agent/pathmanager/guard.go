@@ -1,0 +1,142 @@
+package pathmanager
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/mptcp"
+)
+
+// What the guard says to its agent.
+const (
+	holding = "holding"
+	wait    = "waiting for another agent's guard"
+)
+
+// An abstract Unix socket is of one network namespace: there is one guard in each, and the next one waits its turn.
+const seat = "@bicast-agent path manager"
+
+// Guard is the process: it holds the namespace until its input ends, closes its output when the namespace is handed
+// back, and returns when nobody needs it any more.
+func Guard(netns string, in io.Reader, out io.WriteCloser) error {
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP) // these end the agent, and by that us
+	handle, err := mptcp.Open(netns)
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	events, err := handle.Events(ctx)
+	if err != nil {
+		return err
+	}
+	orphaned := make(chan struct{})
+	go func() {
+		defer close(orphaned)
+		io.Copy(io.Discard, in)
+	}()
+	if err := hold(handle, events, orphaned, out); err != nil {
+		return err
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	for needed(handle) && connectionClosed(events) {
+	}
+	return nil
+}
+
+// hold keeps the namespace under the userspace path manager while the agent lives.
+func hold(handle *mptcp.Handle, events <-chan mptcp.Event, orphaned <-chan struct{}, out io.Writer) (err error) {
+	listener, err := sit(handle, orphaned, out)
+	if err != nil || listener == nil {
+		return err
+	}
+	defer listener.Close()
+	if err := set(handle, userspace); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, set(handle, kernel)) }()
+	fmt.Fprintln(out, holding)
+	for {
+		select {
+		case <-orphaned:
+			return nil
+		case _, open := <-events:
+			if !open {
+				return errors.New("the kernel tells no events any more, so joins would be refused")
+			}
+		}
+	}
+}
+
+// sit takes the namespace's seat, or waits for who has it; nil when the agent ends before that.
+func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (net.Listener, error) {
+	for {
+		var listener net.Listener
+		var other net.Conn
+		err := handle.Do(func() (err error) {
+			if listener, err = net.Listen("unix", seat); errors.Is(err, syscall.EADDRINUSE) {
+				other, err = net.Dial("unix", seat)
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, syscall.ECONNREFUSED): // it left between the two
+		case err != nil:
+			return nil, fmt.Errorf("it cannot be told whether another agent holds the path manager: %w", err)
+		case listener != nil:
+			return listener, nil
+		default:
+			fmt.Fprintln(out, wait)
+			left := make(chan struct{})
+			go func() {
+				defer close(left)
+				bufio.NewReader(other).ReadByte()
+			}()
+			select {
+			case <-left:
+				other.Close()
+			case <-orphaned:
+				other.Close()
+				return nil, nil
+			}
+		}
+	}
+}
+
+// connectionClosed listens until one has ended; false is when the kernel tells nothing any more.
+func connectionClosed(events <-chan mptcp.Event) bool {
+	for event := range events {
+		if event.Kind == mptcp.ConnectionClosed || event.Kind == 0 { // 0: some were lost
+			return true
+		}
+	}
+	return false
+}
+
+// Whether there is a connection under the userspace path manager, which would refuse joins without us.
+func needed(handle *mptcp.Handle) bool {
+	connections, err := handle.Connections()
+	if err != nil {
+		return false
+	}
+	for _, c := range connections {
+		if c.Token == 0 {
+			continue
+		}
+		if manager, err := handle.PathManagerOf(c); err == nil && manager == mptcp.UserspaceManager {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package session
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	"bicast/agent/trust"
+)
+
+const (
+	connectWithin = 2 * time.Second
+	pingAfter     = 10 * time.Second // gRPC's shortest
+	pongWithin    = 5 * time.Second  // also how long the kernel goes on sending to nobody
+	mostReceived  = 256 << 10        // no order is near that
+	buffer        = 8 << 10
+)
+
+// Dialer connects, with the certificate that the directory holds then, to the sessions of the controller that is named
+// beside it.
+func Dialer(directory string) func() (*grpc.ClientConn, error) {
+	return func() (*grpc.ClientConn, error) {
+		identity, err := trust.Load(directory)
+		if err != nil {
+			return nil, err
+		}
+		return grpc.NewClient("passthrough:///"+identity.Session, append(Options(),
+			grpc.WithTransportCredentials(credentials.NewTLS(identity.Mutual())))...)
+	}
+}
+
+// Options are how every session connects: it fails fast, for the session itself tries again.
+func Options() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableRetry(),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectWithin}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pongWithin}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostReceived)),
+		grpc.WithReadBufferSize(buffer),
+		grpc.WithWriteBufferSize(buffer),
+	}
+}
