@@ -809,7 +809,8 @@ func (x *Report) GetConnectionsLeftOut() uint32 {
 	return 0
 }
 
-// A TCP connection, or an MPTCP connection with its subflows. Those over the loopback are not reported.
+// A TCP connection, or an MPTCP connection with its subflows that are established. Those over the loopback are not
+// reported.
 type Connection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Token         uint32                 `protobuf:"varint,1,opt,name=token,proto3" json:"token,omitempty"`                          // of MPTCP, local; 0: plain TCP, or MPTCP fallen back to it
