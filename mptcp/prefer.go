@@ -73,10 +73,15 @@ func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) err
 	}
 	var failures []error
 	for _, order := range orders {
-		failures = append(failures, h.expectActive(order.Connection, order.Wanted))
+		if err := h.expectActive(order.Connection, order.Wanted); err != nil && !bearable(err, hard) {
+			failures = append(failures, err)
+		}
 	}
 	return errors.Join(failures...)
 }
+
+// bearable is a path that stays backup because of the other end, when it is the last one left: it carries all the same.
+func bearable(err error, hard bool) bool { return hard && errors.Is(err, HeldByPeer) }
 
 func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
 	c, err := h.Again(order.Connection)
@@ -88,7 +93,7 @@ func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
 		return noPath(c, "none of the paths to prefer is established")
 	}
 	change.Connections++
-	if err := h.clear(c, wanted, change); err != nil {
+	if err := h.clear(c, wanted, change); err != nil && !bearable(err, hard) {
 		return err
 	}
 	for _, s := range others {

@@ -1,0 +1,125 @@
+package command
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"bicast/mptcp"
+)
+
+// A connection as people name it: its number in list, and whose it is.
+type numbered struct {
+	mptcp.Connection
+	number  int
+	holders []mptcp.Process
+}
+
+// connections reads all MPTCP connections, numbered.
+func (s *session) connections() ([]numbered, error) {
+	read, err := s.handle.Connections()
+	if err != nil {
+		return nil, err
+	}
+	holders, err := mptcp.Processes()
+	if err != nil {
+		return nil, err
+	}
+	var all []numbered
+	for _, c := range read {
+		if c.Token != 0 {
+			all = append(all, numbered{c, len(all) + 1, holders[c.Inode]})
+		}
+	}
+	return all, nil
+}
+
+// filtered keeps those of --pid and --name.
+func (s *session) filtered(all []numbered) []numbered {
+	return slices.DeleteFunc(all, func(c numbered) bool {
+		return !slices.ContainsFunc(c.holders, func(p mptcp.Process) bool {
+			return (s.pid == 0 || p.PID == s.pid) && (s.process == "" || p.Name == s.process)
+		}) && (s.pid != 0 || s.process != "")
+	})
+}
+
+// one finds the connection that a word names.
+func (s *session) one(word string) (numbered, error) {
+	all, err := s.connections()
+	if err != nil {
+		return numbered{}, err
+	}
+	digits := strings.TrimPrefix(strings.ToLower(word), "0x")
+	isToken := len(digits) == 8
+	token, err := strconv.ParseUint(digits, 16, 32)
+	if !isToken {
+		token, err = strconv.ParseUint(word, 10, 32)
+	}
+	if err != nil {
+		return numbered{}, s.misused("%q is no connection: expected a token of 8 hex digits, or a number in `list`", word)
+	}
+	for _, c := range all {
+		if isToken && uint64(c.Token) == token || !isToken && uint64(c.number) == token {
+			return c, nil
+		}
+	}
+	return numbered{}, &mptcp.Error{
+		Kind: mptcp.Gone, What: "there is no MPTCP connection " + word, Advice: "`bicast mptcp list` shows what there is",
+	}
+}
+
+// Which subflows go by a path: an address of either end, or an interface of ours.
+type path struct {
+	word      string
+	addresses []netip.Addr
+}
+
+func (s *session) path(word string) (path, error) {
+	if address, err := netip.ParseAddr(word); err == nil {
+		return path{word, []netip.Addr{address.Unmap()}}, nil
+	}
+	found := path{word: word}
+	err := s.handle.Do(func() error {
+		device, err := net.InterfaceByName(word)
+		if err != nil {
+			return s.misused("%q is no path: expected an address of either end, or an interface of ours", word)
+		}
+		addresses, err := device.Addrs()
+		for _, address := range addresses {
+			if prefix, err := netip.ParsePrefix(address.String()); err == nil {
+				found.addresses = append(found.addresses, prefix.Addr())
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+func (p path) carries(s mptcp.Subflow) bool {
+	return slices.Contains(p.addresses, s.Local.Addr()) || slices.Contains(p.addresses, s.Remote.Addr())
+}
+
+// split tells the subflows of a path from the others.
+func (p path) split(c mptcp.Connection) (by, others []mptcp.Subflow) {
+	for _, s := range c.Subflows {
+		if p.carries(s) {
+			by = append(by, s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	return by, others
+}
+
+func (p path) missing(c mptcp.Connection) error {
+	has := make([]string, 0, len(c.Subflows))
+	for _, s := range c.Subflows {
+		has = append(has, s.String())
+	}
+	return &mptcp.Error{
+		Kind: mptcp.NoPath, What: c.String() + " has no subflow by " + p.word + ", only " + strings.Join(has, ", "),
+		Advice: "`add` opens one",
+	}
+}

@@ -1,0 +1,234 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"bicast/mptcp/command"
+	"bicast/mptcp/internal/lab"
+)
+
+// A client with one connection from wifi, under the userspace path manager.
+type bench struct {
+	t              *testing.T
+	client, server *lab.Host
+	conn           net.Conn
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t}
+	b.client, b.server = lab.Two(t)
+	b.client.Sysctl("mptcp/pm_type", "1")
+	b.conn = b.client.Dial(b.server.Echo(lab.Service+":0"), "10.1.0.1")
+	if err := lab.Exchange(b.conn, 1000); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// run types words at the client; what was printed, complaints too.
+func (b *bench) run(code int, words ...string) string {
+	b.t.Helper()
+	var printed bytes.Buffer
+	words = append(words, "--netns", b.client.Path())
+	if got := command.Main(words, &printed, &printed); got != code {
+		b.t.Fatalf("%v: exit code %d, want %d:\n%s", words, got, code, &printed)
+	}
+	return printed.String()
+}
+
+func (b *bench) wants(printed string, parts ...string) {
+	b.t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(printed, part) {
+			b.t.Errorf("expected %q in:\n%s", part, printed)
+		}
+	}
+}
+
+type listed struct {
+	Number      int
+	Token       string
+	PathManager string `json:"path_manager"`
+	Processes   []struct {
+		PID  int
+		Name string
+	}
+	Subflows []struct {
+		LocalAddress string `json:"local_address"`
+		BackupByUs   bool   `json:"backup_by_us"`
+		SRTT         int    `json:"srtt_us"`
+	}
+}
+
+func (b *bench) list(options ...string) []listed {
+	b.t.Helper()
+	var all []listed
+	if err := json.Unmarshal([]byte(b.run(0, append([]string{"list", "--json"}, options...)...)), &all); err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}
+
+func TestListShowsWhoseConnectionsAreHowFast(t *testing.T) {
+	b := newBench(t)
+	one := b.list()[0]
+	if one.PathManager != "userspace" || one.Processes[0].PID != os.Getpid() || one.Subflows[0].SRTT == 0 {
+		t.Errorf("got %+v", one)
+	}
+	b.wants(b.run(0, "list"), one.Token, one.Processes[0].Name, "10.1.0.1:", "active", " ms (")
+}
+
+func TestListFindsByProcess(t *testing.T) {
+	b := newBench(t)
+	name := b.list()[0].Processes[0].Name
+	if n := len(b.list("--pid", fmt.Sprint(os.Getpid()))); n != 1 {
+		t.Errorf("%d connections of this process, want 1", n)
+	}
+	if n := len(b.list("--name", name)); n != 1 {
+		t.Errorf("%d connections of %s, want 1", n, name)
+	}
+	if n := len(b.list("--pid", "1")); n != 0 {
+		t.Errorf("%d connections of process 1, want none", n)
+	}
+}
+
+func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
+	b := newBench(t)
+	b.wants(b.run(0, "add", "1", "10.2.0.1"), "is established")
+	token := b.list()[0].Token
+	b.wants(b.run(0, "switch", token, "lte"), "10.1.0.1", "is backup")
+	if paths := b.list()[0].Subflows; !paths[0].BackupByUs || paths[1].BackupByUs {
+		t.Errorf("got %+v", paths)
+	}
+	b.wants(b.run(0, "list"), "backup (us)")
+	b.wants(b.run(0, "switch", "--all", "10.1.0.1"), "is active")
+	b.wants(b.run(0, "switch", "lte", "--hard", "--pid", fmt.Sprint(os.Getpid())), "is closed")
+	b.run(0, "add", "0x"+token, "10.1.0.1")
+	b.wants(b.run(0, "remove", "1", "lte"), "is closed")
+	if paths := b.list()[0].Subflows; len(paths) != 1 || paths[0].LocalAddress != "10.1.0.1" {
+		t.Errorf("left is %+v", paths)
+	}
+}
+
+func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		code  int
+		words []string
+		says  string
+	}{
+		{2, []string{"fly"}, "there is no verb"},
+		{2, []string{"list", "1"}, "usage: bicast mptcp list"},
+		{2, []string{"list", "--jsn"}, "-jsn"},
+		{2, []string{"switch", "1"}, "usage: bicast mptcp switch"},
+		{2, []string{"switch", "--all", "--pid", "1", "lte"}, "one of CONN, --pid and --all"},
+		{2, []string{"switch", "one", "lte"}, "8 hex digits"},
+		{2, []string{"switch", "1", "ether"}, "an interface of ours"},
+		{2, []string{"add", "1", "here"}, "is no address"},
+		{13, []string{"switch", "9", "lte"}, "list` shows what there is"},
+		{15, []string{"switch", "1", "lte"}, "only 10.1.0.1:"},
+		{15, []string{"switch", "--all", "lte"}, "`add` opens one"},
+		{15, []string{"remove", "1", "wifi"}, "its only subflow"},
+		{17, []string{"add", "1", "10.2.0.1", "10.2.0.2:9"}, "connection refused"},
+		{1, []string{"add", "1", "192.0.2.1"}, "the kernel said"},
+		{1, []string{"setup", "--undo", "--state", filepath.Join(t.TempDir(), "none")}, "nothing to undo"},
+		{1, []string{"setup", "--interface", "ether", "--state", filepath.Join(t.TempDir(), "s")}, "no interface ether"},
+	} {
+		b.wants(b.run(c.code, c.words...), c.says)
+	}
+	var printed bytes.Buffer
+	if code := command.Main([]string{"list", "--netns", "nowhere"}, io.Discard, &printed); code != 12 {
+		t.Errorf("a namespace that is not there: exit code %d, want 12: %s", code, &printed)
+	}
+}
+
+func TestEveryVerbTeaches(t *testing.T) {
+	b := newBench(t)
+	for _, verb := range []string{"list", "watch", "monitor", "switch", "add", "remove", "setup"} {
+		b.wants(b.run(0, verb, "--help"), "usage: bicast mptcp "+verb, "-netns")
+		b.wants(b.run(0, "--help"), "\n  "+verb)
+	}
+}
+
+func TestMonitorTellsEventsAsJSONLines(t *testing.T) {
+	b := newBench(t)
+	lines, pen := io.Pipe()
+	go command.Main([]string{"monitor", "--netns", b.client.Path()}, pen, io.Discard)
+	decoder := json.NewDecoder(lines)
+	told := make(chan map[string]any)
+	go func() {
+		for {
+			var event map[string]any
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			told <- event
+		}
+	}()
+	t.Cleanup(func() { lines.Close() }) // its next line ends it
+	// It has begun to listen when it tells of what happens: until then, things happen.
+	for n := 0; ; n++ {
+		extra := b.client.Dial(netip.MustParseAddrPort(b.conn.RemoteAddr().String()), "10.1.0.1")
+		lab.Exchange(extra, 1)
+		extra.Close()
+		select {
+		case event := <-told:
+			if event["event"] != "created" && event["event"] != "established" && event["event"] != "closed" || event["token"] == nil {
+				t.Errorf("got %v", event)
+			}
+			return
+		default:
+		}
+		if n == 10000 {
+			t.Fatal("monitor tells nothing")
+		}
+	}
+}
+
+func TestSetupIsUndone(t *testing.T) {
+	b := newBench(t)
+	state := filepath.Join(t.TempDir(), "state.json")
+	before := b.everything()
+	said := b.run(0, "setup", "--backup", "lte", "--state", state)
+	b.wants(said, "changed  net.mptcp.stale_loss_cnt: 1 (was: 4)", "right    net.mptcp.enabled: 1",
+		"changed  limit of subflows beside the first: 8 (was: 2)",
+		"changed  endpoint 10.1.0.1: subflow (was: absent)", "changed  endpoint 10.2.0.1: subflow backup (was: absent)",
+		"endpoint fd01::1")
+	b.wants(b.client.Run("ip", "mptcp", "endpoint"), "10.1.0.1 id 1 subflow dev wifi", "10.2.0.1 id 3 subflow backup dev lte")
+	if again := b.run(0, "setup", "--backup", "lte", "--state", state); strings.Contains(again, "changed") {
+		t.Errorf("a second run changes something:\n%s", again)
+	}
+	b.client.Sysctl("mptcp/add_addr_timeout", "9")
+	b.wants(b.run(0, "setup", "--undo", "--state", state), "changed  net.mptcp.stale_loss_cnt: 4 (was: 1)",
+		"left     net.mptcp.add_addr_timeout: 9 (somebody else has set it since)")
+	b.client.Sysctl("mptcp/add_addr_timeout", "120")
+	if after := b.everything(); after != before {
+		t.Errorf("not as before:\n%s\nwas:\n%s", after, before)
+	}
+}
+
+func TestSetupIsNotUndoneInAnotherNamespace(t *testing.T) {
+	b := newBench(t)
+	state := filepath.Join(t.TempDir(), "state.json")
+	b.run(0, "setup", "--state", state)
+	b.client = b.server
+	b.wants(b.run(1, "setup", "--undo", "--state", state), "of another network namespace")
+}
+
+func (b *bench) everything() string {
+	var sysctls string
+	for _, name := range []string{"stale_loss_cnt", "blackhole_timeout", "add_addr_timeout", "checksum_enabled", "enabled"} {
+		sysctls += b.client.Run("cat", "/proc/sys/net/mptcp/"+name)
+	}
+	return sysctls + b.client.Run("ip", "mptcp", "limits") + b.client.Run("ip", "mptcp", "endpoint")
+}
