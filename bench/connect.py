@@ -21,10 +21,11 @@ from topologies.command import run
 from topologies.ovs import PrivateOvs
 
 TERMINALS = 100
-CONNECTS, RECONCILES = 30, 5  # a second reconcile is a second connection, and takes as long
+CONNECTS, DUAL_CONNECTS = 100, 30  # of a p99 that is promised, and of one that is not
+RECONCILES = 5  # a second reconcile is a second connection, and takes as long
 BRIDGES, BRIDGE_TERMINALS, BRIDGE_ROUNDS = 100, 10, 3
 PROMISED_MS, PROMISED_S = 250.0, 10.0
-STEADY = "what is installed is what is wanted"
+PATIENCE_S = 60.0
 
 
 @contextmanager
@@ -40,46 +41,47 @@ def gateways(sites: dict[str, dict[str, Any]]) -> Iterator[Controller]:
         ports = [port for site in sites.values() for port in ports_of(site)]
         run("ip", "-batch", "-", given="".join(f"link set {port} up\n" for port in ports))
         with controlled(file, directory=kept) as controller:
+            controller.PATIENCE_S = PATIENCE_S
             yield controller
 
 
-def connects(dual_stack: bool) -> Iterator[Figure]:
-    """The switch's connection is cut in between, and its tables are emptied while it waits to be let in again."""
+def connects(dual_stack: bool, rounds: int) -> Iterator[Figure]:
+    """A bridge is left alone, emptied, and given its controller again: so no back-off is waited for."""
     site = many(TERMINALS, dual_stack=dual_stack)
     bridge = site["bridge"]
     what = f"one gateway, {TERMINALS} terminals, {'two addresses each' if dual_stack else 'one address each'}"
-    installed_ms, asleep_ms, modifications, again = [], [], [], []
+    answered_ms, connected_ms, modifications, again = [], [], [], []
     with gateways({"big": site}) as controller, spying() as spy:
-        lead(spy.address, bridge)
-        controller.await_steady()
-        for number in range(CONNECTS):
-            emptied = _let_in(controller, spy, bridge, empty=True)
-            answered, done = spy.last(FEATURES_REPLY, since=emptied), spy.last(BARRIER_REPLY, since=emptied)
-            assert answered is not None and done is not None, "nothing was installed"
-            installed_ms.append((done - answered) * 1000)
-            asleep_ms.append((answered - emptied) * 1000)
-            modifications.append(float(spy.modifications(since=emptied)))
+        for number in range(rounds):
+            connected = _connected(controller, spy, bridge, spy.address)
+            done = spy.wait(BARRIER_REPLY, since=connected)
+            answered_ms.append((done - spy.wait(FEATURES_REPLY, since=connected)) * 1000)
+            connected_ms.append((done - connected) * 1000)
+            modifications.append(float(spy.modifications(since=connected)))
             if number < RECONCILES:
-                again.append(float(spy.modifications(since=_let_in(controller, spy, bridge, empty=False))))
+                again.append(float(spy.modifications(_connected(controller, spy, bridge, spy.other_address))))
+            ovs.vsctl("del-controller", bridge)
+            controller.await_state("absent")
+            ovs.ofctl("del-flows", bridge)
+            ovs.ofctl("del-groups", bridge)
     promise = None if dual_stack else below(PROMISED_MS)
-    installed = "from the switch's answer to our hello until all is installed"
-    yield figure(f"{what}: {installed}, p99", percentile(installed_ms, 99), installed_ms, "ms", promise)
-    yield middle(f"{what}: {installed}, median", installed_ms, "ms")
-    yield middle(f"{what}: before it, Open vSwitch looks at our hello when it wakes next", asleep_ms, "ms")
-    yield middle(f"{what}: modifications sent for it", modifications, "messages")
-    yield worst(f"{what}: modifications sent by the next reconcile", again, "messages", exactly(0))
+    # Open vSwitch 3.1 looks at our hello when it wakes next, mostly half a second later: that is no time of ours.
+    installed = "installed, from the switch's features reply on"
+    connection = "installed, from its TCP connection on (Open vSwitch reads our hello late)"
+    yield figure(f"{what}: {installed}, p99", percentile(answered_ms, 99), answered_ms, "ms", promise)
+    yield middle(f"  {installed}, median", answered_ms, "ms")
+    yield figure(f"  {connection}, p99", percentile(connected_ms, 99), connected_ms, "ms")
+    yield middle(f"  {connection}, median", connected_ms, "ms")
+    yield middle("  modifications sent for it", modifications, "messages")
+    yield worst("  modifications sent by the next reconcile", again, "messages", exactly(0))
 
 
-def _let_in(controller: Controller, spy: Spy, bridge: str, *, empty: bool) -> float:
-    """Cut it off, let it in again, and wait until it is steady; the moment when it was let in."""
-    spy.cut()
-    controller.await_word("the switch is gone")
-    spy.await_caller()
-    if empty:
-        ovs.ofctl("del-flows", bridge)
-        ovs.ofctl("del-groups", bridge)
-    spy.release()
-    controller.await_steady()
+def _connected(controller: Controller, spy: Spy, bridge: str, target: str) -> float:
+    """Give the bridge this controller and wait until it is steady with it; the moment of its TCP connection."""
+    before, began = time.time(), time.monotonic()
+    ovs.vsctl("set-controller", bridge, target)
+    spy.wait(FEATURES_REPLY, since=began)
+    controller.await_state("steady", after=before, every_s=0.1)
     return spy.connected_at[-1]
 
 
@@ -90,26 +92,21 @@ def bridges() -> Iterator[Figure]:
     with gateways(sites) as controller:
         names = [site["bridge"] for site in sites.values()]
         for _ in range(BRIDGE_ROUNDS):
-            began = time.monotonic()
+            began = time.time()
             lead(OPENFLOW, *names)
-            for _ in names:
-                controller.await_word(STEADY, 60)
-            took.append(time.monotonic() - began)
-            sent = _sent(controller)
+            took.append(max(controller.await_state("steady", every_s=0.5).values()) - began)
+            assert _sent(controller) > 0, "nothing was installed"
             controller.kill()
             controller.start()
-            for _ in names:
-                controller.await_word(STEADY, 60)
+            controller.await_state("steady", every_s=0.5)
             again.append(float(_sent(controller)))
-            assert sent > 0, "nothing was installed"
             ovs.vsctl(*(word for name in names for word in ("--", "del-controller", name)))
+            controller.await_state("absent", every_s=0.5)
             for name in names:
                 ovs.ofctl("del-flows", name)
                 ovs.ofctl("del-groups", name)
-            for _ in names:
-                controller.await_word("the switch is gone")
     yield worst(f"{what}: all installed and read back", took, "s", below(PROMISED_S))
-    yield worst(f"{what}: modifications after the controller's death", again, "messages", exactly(0))
+    yield worst("  modifications after the controller's death", again, "messages", exactly(0))
 
 
 def lead(target: str, *bridges: str) -> None:
@@ -124,6 +121,6 @@ def _sent(controller: Controller) -> int:
 
 
 def measure() -> Iterator[Figure]:
-    yield from connects(dual_stack=False)
-    yield from connects(dual_stack=True)
+    yield from connects(dual_stack=False, rounds=CONNECTS)
+    yield from connects(dual_stack=True, rounds=DUAL_CONNECTS)
     yield from bridges()

@@ -60,9 +60,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def table(figures: Sequence[Figure]) -> str:
-    rows = [("WHAT", "FIGURE", "UNIT", "N", "FROM", "TO", "PROMISED", "")]
+    rows = [("WHAT", "MEASURED", "UNIT", "N", "FROM", "TO", "PROMISED", "VERDICT")]
     for each in figures:
-        verdict = {None: "", True: "kept", False: "NOT KEPT"}[each.met]
+        verdict = {None: "", True: "MET", False: "NOT MET"}[each.met]
         numbers = (_short(number) for number in (each.value, each.low, each.high))
         value, low, high = numbers
         rows.append((each.what, value, each.unit, str(each.n), low, high, each.promise, verdict))
@@ -76,11 +76,12 @@ def _short(number: float) -> str:
     return f"{number:.3g}" if abs(number) < 1000 else f"{number:.0f}"
 
 
-def keep(figures: Sequence[Figure], directory: Path) -> None:
+def keep(figures: Sequence[Figure], directory: Path, name: str) -> None:
+    """As CSV and as JSON."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = [asdict(each) for each in figures]
-    (directory / "bench.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    with (directory / "bench.csv").open("w", newline="", encoding="utf-8") as file:
+    (directory / f"{name}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+    with (directory / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -6,7 +6,6 @@ counted against the controller.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import threading
@@ -15,10 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from controller.config import DEFAULT_OPENFLOW
+
 HEADER = struct.Struct("!BBHI")  # version, type, length, xid
 FLOW_MOD, GROUP_MOD, METER_MOD = 14, 15, 29
 FEATURES_REPLY, PORT_STATUS, BARRIER_REPLY = 6, 12, 21
 MODIFICATIONS = (FLOW_MOD, GROUP_MOD, METER_MOD)
+PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,17 @@ class Spy:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.connected_at: list[float] = []
         self.noted: list[Noted] = []
-        self._open = threading.Event()
-        self._open.set()
-        self._lines: list[socket.socket] = []
+        self._more = threading.Condition()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
     def address(self) -> str:
         return f"tcp:127.0.0.1:{self._listener.getsockname()[1]}"
+
+    @property
+    def other_address(self) -> str:
+        """The same place, and another one to Open vSwitch, which connects anew when it is given it."""
+        return f"tcp:[::ffff:127.0.0.1]:{self._listener.getsockname()[1]}"
 
     def count(self, *kinds: int, since: float = 0.0) -> int:
         return sum(each.kind in kinds and each.at >= since for each in self.noted)
@@ -51,20 +56,14 @@ class Spy:
     def last(self, kind: int, since: float = 0.0) -> float | None:
         return max((each.at for each in self.noted if each.kind == kind and each.at >= since), default=None)
 
-    def cut(self) -> None:
-        """End every connection; who comes again waits outside until `release`."""
-        self._open.clear()
-        for line in self._lines:
-            with suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-        self._lines.clear()
-
-    def await_caller(self) -> None:
-        """Until somebody waits outside."""
-        select.select([self._listener], [], [])
-
-    def release(self) -> None:
-        self._open.set()
+    def wait(self, kind: int, since: float, patience_s: float = PATIENCE_S) -> float:
+        """The moment of the last such message, once there is one."""
+        with self._more:
+            self._more.wait_for(lambda: self.last(kind, since) is not None, patience_s)
+        found = self.last(kind, since)
+        if found is None:
+            raise TimeoutError(f"no OpenFlow message of type {kind} on its way within {patience_s} s")
+        return found
 
     def close(self) -> None:
         with suppress(OSError):
@@ -73,8 +72,6 @@ class Spy:
 
     def _accept(self) -> None:
         while True:
-            select.select([self._listener], [], [])
-            self._open.wait()
             try:
                 switch, _ = self._listener.accept()
             except OSError:
@@ -86,7 +83,6 @@ class Spy:
                 switch.close()
                 continue
             self.connected_at.append(began)
-            self._lines += (switch, controller)
             for one, other in ((switch, controller), (controller, switch)):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._relay, args=(one, other), daemon=True).start()
@@ -104,19 +100,24 @@ class Spy:
                 each.shutdown(socket.SHUT_RDWR)
 
     def _note(self, data: bytes, at: float) -> bytes:
-        offset = 0
+        offset, noted = 0, []
         while len(data) - offset >= HEADER.size:
             _, kind, length, _ = HEADER.unpack_from(data, offset)
             if len(data) - offset < length:
                 break
-            self.noted.append(Noted(at, kind))
+            noted.append(Noted(at, kind))
             offset += length
+        if noted:
+            with self._more:
+                self.noted += noted
+                self._more.notify_all()
         return data[offset:]
 
 
 @contextmanager
-def spying(target: tuple[str, int] = ("127.0.0.1", 6653)) -> Iterator[Spy]:
-    spy = Spy(target)
+def spying() -> Iterator[Spy]:
+    """Before the controller of this world."""
+    spy = Spy((DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port))
     try:
         yield spy
     finally:

@@ -103,11 +103,14 @@ class Controller:
             if word in line:
                 return
 
-    def await_state(self, state: str, *gateways: str, every_s: float = LOOK_EVERY_S) -> dict[str, float]:
-        """Until these gateways, or all, are in this state; since when they are, in Unix seconds."""
+    def await_state(
+        self, state: str, *gateways: str, after: float = 0.0, every_s: float = LOOK_EVERY_S
+    ) -> dict[str, float]:
+        """Until these gateways, or all, are in this state, later than `after`; since when, in Unix seconds."""
 
         def reached(found: dict[str, Any]) -> bool:
-            return all(found[name]["state"] == state for name in gateways or found)
+            those = [found[name] for name in gateways or found]
+            return all(one["state"] == state and one["since"] > after for one in those)
 
         which = " and ".join(gateways) or "every gateway"
         found = self._await_gateways(reached, f"{which} is {state}", every_s)

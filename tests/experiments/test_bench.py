@@ -1,0 +1,92 @@
+"""The bench says what was promised beside what was measured, keeps both, and judges by the moment of sending."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import bench
+from bench import ports
+from bench.figures import at_least, below, middle, percentile, table, worst
+from bench.mode_change import LATE_S, Change, Round
+from bench.numbered import Counted
+from bench.transfer import figure_of
+from experiments.transfer.plan import Setting, Task
+from experiments.transfer.results import Results, verdicts
+from experiments.transfer.rows import Row
+
+
+@pytest.mark.parametrize("part", bench.PARTS)
+def test_each_part_of_the_table_can_be_measured(part: str) -> None:
+    assert callable(import_module(f"bench.{part}").measure)
+
+
+def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
+    figures = [
+        middle("a", [1.0, 2.0, 4.0], "ms", below(3)),
+        worst("b", [0.5], "", at_least(0.85)),
+        middle("c", [7], "s"),
+    ]
+    lines = table(figures).splitlines()
+    assert lines[0].split() == ["WHAT", "MEASURED", "UNIT", "N", "FROM", "TO", "PROMISED", "VERDICT"]
+    assert lines[1].split() == ["a", "2", "ms", "3", "1", "4", "<", "3", "MET"]
+    assert lines[2].split() == ["b", "0.5", "1", "0.5", "0.5", ">=", "0.85", "NOT", "MET"]
+    assert lines[3].split() == ["c", "7", "s", "1", "7", "7"]
+
+
+def test_the_99th_percentile_of_a_hundred_is_the_last_but_one() -> None:
+    assert percentile([float(value) for value in range(1, 101)], 99) == 99
+
+
+def round_of(*datagrams: tuple[float, int]) -> Round:
+    """Asked for `single` at 10 s and for `bicast` at 11 s; each datagram: when it was sent, how often it came."""
+    changes = [Change("single", 10.0, 10.01), Change("bicast", 11.0, 11.01)]
+    copies = Counter({number: count for number, (_, count) in enumerate(datagrams)})
+    sent_at = {number: at for number, (at, _) in enumerate(datagrams)}
+    return Round(changes, Counted(len(datagrams) + 1, 0.0, copies, sent_at), 2.0, 0, 0)
+
+
+def test_a_transition_lasts_to_the_sending_of_the_last_datagram_treated_as_before() -> None:
+    each = round_of((9.99, 2), (10.002, 2), (10.004, 1), (10.006, 2), (10.008, 1), (11.003, 1), (11.02, 2))
+    assert each.transitions_s("single") == [pytest.approx(0.006)]
+    assert each.transitions_s("bicast") == [pytest.approx(0.003)]
+    assert (each.late("single"), each.counted.lost) == (0, [7])
+
+
+def test_a_copy_that_was_sent_after_any_transition_is_late() -> None:
+    assert round_of((10 + LATE_S - 0.001, 2), (10 + LATE_S + 0.001, 2), (10.5, 2), (10.9, 1)).late("single") == 2
+
+
+def test_of_the_downloads_the_promises_are_told_with_their_widest_spread() -> None:
+    cubic, bbr = Setting("cubic", True), Setting("bbr", True)
+    seconds = {"plain": (20.0, 22.0, 24.0), "bicast": (8.0, 10.0, 11.0)}
+    rows = [
+        Row(Task(cubic, 10, 5, how, number), those, 50_000_000, sha256_ok=True, mptcp=True)
+        for how, runs in seconds.items()
+        for number, those in enumerate(runs, 1)
+    ]
+    rows += [Row(Task(bbr, 0, 5, "bicast", number), 6.0, 50_000_000, True, True) for number in (1, 2)]
+    results = Results(rows, 50_000_000)
+    told = [figure_of(results, one) for one in verdicts(results) if one.measured is not None]
+    assert [(one.n, one.promise, one.met) for one in told] == [(3, "<= 0.65", True), (2, "<= 1.2", False)]
+    assert (told[0].value, told[0].low, told[0].high) == tuple(map(pytest.approx, (10 / 22, 8 / 24, 11 / 20)))
+
+
+def test_a_part_is_measured_and_kept_as_csv_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    monkeypatch.setattr(ports, "ROUNDS", 2)
+    assert bench.run(argparse.Namespace(parts=["ports"], json=True)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "bench.json").read_text()) == told
+    with (tmp_path / "bench.csv").open(newline="") as file:
+        assert [row["what"] for row in csv.DictReader(file)] == [each["what"] for each in told]
+    assert {each["n"] for each in told} == {2}
+    assert all(0 < each["low"] <= each["value"] <= each["high"] for each in told)
