@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bicast/mptcp"
-	"bicast/mptcp/internal/lab"
+	"bicast/internal/lab"
 )
 
 const (

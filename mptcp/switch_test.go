@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"bicast/mptcp"
-	"bicast/mptcp/internal/lab"
+	"bicast/internal/lab"
 )
 
 func (b *bench) prefer(wanted, other string, hard bool) mptcp.Change {

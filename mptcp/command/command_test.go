@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"bicast/mptcp/command"
-	"bicast/mptcp/internal/lab"
+	"bicast/internal/lab"
 )
 
 // A client with one connection from wifi, under the userspace path manager.
