@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"bicast/mptcp"
 	"bicast/internal/lab"
+	"bicast/mptcp"
 )
 
 const (

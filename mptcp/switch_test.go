@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"bicast/mptcp"
 	"bicast/internal/lab"
+	"bicast/mptcp"
 )
 
 func (b *bench) prefer(wanted, other string, hard bool) mptcp.Change {

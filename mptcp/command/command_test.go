@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"bicast/mptcp/command"
 	"bicast/internal/lab"
+	"bicast/mptcp/command"
 )
 
 // A client with one connection from wifi, under the userspace path manager.
