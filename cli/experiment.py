@@ -19,7 +19,7 @@ from topologies.isolate import WorldError
 EXPERIMENTS = {
     "transfer": ("experiments.transfer", "paper 002, tables 5 and 6, figures 4 to 9: downloads over losses of Wi-Fi"),
     "capture": ("experiments.capture", "paper 002, tables 3 and 4: what rides twice, seen at every machine"),
-    "bench": ("bench", "what the controller and the switch can do, in ratios of one run"),
+    "bench": ("bench", "all that is promised in figures, measured, with `transfer --quick` at its end"),
 }
 
 

@@ -85,8 +85,8 @@ def test_a_part_is_measured_and_kept_as_csv_and_json(
     monkeypatch.setattr(ports, "ROUNDS", 2)
     assert bench.run(argparse.Namespace(parts=["ports"], json=True)) == 0
     told = json.loads(capsys.readouterr().out)
-    assert json.loads((tmp_path / "bench.json").read_text()) == told
-    with (tmp_path / "bench.csv").open(newline="") as file:
+    assert json.loads((tmp_path / "ports.json").read_text()) == told
+    with (tmp_path / "ports.csv").open(newline="") as file:
         assert [row["what"] for row in csv.DictReader(file)] == [each["what"] for each in told]
     assert {each["n"] for each in told} == {2}
     assert all(0 < each["low"] <= each["value"] <= each["high"] for each in told)
