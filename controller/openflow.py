@@ -36,7 +36,7 @@ from controller.known import Port
 from controller.program import COOKIE, COOKIE_MASK, Flow, Group, GroupKind, Meter, Output
 from controller.wire.frames import seen
 from controller.wire.oxm import MATCH, decode_fields, encode_actions, encode_match
-from controller.wire.reading import REQUESTS, Reading
+from controller.wire.reading import REQUESTS, Reading, Understood
 
 HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)  # version, type, length, xid
 FLOW_MOD = struct.Struct(ofproto.OFP_FLOW_MOD_PACK_STR0)
@@ -176,6 +176,7 @@ class Session:
         self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket and, of no barrier, change
         self._last_barriers: dict[int, tuple[int, int]] = {}  # by xid: ticket and its first xid
         self._reads: dict[int, Reading] = {}
+        self._understood = Understood()
 
     def ports_described(self, descriptions: list[Any]) -> None:
         self._ports.update(map(_port, descriptions))
@@ -214,7 +215,7 @@ class Session:
 
     def read(self, order: Read) -> bytes:
         xids = {next(self._xids): kind for kind in REQUESTS}
-        reading = Reading(order.ticket, xids)
+        reading = Reading(order.ticket, xids, self._understood)
         self._reads.update(dict.fromkeys(xids, reading))
         return b"".join(
             _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
@@ -246,6 +247,7 @@ class Session:
 
     def _finished(self, reading: Reading) -> Iterator[SwitchEvent]:
         if reading.complete:
+            self._understood = reading.understood
             yield SwitchRead(self.number, reading.ticket, reading.installed())
 
     def _passed(self, xid: int) -> Iterator[SwitchEvent]:

@@ -14,6 +14,7 @@ from controller.program import (
     METER_IDS,
     Action,
     Bucket,
+    Fields,
     Flow,
     FlowKey,
     Group,
@@ -67,11 +68,21 @@ def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
         offset += length
 
 
+class Understood:
+    """What the bytes of one reading meant: most of the next one's are the same, and are not looked into again."""
+
+    def __init__(self) -> None:
+        self.flows: dict[tuple[int, int, bytes], Flow] = {}  # by table, priority and what is behind the counters
+        self.groups: dict[bytes, Group] = {}
+
+
 class Reading:
-    def __init__(self, ticket: int, xids: dict[int, int]) -> None:
+    def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
         """`xids`: the number of each request, and what it asks for."""
         self.ticket = ticket
         self.xids = xids
+        self.understood = Understood()
+        self._before = before
         self._missing = set(xids)
         self._bytes = 0
         self._flows: list[Flow] = []
@@ -123,16 +134,12 @@ class Reading:
     def _take_flows(self, body: bytes) -> None:
         for data in _pieces(body, FLOW.size + 8, "flow"):
             _, table, _, _, priority, _, _, _, cookie, packets, octets = FLOW.unpack_from(data)
-            _, length = MATCH.unpack_from(data, FLOW.size)
-            end = FLOW.size + length
-            if length < MATCH.size or end > len(data):
-                raise SwitchError(f"sent a flow with a match of length {length}")
-            match = decode_fields(data[FLOW.size + MATCH.size : end])
+            place = table, priority, data[FLOW.size :]
             if cookie & COOKIE_MASK != COOKIE:
-                self._foreign.add((table, priority, match))
+                self._foreign.add((table, priority, _match(place[2])[0]))
                 continue
-            actions, goto, meter = _instructions(data[FLOW.size + (length + 7) // 8 * 8 :])
-            flow = Flow(table, priority, match, actions, goto, meter)
+            flow = self._before.flows.get(place) or _flow(*place)
+            self.understood.flows[place] = flow
             self._flows.append(flow)
             self._flow_counters[flow.key] = Counters(packets, octets)
 
@@ -140,10 +147,9 @@ class Reading:
         for data in _pieces(body, GROUP.size, "group"):
             _, kind, group_id = GROUP.unpack_from(data)
             if group_id in GROUP_IDS:
-                buckets = tuple(_bucket(piece) for piece in _pieces(data[GROUP.size :], BUCKET.size, "bucket"))
-                if kind not in KINDS:
-                    kind, buckets = ofproto.OFPGT_ALL, (Bucket((UNSPEAKABLE,)),)
-                self._groups.append(Group(group_id, KINDS[kind], buckets))
+                group = self._before.groups.get(data) or _group(group_id, kind, data[GROUP.size :])
+                self.understood.groups[data] = group
+                self._groups.append(group)
 
     def _take_meters(self, body: bytes) -> None:
         # A meter's length counts its flags first: ofp_meter_config begins with the length as all here do.
@@ -198,6 +204,26 @@ def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | No
                 actions = (UNSPEAKABLE,)
         offset += length
     return actions, goto, meter
+
+
+def _match(data: bytes) -> tuple[Fields, bytes]:
+    """The match with which this begins, and what is behind it."""
+    _, length = MATCH.unpack_from(data)
+    if length < MATCH.size or length > len(data):
+        raise SwitchError(f"sent a flow with a match of length {length}")
+    return decode_fields(data[MATCH.size : length]), data[(length + 7) // 8 * 8 :]
+
+
+def _flow(table: int, priority: int, data: bytes) -> Flow:
+    match, instructions = _match(data)
+    return Flow(table, priority, match, *_instructions(instructions))
+
+
+def _group(group_id: int, kind: int, data: bytes) -> Group:
+    buckets = tuple(_bucket(piece) for piece in _pieces(data, BUCKET.size, "bucket"))
+    if kind not in KINDS:
+        kind, buckets = ofproto.OFPGT_ALL, (Bucket((UNSPEAKABLE,)),)
+    return Group(group_id, KINDS[kind], buckets)
 
 
 def _bucket(data: bytes) -> Bucket:
