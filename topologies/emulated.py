@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from topologies import command
+from topologies import command, isolate
 from topologies.command import CommandFailed, Done
 from topologies.shape import UNSHAPED, Shape
 
@@ -61,23 +61,23 @@ class Lateness:
 
 
 class Emulator:
-    """The process that carries one link."""
+    """The process that carries one link. It dies with the thread that starts it, which should be the main one."""
 
     def __init__(self, label: str) -> None:
         self.label = label
-        with tempfile.TemporaryDirectory(prefix="link-") as place:
-            path = f"{place}/control"
-            self._process = self._started(path)
-            # Once connected, the socket's name is not needed any more.
-            self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._control.settimeout(PATIENCE_S)
-            self._control.connect(path)
+        self._place = tempfile.TemporaryDirectory(prefix="link-", dir=isolate.RUN_DIRECTORY)
+        path = f"{self._place.name}/control"
+        self._process = self._started(path)
         self.pid = self._process.pid
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(PATIENCE_S)
+        self._control.connect(path)
 
     def _started(self, path: str) -> subprocess.Popen[str]:
         words = [str(PROGRAM), path, str(os.getpid()), str(STALL_MS * 1000)]
         try:
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+            # A session of its own: Ctrl-C is for us, who may still need the link.
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
         except FileNotFoundError as error:
             raise CommandFailed(f"{PROGRAM} is not there; `make setup` compiles it") from error
         assert process.stdout is not None
@@ -120,6 +120,7 @@ class Emulator:
         self._control.close()
         self._process.kill()
         self._process.communicate()
+        self._place.cleanup()
 
 
 class EmulatedWay:

@@ -62,9 +62,9 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         else:
             for end, device in enumerate((NEAR, FAR)):
                 _in_order(self._emulator.run, device, end)
-            self._emulator.open()
             self.forward = EmulatedWay(self._emulator, "forward", forward)
             self.backward = EmulatedWay(self._emulator, "backward", backward)
+            self._emulator.open()
 
     def makeIntfPair(self, *arguments: Any, **options: Any) -> None:  # Mininet's name
         if self._emulator is None:

@@ -1,12 +1,13 @@
 """Numbered, stamped UDP datagrams: the programs at either end of a link under test.
 
 datagrams.py receive        prints `ready`, counts until a line on its input and half a quiet second, prints JSON
-datagrams.py send ADDRESS COUNT PAYLOAD_BYTES BUFFER_BYTES
+datagrams.py send ADDRESS COUNT PAYLOAD_BYTES BUFFER_BYTES PAYLOAD_BPS     0: as fast as it goes
 """
 
 from __future__ import annotations
 
 import json
+import math
 import select
 import socket
 import struct
@@ -27,28 +28,40 @@ def receive() -> None:
         print("ready", flush=True)
         numbers: list[int] = []
         first = last = longest = 0.0
-        told = False
+        shortest = math.inf
+        ending = False
         while True:
-            ready = select.select([ear] if told else [ear, sys.stdin], [], [], QUIET_S if told else None)[0]
+            ready = select.select([ear] if ending else [ear, sys.stdin], [], [], QUIET_S if ending else None)[0]
             if ear in ready:
                 last = time.monotonic()
                 number, sent = HEAD.unpack_from(ear.recv(2000))
                 first = first or last
-                longest = max(longest, last - sent)
+                longest, shortest = max(longest, last - sent), min(shortest, last - sent)
                 numbers.append(number)
             elif ready:
-                told = True
+                ending = True
             else:
                 break
-    ordered = all(a < b for a, b in pairwise(numbers))
-    print(json.dumps({"received": len(numbers), "in_order": ordered, "seconds": last - first, "longest_s": longest}))
+    steps = [after - before for before, after in pairwise(numbers)]
+    told = {
+        "received": len(numbers),
+        "in_order": all(step > 0 for step in steps),
+        "seconds": last - first,
+        "longest_s": longest,
+        "shortest_s": shortest if numbers else 0.0,
+        "gaps": [step - 1 for step in steps if step > 1],
+    }
+    print(json.dumps(told))
 
 
-def send(address: str, count: int, payload: int, buffer: int) -> None:
+def send(address: str, count: int, payload: int, buffer: int, rate_bps: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
         mouth.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, buffer)
         mouth.connect((address, PORT))
+        begin = time.monotonic()
         for number in range(count):
+            if rate_bps:
+                time.sleep(max(0.0, begin + number * payload * 8 / rate_bps - time.monotonic()))
             mouth.send(HEAD.pack(number, time.monotonic()).ljust(payload, b"\0"))
 
 

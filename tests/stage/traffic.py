@@ -23,6 +23,8 @@ class Seen:
     in_order: bool
     wire_bps: float  # with headers down to Ethernet's
     longest_ms: float  # from the sender's call to the receiver's
+    shortest_ms: float
+    gaps: tuple[int, ...]  # how many are missing, wherever some are
 
 
 def exchange(
@@ -33,8 +35,9 @@ def exchange(
     payload: int,
     buffer: int = SMALL_BUFFER,
     during: Callable[[], None] | None = None,
+    payload_bps: int = 0,
 ) -> Seen:
-    words = [*PROGRAM, "send", address, str(count), str(payload), str(buffer)]
+    words = [*PROGRAM, "send", address, str(count), str(payload), str(buffer), str(payload_bps)]
     with receiver.popen([*PROGRAM, "receive"], stdin=subprocess.PIPE, stderr=None, text=True) as ear:
         assert ear.stdout is not None
         assert ear.stdout.readline() == "ready\n"
@@ -45,4 +48,5 @@ def exchange(
         told = json.loads(ear.communicate("stop\n")[0])
     wire_bits = (told["received"] - 1) * (payload + HEADERS_BYTES) * 8
     rate = wire_bits / told["seconds"] if told["received"] > 1 else 0.0
-    return Seen(told["received"], told["in_order"], rate, told["longest_s"] * 1000)
+    longest_ms, shortest_ms = told["longest_s"] * 1000, told["shortest_s"] * 1000
+    return Seen(told["received"], told["in_order"], rate, longest_ms, shortest_ms, tuple(told["gaps"]))

@@ -1,0 +1,265 @@
+"""Emulated links keep what they promise, measured with real packets."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from mininet.topo import Topo
+from traffic import LARGE_BUFFER, Seen, exchange
+
+from topologies.command import CommandFailed
+from topologies.links import Bursts, Shape, ShapedLink
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+from topologies.web import download, web_server
+
+LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
+DELAY_MS = 10.0
+RATE_BPS = 20_000_000
+PLAIN = Shape(RATE_BPS, delay_ms=DELAY_MS, queue_bytes=400_000)
+PAYLOAD, PAYLOAD_BPS = 400, 8_000_000  # well below the rate
+SIGMAS = 4.5  # one false alarm in 150,000
+
+
+class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """left ── emulated ── right ── plain ── beside"""
+
+    def build(self) -> None:
+        self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
+        self.addHost("right", cls=Machine, addresses={"link": [f"{RIGHT}/24"]})
+        self.addHost("beside", cls=Machine)
+        names = {"intfName1": "link", "intfName2": "link"}
+        self.addLink("left", "right", cls=ShapedLink, label="pair", forward=PLAIN, backward=PLAIN, **names)
+        self.addLink("right", "beside", cls=ShapedLink, label="plain", intfName1="beside", intfName2="link")
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Stage]:
+    with raised(Pair()) as net:
+        net.machine("left").run("ping", "-c", "1", RIGHT)
+        yield net
+
+
+@pytest.fixture
+def link(net: Stage) -> ShapedLink:
+    link = net.uplink("pair")
+    for way in (link.forward, link.backward):
+        way.set(rate_bps=RATE_BPS, loss_percent=0, queue_bytes=400_000, delay_ms=DELAY_MS, jitter_ms=0, bursts=None)
+    return link
+
+
+def to_right(net: Stage, count: int, payload: int = PAYLOAD, payload_bps: int = PAYLOAD_BPS) -> Seen:
+    return exchange(net.machine("left"), net.machine("right"), RIGHT, count, payload, LARGE_BUFFER, None, payload_bps)
+
+
+def to_left(net: Stage, count: int) -> Seen:
+    return exchange(net.machine("right"), net.machine("left"), LEFT, count, PAYLOAD, LARGE_BUFFER, None, PAYLOAD_BPS)
+
+
+def within_binomial(lost: int, count: int, percent: float) -> bool:
+    expected = count * percent / 100
+    return abs(lost - expected) <= SIGMAS * math.sqrt(expected * (1 - percent / 100)) + 1
+
+
+def test_each_packet_takes_its_delay_in_order_and_none_is_lost(net: Stage, link: ShapedLink) -> None:
+    for seen in (to_right(net, 2000), to_left(net, 2000)):
+        assert (seen.received, seen.in_order) == (2000, True)
+        assert DELAY_MS <= seen.shortest_ms < DELAY_MS + 5
+
+
+def test_each_direction_has_its_own_delay(net: Stage, link: ShapedLink) -> None:
+    link.backward.set(delay_ms=40)
+    assert to_right(net, 200).shortest_ms < 20
+    assert to_left(net, 200).shortest_ms >= 40
+
+
+def test_jitter_spreads_and_keeps_the_order(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(jitter_ms=20)
+    seen = to_right(net, 2000)
+    assert (seen.received, seen.in_order) == (2000, True)
+    assert seen.shortest_ms >= DELAY_MS
+    assert seen.longest_ms >= DELAY_MS + 15
+
+
+@pytest.mark.parametrize("rate_bps", [2_000_000, 20_000_000, 200_000_000])
+def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: int) -> None:
+    link.forward.set(rate_bps=rate_bps, queue_bytes=rate_bps // 8)
+    seen = to_right(net, int(rate_bps * 0.7 / 8 / 1400), 1400, payload_bps=0)
+    assert seen.wire_bps == pytest.approx(rate_bps, rel=0.1)
+
+
+def test_each_direction_loses_by_itself_and_counts_it(net: Stage, link: ShapedLink) -> None:
+    before = link.counters()
+    link.backward.set(loss_percent=20)
+    assert to_right(net, 2000).received == 2000
+    lost = 2000 - to_left(net, 2000).received
+    assert within_binomial(lost, 2000, 20)
+    forward, backward = link.counters()
+    assert forward.lost_packets == before[0].lost_packets
+    assert (
+        lost <= backward.lost_packets - before[1].lost_packets <= lost + 10
+    )  # and what the machines say to each other
+
+
+def test_loss_in_bursts_comes_in_bursts(net: Stage, link: ShapedLink) -> None:
+    bursts = Bursts(p=0.01, r=0.2)
+    link.forward.set(bursts=bursts)
+    count = 15_000
+    seen = to_right(net, count)
+    assert (count - seen.received) * 100 / count == pytest.approx(bursts.mean_loss_percent, rel=0.5)
+    # The mean of so many geometric lengths.
+    spread = SIGMAS * math.sqrt((1 - bursts.r) / len(seen.gaps)) / bursts.r
+    assert sum(seen.gaps) / len(seen.gaps) == pytest.approx(1 / bursts.r, abs=spread)
+    link.forward.set(bursts=None)
+    assert to_right(net, 1000).received == 1000
+
+
+def test_who_comes_into_a_full_queue_waits_for_all_of_it_or_is_dropped(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(rate_bps=10_000_000, queue_bytes=60_000)
+    before = link.counters()[0]
+    seen = to_right(net, 500, 1400, payload_bps=0)
+    assert seen.longest_ms == pytest.approx(60_000 * 8 / 10_000 + DELAY_MS, rel=0.25)
+    assert seen.received < 150
+    after = link.counters()[0]
+    assert after.dropped_packets - before.dropped_packets == 500 - seen.received
+    assert after.lost_packets == before.lost_packets
+
+
+def test_changes_while_packets_flow_lose_and_reorder_none(net: Stage, link: ShapedLink) -> None:
+    changes = 0
+
+    def change() -> None:
+        nonlocal changes
+        changes += 1
+        link.forward.set(delay_ms=2 + changes % 3 * 10, rate_bps=RATE_BPS * (1 + changes % 2))
+
+    ends = net.machine("left"), net.machine("right")
+    seen = exchange(*ends, RIGHT, 3000, PAYLOAD, LARGE_BUFFER, change, PAYLOAD_BPS)
+    assert changes > 20
+    assert (seen.received, seen.in_order) == (3000, True)
+
+
+def test_all_is_lost_and_nothing_again(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(loss_percent=100)
+    assert to_right(net, 200).received == 0
+    link.forward.set(loss_percent=0)
+    assert to_right(net, 200).received == 200
+
+
+def test_every_packet_is_accounted_for(net: Stage, link: ShapedLink) -> None:
+    link.forward.set(loss_percent=10, rate_bps=5_000_000, queue_bytes=30_000)
+    to_right(net, 2000)
+    for seen in link.counters():
+        assert seen.in_packets == seen.out_packets + seen.lost_packets + seen.dropped_packets
+        assert (seen.missed_packets, seen.oversized_packets, seen.unsent_packets) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("cut", "whole"), [("left", "right"), ("right", "left")])
+def test_an_interface_that_is_down_is_cut_off(net: Stage, link: ShapedLink, cut: str, whole: str) -> None:
+    net.machine(cut).run("ip", "link", "set", "dev", "link", "down")
+    assert "LOWER_UP" in net.machine(whole).run("ip", "link", "show", "link").stdout
+    ping = ["ping", "-c", "2", "-i", "0.1", "-W", "1", LEFT if whole == "right" else RIGHT]
+    assert "0 received" in net.machine(whole).run(*ping, check=False).stdout
+    net.machine(cut).run("ip", "link", "set", "dev", "link", "up")
+    assert "2 received" in net.machine(whole).run(*ping).stdout
+
+
+def test_a_tag_stays_on_its_frame(net: Stage, link: ShapedLink) -> None:
+    """The kernel takes 802.1Q out of a frame before it shows it."""
+    frame = "ffffffffffff" + "020000000001" + "81000007" + "88b5" + "74616767" * 12
+    receive = (
+        "import socket; ear = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3));"
+        "ear.setsockopt(263, 8, 1); ear.bind(('link', 3)); print('ready', flush=True);"
+        "[print(data.hex()[24:28], told[0][2][16:20].hex(), flush=True) for data, told, *_ in"
+        " iter(lambda: ear.recvmsg(2000, 100), None) if data.hex().endswith('74616767' * 12)]"
+    )
+    send = f"import socket; socket.socket(17, 3).__class__(17, 3).sendto(bytes.fromhex('{frame}'), ('link', 0))"
+    with net.machine("right").popen([sys.executable, "-c", receive], text=True) as ear:
+        assert ear.stdout is not None
+        assert ear.stdout.readline() == "ready\n"
+        net.machine("left").run(sys.executable, "-c", send)
+        told = ear.stdout.readline()
+        ear.kill()
+    assert told == "88b5 07000081\n"  # the frame without its tag; tag 7 and kind 0x8100 beside it
+
+
+def test_a_tcp_download_over_a_bad_link_arrives_whole(net: Stage, link: ShapedLink) -> None:
+    for way in (link.forward, link.backward):
+        way.set(jitter_ms=3, loss_percent=0.5, bursts=Bursts(p=0.001, r=0.3), delay_ms=3)
+    with web_server(net.machine("right"), RIGHT) as web:
+        offered = web.offer("whole", 5_000_000)
+        plain = net.machine("left").run("sh", "-c", f"curl --silent --noproxy '*' {offered.url} | sha256sum")
+        assert plain.stdout.split()[0] == offered.sha256
+        got = download(net.machine("left"), offered.url)
+        assert (got.sha256, got.size_bytes, got.mptcp) == (offered.sha256, 5_000_000, True)
+
+
+def test_lateness_is_told_and_begins_anew(net: Stage, link: ShapedLink) -> None:
+    link.lateness()
+    to_right(net, 500)
+    told = link.lateness()
+    assert told.packets >= 500
+    assert 0 <= told.p50_us <= told.p99_us <= told.max_us
+    assert link.lateness().packets < 100
+
+
+def test_a_stall_is_told(net: Stage, link: ShapedLink) -> None:
+    """The packet came while the emulator did not run: the kernel knows when."""
+    link.lateness()
+    emulator = link._carrier().pid
+    os.kill(emulator, signal.SIGSTOP)
+    net.machine("left").run("ping", "-c", "1", "-W", "0.2", RIGHT, check=False)
+    os.kill(emulator, signal.SIGCONT)
+    told = link.lateness()
+    while not told.packets:
+        told = link.lateness()
+    assert told.stalled
+    assert told.max_us >= 150_000
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"delay_ms": -1}, {"jitter_ms": -1}, {"loss_percent": 101}, {"rate_bps": 0}, {"queue_bytes": 10}]
+)
+def test_an_impossible_shape_is_refused_and_changes_nothing(link: ShapedLink, wrong: dict[str, int]) -> None:
+    before = link.forward.shape
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is {next(iter(wrong.values()))}; expected"):
+        link.forward.set(**wrong)
+    assert link.forward.shape == before
+
+
+@pytest.mark.parametrize("wrong", [{"p": 0.0}, {"r": 2.0}, {"bad_loss_percent": 101.0}, {"good_loss_percent": -1.0}])
+def test_impossible_bursts_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
+        Bursts(**({"p": 0.1, "r": 0.5} | wrong))
+
+
+def test_the_program_refuses_what_it_does_not_understand(link: ShapedLink) -> None:
+    emulator = link._carrier()
+    for order, told in {
+        "dance": "expected open, set",
+        "set": "expected open, set",
+        "set sideways rate_bps=1": "expected forward or backward",
+        "set forward rate_bps": "is not NAME=VALUE",
+        "set forward rate_bpsx=1": "is not NAME=VALUE",
+        "set forward rate_bps=1e6": "whole number",
+        "set forward rate_bps=": "whole number",
+        "set forward delay_us=-1": "whole number",
+        "set forward loss=1.5": "from 0 to 1",
+        "set forward loss=nan": "from 0 to 1",
+    }.items():
+        with pytest.raises(CommandFailed, match=told):
+            emulator.tell(order)
+    assert link.forward.shape == PLAIN
+
+
+def test_a_link_of_the_kernel_says_what_it_has_not(net: Stage) -> None:
+    plain = net.uplink("plain")
+    with pytest.raises(ValueError, match="beside is shaped by the kernel; delay, jitter and bursts need"):
+        plain.forward.set(delay_ms=1)
+    with pytest.raises(TypeError, match="link plain: the kernel shapes it"):
+        plain.lateness()

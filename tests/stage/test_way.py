@@ -1,0 +1,173 @@
+"""One direction of an emulated link does what its shape says, to the nanosecond, in virtual time."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import pytest
+from virtual_way import MS, NEVER, Left, Way, library, load
+
+MANY = 100_000
+SIGMAS = 4.5
+MBIT_1000_BYTES_NS = 8 * MS  # what 1000 bytes take at 1 Mbit/s
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    return load(tmp_path_factory.mktemp("way"))
+
+
+def fates(way: Way, count: int = MANY) -> list[bool]:
+    """Whether each of so many packets passes."""
+    passed = []
+    for number in range(count):
+        passed.append(way.arrive(number, number))
+        way.leave(number)
+    return passed
+
+
+def test_a_packet_leaves_when_its_last_bit_has_and_its_delay_has_passed(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000, delay_ns=10 * MS)
+    assert way.due() == NEVER
+    for number in range(3):
+        assert way.arrive(number, 5 * MS)
+    due = [5 * MS + 10 * MS + (number + 1) * MBIT_1000_BYTES_NS for number in range(3)]
+    assert way.due() == due[0]
+    assert way.leave(due[0] - 1) == []
+    assert way.leave(due[2]) == [Left(number, at) for number, at in enumerate(due)]
+    assert way.due() == NEVER
+
+
+def test_who_looks_rarely_sees_the_same_times(code: ctypes.CDLL) -> None:
+    """Packets are due by their arrival and the rate, whenever the program gets to run."""
+    often, rarely = (Way(code, rate_bps=1_000_000, delay_ns=3 * MS) for _ in range(2))
+    seen = []
+    for number in range(50):
+        now = number * 5 * MS
+        often.arrive(number, now)
+        rarely.arrive(number, now)
+        seen += often.leave(now)
+    seen += often.leave(1000 * MS)
+    assert rarely.leave(1000 * MS) == seen
+
+
+def test_a_pause_is_not_made_up_for(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000)
+    way.arrive(0, 0)
+    way.arrive(1, 100 * MS)
+    assert [left.due_ns for left in way.leave(200 * MS)] == [MBIT_1000_BYTES_NS, 100 * MS + MBIT_1000_BYTES_NS]
+
+
+def test_the_queue_drops_what_comes_last_and_only_when_it_is_full(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000, queue_bytes=3000)
+    assert [way.arrive(number, 0) for number in range(5)] == [True, True, True, False, False]
+    assert not way.arrive(5, MBIT_1000_BYTES_NS - 1)
+    assert way.arrive(6, MBIT_1000_BYTES_NS)  # the first has left
+    assert not way.arrive(7, MBIT_1000_BYTES_NS)
+    assert [left.number for left in way.leave(NEVER)] == [0, 1, 2, 6]
+    assert (way.counters.in_packets, way.counters.out_packets, way.counters.dropped_packets) == (8, 4, 4)
+
+
+def test_what_has_been_sent_is_not_in_the_queue_however_long_the_delay(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000, queue_bytes=1000, delay_ns=1000 * MS)
+    assert all(way.arrive(number, number * MBIT_1000_BYTES_NS) for number in range(100))
+    assert len(way.leave(NEVER)) == 100
+
+
+def test_the_line_has_an_end(code: ctypes.CDLL) -> None:
+    """Without a rate and with a delay, memory alone would be the bound."""
+    way = Way(code, delay_ns=1000 * MS)
+    kept = sum(way.arrive(number, number) for number in range(20_000))
+    assert 10_000 < kept < 20_000
+    assert way.counters.dropped_packets == 20_000 - kept
+
+
+def test_jitter_adds_up_to_itself_and_nobody_overtakes(code: ctypes.CDLL) -> None:
+    way = Way(code, delay_ns=10 * MS, jitter_ns=4 * MS)
+    for number in range(1000):
+        way.arrive(number, number * 5 * MS)  # farther apart than the jitter: each is thrown by itself
+    extra = [left.due_ns - left.number * 5 * MS - 10 * MS for left in way.leave(NEVER)]
+    assert min(extra) >= 0
+    assert max(extra) < 4 * MS
+    assert sum(extra) / len(extra) == pytest.approx(2 * MS, rel=0.1)
+    for number in range(1000):
+        way.arrive(number, 10_000 * MS + number)
+    left = way.leave(NEVER)
+    assert [each.number for each in left] == list(range(1000))
+    assert [each.due_ns for each in left] == sorted(each.due_ns for each in left)
+
+
+@pytest.mark.parametrize("chance", [0.001, 0.1, 0.5])
+def test_independent_loss_is_within_its_binomial_interval(code: ctypes.CDLL, chance: float) -> None:
+    passed = fates(Way(code, loss=chance))
+    spread = SIGMAS * math.sqrt(MANY * chance * (1 - chance))
+    assert abs(passed.count(False) - MANY * chance) < spread
+    pairs = sum(not first and not second for first, second in pairwise(passed))
+    assert abs(pairs - MANY * chance**2) < SIGMAS * math.sqrt(MANY * chance**2) + 1
+
+
+@pytest.mark.parametrize(("p", "r"), [(0.01, 0.25), (0.001, 0.1), (0.2, 0.8)])
+def test_bursts_are_as_long_and_as_many_as_gilbert_says(code: ctypes.CDLL, p: float, r: float) -> None:
+    passed = fates(Way(code, p=p, r=r, loss_bad=1.0))
+    lengths = [len(list(run)) for fate, run in groupby(passed) if not fate]
+    expected = MANY * p * r / (p + r)  # each burst ends once
+    # Lengths are geometric: mean 1/r, variance (1-r)/r².
+    assert sum(lengths) / len(lengths) == pytest.approx(1 / r, abs=SIGMAS * math.sqrt((1 - r) / len(lengths)) / r)
+    assert len(lengths) == pytest.approx(expected, abs=SIGMAS * math.sqrt(expected))
+
+
+def test_both_states_lose_as_much_as_they_were_told(code: ctypes.CDLL) -> None:
+    p, r, good, bad = 0.01, 0.04, 0.02, 0.5
+    lost = fates(Way(code, p=p, r=r, loss_good=good, loss_bad=bad)).count(False)
+    assert lost / MANY == pytest.approx((r * good + p * bad) / (p + r), rel=0.1)
+
+
+def test_all_is_lost_or_nothing(code: ctypes.CDLL) -> None:
+    assert not any(fates(Way(code, loss=1.0), 1000))
+    assert all(fates(Way(code), 1000))
+    way = Way(code, p=1.0, r=1e-12, loss_bad=1.0)
+    assert not any(fates(way, 1000))
+    way.shape(p=0.0)  # the channel is good again, and not bad for ever
+    assert all(fates(way, 1000))
+
+
+def test_a_new_rate_counts_for_the_bits_that_have_not_left(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000)
+    way.arrive(0, 0)
+    way.arrive(1, 0)
+    way.shape(now_ns=MBIT_1000_BYTES_NS // 4, rate_bps=2_000_000)
+    first = MBIT_1000_BYTES_NS // 4 + MBIT_1000_BYTES_NS * 3 // 8
+    assert [left.due_ns for left in way.leave(NEVER)] == [first, first + MBIT_1000_BYTES_NS // 2]
+
+
+@pytest.mark.parametrize("rate_bps", [0, 1_000_000_000])
+def test_a_rate_that_was_lifted_makes_nothing_late(code: ctypes.CDLL, rate_bps: int) -> None:
+    way = Way(code, rate_bps=1000)
+    way.arrive(0, 0)
+    way.shape(now_ns=5000 * MS, rate_bps=rate_bps)
+    assert 5000 * MS <= way.due() <= 5001 * MS
+
+
+def test_a_shorter_delay_lets_nobody_overtake(code: ctypes.CDLL) -> None:
+    way = Way(code, delay_ns=50 * MS)
+    way.arrive(0, 0)
+    way.shape(now_ns=MS, delay_ns=5 * MS)
+    way.arrive(1, MS)
+    way.arrive(2, 60 * MS)
+    assert way.leave(NEVER) == [Left(0, 50 * MS), Left(1, 50 * MS), Left(2, 65 * MS)]
+
+
+def test_quantiles_of_lateness_are_within_a_bucket(tmp_path: Path) -> None:
+    lateness = library(tmp_path, "lateness.c")
+    lateness.lateness_quantile.restype = ctypes.c_uint64
+    kept = ctypes.create_string_buffer(8192)
+    for us in range(1, 10_001):
+        lateness.lateness_note(kept, ctypes.c_int64(us * 1000), ctypes.c_uint64(9000))
+    packets, stalls, longest = (ctypes.c_uint64.from_buffer(kept, 8 * field).value for field in range(3))
+    assert (packets, stalls, longest) == (10_000, 1000, 10_000)
+    for part in (0.001, 0.5, 0.99, 1.0):
+        told = lateness.lateness_quantile(kept, ctypes.c_double(part))
+        assert part * 10_000 <= told <= part * 10_000 * 17 / 16
