@@ -47,7 +47,7 @@ def test_its_paths_are_as_long_as_they_say_and_lte_is_backup_or_not(backup: bool
         assert (got.size_bytes, got.sha256, got.mptcp) == (offered.size_bytes, offered.sha256, True)
         carried = {name: net.uplink(name).counters()[1].out_bytes - before[name] for name in PATHS}
         if backup:
-            assert got.goodput_bps < 20_000_000
+            assert got.size_bytes * 8 / got.seconds < 20_000_000
             assert carried["lte"] < 100_000 < carried["wifi"]
         else:
             assert min(carried.values()) > 1_000_000
@@ -88,5 +88,6 @@ def test_mn_raises_it(outside: dict[str, str], tmp_path: Path) -> None:
     words += ["--test", "none", "--post", str(script)]
     done = subprocess.run(words, env=outside, cwd="/", capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "192.168.200.1/24" in done.stdout
-    assert "gw-c1\ngw-c2\ngw-lte\ngw-wifi\n" in done.stdout.replace("\r", "")
+    told = (done.stdout + done.stderr).replace("\r", "")
+    assert "192.168.200.1/24" in told
+    assert "gw-c1\ngw-c2\ngw-lte\ngw-wifi\n" in told
