@@ -1,0 +1,335 @@
+package session_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"bicast/agent/internal/brain"
+	"bicast/agent/session"
+	"bicast/api/agentv1"
+)
+
+// A host that says what the test tells it to.
+type fakeHost struct {
+	now   atomic.Uint64 // what a report says
+	reads atomic.Uint64
+	fired chan *agentv1.Fired
+	hold  chan struct{} // orders are carried out when it is closed; nil: at once
+	began chan struct{}
+	ended chan error // whether an order was given the time that it took
+}
+
+func (f *fakeHost) Hello() *agentv1.Hello {
+	return &agentv1.Hello{Protocol: session.Protocol, Role: agentv1.Role_ROLE_TERMINAL}
+}
+
+func (f *fakeHost) Report() (*agentv1.Report, error) {
+	f.reads.Add(1)
+	return &agentv1.Report{MonotonicUs: f.now.Load()}, nil
+}
+
+func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
+	if f.hold != nil {
+		f.began <- struct{}{}
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+		}
+		f.ended <- ctx.Err()
+	}
+	return &agentv1.Result{Done: directive.GetOrder() != nil, Said: "obeyed"}
+}
+
+func (f *fakeHost) Fired() <-chan *agentv1.Fired { return f.fired }
+
+func slowHost() *fakeHost {
+	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
+}
+
+// What the session says, line by line.
+type diary chan string
+
+func (d diary) Write(line []byte) (int, error) {
+	d <- string(line)
+	return len(line), nil
+}
+
+type agent struct {
+	*fakeHost
+	brain *brain.Brain
+	said  diary
+	end   func()
+}
+
+func begin(t *testing.T) *agent {
+	t.Helper()
+	return beginAs(t, &fakeHost{fired: make(chan *agentv1.Fired, 8)})
+}
+
+func beginAs(t *testing.T, host *fakeHost) *agent {
+	t.Helper()
+	a := &agent{fakeHost: host, brain: brain.New(t), said: make(diary, 1024)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		log := slog.New(slog.NewTextHandler(a.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		session.New(session.Dialer(a.brain.Directory("phone")), a.fakeHost, log).Run(ctx)
+	}()
+	a.end = func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(brain.Patience):
+			t.Error("the session does not end")
+		}
+	}
+	t.Cleanup(a.end)
+	return a
+}
+
+func prefer(id uint64) *agentv1.Directive {
+	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{}}}
+}
+
+func reportEvery(id uint64, ms uint32) *agentv1.Directive {
+	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: ms}}}
+}
+
+func TestASessionBeginsWithHelloAndReportsAreNumbered(t *testing.T) {
+	a := begin(t)
+	visit, hello := a.brain.Welcomed(100)
+	if hello.GetProtocol() != 1 {
+		t.Fatalf("hello says protocol %d, expected 1", hello.GetProtocol())
+	}
+	for expected := uint64(1); expected <= 3; expected++ {
+		report := visit.Report()
+		if report.GetSequence() != expected {
+			t.Fatalf("report %d, expected %d", report.GetSequence(), expected)
+		}
+		visit.Take(report)
+	}
+}
+
+func TestASlowControllerGetsFreshDataAndNoBacklog(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(100)
+	first := visit.Report()
+	if !visit.Silent(600 * time.Millisecond) {
+		t.Fatal("a second report came before the first was taken")
+	}
+	a.now.Store(42)
+	visit.Take(first)
+	second := visit.Report()
+	if second.GetMonotonicUs() != 42 || second.GetSequence() != 2 {
+		t.Fatalf("the next report is number %d and says %d, expected 2 and what is now, 42", second.GetSequence(), second.GetMonotonicUs())
+	}
+	if reads := a.reads.Load(); reads != 2 {
+		t.Fatalf("the kernel was read %d times for 2 reports", reads)
+	}
+}
+
+func TestATakenThatIsNotOfTheLastReportFreesNothing(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(100)
+	first := visit.Report()
+	visit.Take(&agentv1.Report{Sequence: first.GetSequence() + 7})
+	if !visit.Silent(400 * time.Millisecond) {
+		t.Fatal("a report came although the one before was not taken")
+	}
+}
+
+func TestEachDirectiveIsAnsweredByOneResultInOrder(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	const many = 200
+	go func() {
+		for id := uint64(1); id <= many; id++ {
+			if id%2 == 0 {
+				visit.Order(prefer(id))
+			} else {
+				visit.Order(&agentv1.Directive{Id: id}) // of a later protocol
+			}
+		}
+	}()
+	for id := uint64(1); id <= many; id++ {
+		result := visit.Result()
+		if result.GetDirective() != id || result.GetDone() != (id%2 == 0) {
+			t.Fatalf("%v, expected the result of %d", result, id)
+		}
+	}
+	if !visit.Silent(50 * time.Millisecond) {
+		t.Fatal("there is one result too many")
+	}
+}
+
+func TestReportsGoOnWhileAnOrderIsCarriedOut(t *testing.T) {
+	host := slowHost()
+	a := beginAs(t, host)
+	visit, _ := a.brain.Welcomed(100)
+	visit.Order(prefer(1))
+	for range 3 {
+		visit.Take(visit.Report())
+	}
+	close(host.hold)
+	if result := visit.Result(); !result.GetDone() || result.GetTookUs() < 100_000 {
+		t.Fatalf("%v, expected it done after 100 ms at least", result)
+	}
+}
+
+func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
+	host := slowHost()
+	a := beginAs(t, host)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.Order(prefer(1))
+	<-host.began
+	visit.End(status.Error(codes.Unavailable, "going away"))
+	visit.Ended()
+	close(host.hold)
+	if err := <-host.ended; err != nil {
+		t.Fatalf("the order was broken off: %v", err)
+	}
+	a.brain.Welcomed(1000)
+}
+
+func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.Take(visit.Report())
+	for id, ms := range []uint32{0, 99, 60001} {
+		visit.Order(reportEvery(uint64(id), ms))
+		if result := visit.Result(); result.GetDone() || !strings.Contains(result.GetSaid(), "100ms") {
+			t.Fatalf("an interval of %d ms: %v, expected a refusal with the bounds", ms, result)
+		}
+	}
+	visit.Order(reportEvery(9, 100))
+	if result := visit.Result(); !result.GetDone() {
+		t.Fatalf("%v, expected it done", result)
+	}
+	visit.Report() // within the patience, not within the minute of the welcome
+}
+
+func TestAReflexThatFiredWithNoControllerIsToldToTheNext(t *testing.T) {
+	a := begin(t)
+	a.brain.Next().End(status.Error(codes.Unavailable, "not yet"))
+	a.fired <- &agentv1.Fired{Name: "wifi"}
+	visit, _ := a.brain.Welcomed(60000)
+	for {
+		if fired := visit.Word().GetFired(); fired != nil {
+			if fired.GetName() != "wifi" {
+				t.Fatalf("%v, expected the reflex", fired)
+			}
+			return
+		}
+	}
+}
+
+func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
+	for name, bad := range map[string]func(visit *brain.Visit){
+		"nothing":                func(visit *brain.Visit) { visit.End(nil) },
+		"an error":               func(visit *brain.Visit) { visit.End(status.Error(codes.Internal, "broken")) },
+		"a directive first":      func(visit *brain.Visit) { visit.Order(prefer(1)) },
+		"an empty word first":    func(visit *brain.Visit) { visit.Say(&agentv1.FromController{}) },
+		"garbage first":          func(visit *brain.Visit) { visit.SayRaw([]byte{0xff, 0xff, 0xff, 0xff}) },
+		"a huge word first":      func(visit *brain.Visit) { visit.SayRaw(make([]byte, 3<<20)) },
+		"a protocol of the past": func(visit *brain.Visit) { welcome(visit, 0) },
+		"a protocol to come":     func(visit *brain.Visit) { welcome(visit, 99) },
+		"garbage": func(visit *brain.Visit) {
+			welcome(visit, 1)
+			visit.SayRaw([]byte("\x0a\xff\xff\xff\xff\x0f garbage"))
+		},
+		"a huge word": func(visit *brain.Visit) {
+			welcome(visit, 1)
+			visit.SayRaw(make([]byte, 3<<20))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := begin(t)
+			bad(a.brain.Next())
+			a.brain.Welcomed(1000)
+		})
+	}
+}
+
+func TestWordsThatMeanNothingHereChangeNothing(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(100)
+	visit.SayRaw(nil)
+	visit.SayRaw([]byte("\xfa\x01\x00")) // field 31, of a later protocol
+	welcome(visit, 7)
+	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Taken{}})
+	visit.Take(visit.Report())
+	if next := visit.Report(); next.GetSequence() != 2 {
+		t.Fatalf("report %d, expected the session to go on with 2", next.GetSequence())
+	}
+}
+
+func welcome(visit *brain.Visit, protocol uint32) {
+	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{Welcome: &agentv1.Welcome{Protocol: protocol}}})
+}
+
+func TestAControllerThatIsStartedAgainIsFoundAgain(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(1000)
+	visit.Take(visit.Report())
+	a.brain.Stop()
+	a.brain.Start()
+	visit, _ = a.brain.Welcomed(1000)
+	if report := visit.Report(); report.GetSequence() != 1 {
+		t.Fatalf("a new session begins with report %d, expected 1", report.GetSequence())
+	}
+}
+
+// await is the lines until one has all the words, that one included.
+func (d diary) await(t *testing.T, words ...string) []string {
+	t.Helper()
+	var lines []string
+	patience := time.After(brain.Patience)
+next:
+	for {
+		select {
+		case line := <-d:
+			lines = append(lines, line)
+			for _, word := range words {
+				if !strings.Contains(line, word) {
+					continue next
+				}
+			}
+			return lines
+		case <-patience:
+			t.Fatalf("%q is not said; what is:\n%s", words, strings.Join(lines, ""))
+		}
+	}
+}
+
+func TestALongAbsenceIsSaidOnce(t *testing.T) {
+	a := begin(t)
+	a.brain.Welcomed(1000)
+	a.brain.Stop()
+	a.said.await(t, "WARN", "connection refused")
+	for range 3 {
+		for _, line := range a.said.await(t, "connection refused") {
+			if !strings.Contains(line, "level=DEBUG") {
+				t.Fatalf("it is said again, aloud: %s", line)
+			}
+		}
+	}
+}
+
+func TestWhyTheControllerRefusesIsSaid(t *testing.T) {
+	a := begin(t)
+	visit := a.brain.Next()
+	visit.End(status.Error(codes.PermissionDenied, "phone was revoked"))
+	a.said.await(t, "WARN", "phone was revoked", "PermissionDenied")
+	if a.brain.Visited(time.Second) {
+		t.Fatal("an agent that was refused came back within a second")
+	}
+}

@@ -1,0 +1,185 @@
+package trust_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/agent/internal/brain"
+	"bicast/agent/trust"
+)
+
+func join(t *testing.T, b *brain.Brain, name string, token trust.Token) (trust.Identity, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	defer cancel()
+	return trust.Join(ctx, b.Enrolment, name, token)
+}
+
+func says(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("nothing was refused, expected %q", words)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Fatalf("said %q, expected %q in it", err, word)
+		}
+	}
+}
+
+func TestJoiningGivesAnIdentityThatIsKeptFromOthers(t *testing.T) {
+	b := brain.New(t)
+	identity, err := join(t, b, "phone", b.Token("phone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if identity.Session != b.Sessions {
+		t.Fatalf("sessions at %s, expected %s: the host that was asked, where the controller names none", identity.Session, b.Sessions)
+	}
+	directory := filepath.Join(t.TempDir(), "new")
+	if err := identity.Save(directory); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(directory)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v, expected one file", files, err)
+	}
+	if info, err := files[0].Info(); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("its mode is %v, expected 0600", info.Mode())
+	}
+	kept, err := trust.Load(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !kept.Key.Equal(identity.Key) || !kept.Certificate.Equal(identity.Certificate) || kept.Name != "phone" {
+		t.Fatal("what is read is not what was saved")
+	}
+}
+
+func TestATokenIsGoodOnceAndForOneName(t *testing.T) {
+	b := brain.New(t)
+	token := b.Token("phone")
+	if _, err := join(t, b, "phone", token); err != nil {
+		t.Fatal(err)
+	}
+	_, err := join(t, b, "phone", token)
+	says(t, err, "refused the token", "used")
+	_, err = join(t, b, "laptop", b.Token("phone"))
+	says(t, err, "refused the token", "another name's")
+}
+
+func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
+	b, other := brain.New(t), brain.New(t)
+	token := b.Token("phone")
+	token.Pin = other.Authority.Pin()
+	_, err := join(t, b, "phone", token)
+	says(t, err, "fingerprint in the token")
+	if b.Asked != 0 {
+		t.Fatal("a secret was told to a stranger")
+	}
+}
+
+func TestAnAgentsCertificateMakesNobodyTheController(t *testing.T) {
+	b := brain.New(t)
+	agent := b.Authority.Controller(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
+	b.Stop()
+	b.Shows = agent
+	b.Start()
+	_, err := join(t, b, "phone", b.Token("phone"))
+	says(t, err, "not the controller", "an agent's")
+}
+
+// What the two sides of a handshake say.
+func handshake(t *testing.T, shows tls.Certificate, identity trust.Identity) error {
+	t.Helper()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	go tls.Server(there, &tls.Config{Certificates: []tls.Certificate{shows}}).Handshake()
+	return tls.Client(here, identity.Mutual()).Handshake()
+}
+
+func TestWhatIsWrongWithAControllersCertificateIsSaid(t *testing.T) {
+	ours, other := brain.NewAuthority(t), brain.NewAuthority(t)
+	identity := ours.Identity("phone", "controller:1")
+	if err := handshake(t, ours.Controller(nil), identity); err != nil {
+		t.Fatal(err)
+	}
+	for name, wrong := range map[string]struct {
+		shows tls.Certificate
+		words []string
+	}{
+		"another CA": {other.Controller(nil), []string{"join again"}},
+		"another name": {
+			ours.Controller(func(c *x509.Certificate) { c.DNSNames = []string{"elsewhere"} }), []string{trust.ControllerName},
+		},
+		"expired": {ours.Controller(func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+		}), []string{"clock"}},
+		"not yet valid": {ours.Controller(func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+		}), []string{"clock"}},
+		"an agent": {ours.Controller(func(c *x509.Certificate) {
+			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		}), []string{"an agent's"}},
+	} {
+		t.Run(name, func(t *testing.T) { says(t, handshake(t, wrong.shows, identity), wrong.words...) })
+	}
+}
+
+func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
+	directory := t.TempDir()
+	_, err := trust.Load(directory)
+	says(t, err, "has not joined", "bicast enroll", directory)
+	authority := brain.NewAuthority(t)
+	good, other := authority.Identity("phone", "controller:1"), authority.Identity("phone", "controller:1")
+	for name, bend := range map[string]func(*trust.Identity){
+		"another key":  func(i *trust.Identity) { i.Key = other.Key },
+		"another name": func(i *trust.Identity) { i.Name = "laptop" },
+		"another CA":   func(i *trust.Identity) { i.CA = brain.NewAuthority(t).Certificate },
+		"no address":   func(i *trust.Identity) { i.Session = "" },
+	} {
+		bent := good
+		bend(&bent)
+		if err := bent.Save(directory); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			_, err := trust.Load(directory)
+			says(t, err, "damaged", "join again")
+		})
+	}
+	for _, text := range []string{"", "{", "[]", `{"key": "AAAA"}`} {
+		if err := os.WriteFile(filepath.Join(directory, "identity.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := trust.Load(directory)
+		says(t, err, "damaged", "join again")
+	}
+}
+
+func TestATokenThatWasNotCopiedWholeIsSaidSo(t *testing.T) {
+	whole := brain.New(t).Token("phone")
+	if again, err := trust.ParseToken(whole.String() + "\n"); err != nil || again != whole {
+		t.Fatalf("%v, %v, expected %v", again, err, whole)
+	}
+	for _, text := range []string{
+		"", ".", whole.Secret, whole.Secret + ".", "." + whole.Pin.String(), whole.String()[1:], whole.String() + "a",
+		whole.String()[:len(whole.String())-1], strings.ToUpper(whole.String()),
+	} {
+		_, err := trust.ParseToken(text)
+		says(t, err, "bicast enroll NAME")
+	}
+}
+
+func TestAnAddressWithoutAPortIsSaidSo(t *testing.T) {
+	_, err := trust.Join(context.Background(), "controller", "phone", trust.Token{})
+	says(t, err, "HOST:PORT")
+}
