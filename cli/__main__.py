@@ -21,6 +21,7 @@ VERBS = {
     "status": ("cli.status", "show gateways, uplinks and terminals"),
     "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single or off"),
     "switch": ("cli.wish", "set the active uplink of a terminal"),
+    "mptcp": ("cli.mptcp", "see and steer the live MPTCP connections of this machine"),
     "render": ("cli.render", "write ovs-flows/: the program as files for an OVS with no controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
 }
@@ -36,6 +37,7 @@ examples, in the order of a first day:
   ./bicast mode phone single            phone's packets leave by its active uplink only
   ./bicast mode all bicast              everybody's packets leave by every uplink
   ./bicast switch phone lte             make lte the active uplink of phone
+  ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 
 `./bicast VERB --help` teaches one verb. Verbs that read take --json.

@@ -19,9 +19,23 @@ run() {
     "$@"
 }
 
+# What Go's own formatter would write otherwise.
+gofmt() {
+    local -a otherwise
+    echo "check: gofmt"
+    mapfile -t otherwise < <("$(setup/go.sh env GOROOT)/bin/gofmt" -l agent api internal mptcp)
+    ((${#otherwise[@]} == 0)) || {
+        echo "check: setup/go.sh fmt ./... would change ${otherwise[*]}" >&2
+        return 1
+    }
+}
+
 run .venv/bin/ruff check --quiet .
 run .venv/bin/ruff format --check --quiet .
 run .venv/bin/mypy --strict
+gofmt
+run setup/go.sh vet ./...
+run setup/go.sh tool staticcheck ./...
 mapfile -d '' -t files < <(scripts)
 echo "check: shellcheck of ${#files[@]} scripts"
 shellcheck --external-sources --source-path=SCRIPTDIR "${files[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All that this machine needs for the lab and the tests: Debian packages, .venv, the link emulator in build, and
-# .venv-ryu where Ryu can live.
+# All that this machine needs for the lab and the tests: Debian packages, .venv, the link emulator and the agent in
+# build, .venv-ryu where Ryu can live, and .go where the machine's own Go is missing or old.
 # Nothing but packages goes outside this directory. A second run finds everything there and takes a second.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
@@ -32,4 +32,5 @@ supported
 setup/packages.sh setup/packages/{gateway,endpoint,lab,test}.txt
 setup/venv.sh .venv requirements-dev.txt requirements.txt constraints.txt
 setup/emulator.sh
+setup/agent.sh
 ryu

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Every test: first what depends on the OpenFlow library, on Ryu, then the whole suite on os-ken, each in a world of its
-# own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
+# Every test: Go's, then what depends on the OpenFlow library, on Ryu, then the whole suite on os-ken, each in a world of
+# its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted first run would be followed by the second.
 trap 'exit 130' INT
 export BICAST_TREE=$PWD # by this setup/clean.sh knows our processes
+
+world() {
+    setpriv --pdeathsig KILL .venv/bin/python -m topologies.isolate "$@"
+}
 
 # pytest ARGUMENT ... of the environment $1
 run() {
@@ -13,6 +17,10 @@ run() {
     shift
     setpriv --pdeathsig KILL "$python" -m topologies.isolate "$python" -m pytest "$@"
 }
+
+echo "test: Go"
+world setup/go.sh test -count=1 ./...
+on_go=$?
 
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
 on_both=(tests/wire)
@@ -26,6 +34,10 @@ echo "test: on os-ken"
 run .venv
 on_os_ken=$?
 
+if ((on_go)); then
+    echo "test: Go's tests, above, failed" >&2
+    exit "$on_go"
+fi
 if ((on_ryu)); then
     echo "test: the run on Ryu, above, failed" >&2
     exit "$on_ryu"

@@ -239,6 +239,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "status",
         "mode",
         "switch",
+        "mptcp",
         "render",
         "experiment",
     }

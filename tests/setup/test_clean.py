@@ -58,6 +58,7 @@ def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
         ".venv/bin",
         ".venv-ryu",
         ".vm",
+        ".go/1.26.8",
         "build",
         "results/transfer",
         "controller/__pycache__",

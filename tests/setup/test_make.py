@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
     for name in ("setup", "topologies"):
         shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(TREE / "Makefile", tmp_path)
-    for name in ("setup.sh", "check.sh"):
+    for name in ("setup.sh", "check.sh", "go.sh"):
         program(tmp_path / "setup", name, "exit 0")
     (tmp_path / ".venv").symlink_to(TREE / ".venv")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-p no:cacheprovider'\n")
