@@ -25,7 +25,7 @@
 #define AWAKE_NS 60000		/* what being woken takes here, nine times of ten */
 #define AWAKE_SHARE 4		/* of the time, at most one part of so many is spent waiting awake */
 #define AWAKE_SAVED_NS 1000000	/* what an idle link may save of it */
-#define READ_EVERY_NS 1000000	/* packets may wait to be read that long when their delay is longer: they carry their time */
+#define READ_EVERY_NS 1000000	/* packets of a longer delay may wait to be read: they carry their time */
 #define LISTEN_EVERY_NS 2000000	/* how long the control socket may wait when packets are always due */
 
 static void follow(const char *parent)
