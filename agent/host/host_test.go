@@ -1,0 +1,155 @@
+package host
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"bicast/agent/hands"
+	"bicast/agent/reflex"
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+	"bicast/mptcp"
+)
+
+func open(t *testing.T, netns string, role agentv1.Role) *Host {
+	t.Helper()
+	h, err := Open(netns, role, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func told(t *testing.T, hello *agentv1.Hello, name string) *agentv1.Capability {
+	t.Helper()
+	for _, one := range hello.GetCapabilities() {
+		if one.GetName() == name {
+			return one
+		}
+	}
+	t.Fatalf("%v, expected it to tell of %s", hello, name)
+	return nil
+}
+
+func TestWhatAHostCanDoIsFoundOutAndToldWithTheReason(t *testing.T) {
+	client, _ := lab.Two(t)
+	hello := open(t, client.Path(), agentv1.Role_ROLE_TERMINAL).Hello()
+	if !told(t, hello, "report").GetAvailable() || !told(t, hello, "mptcp").GetAvailable() {
+		t.Fatalf("%v, expected root to be able to do both here", hello)
+	}
+	if hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_KERNEL || hello.GetKernel() == "" {
+		t.Fatalf("%v, expected the kernel's path manager and release", hello)
+	}
+	if !strings.Contains(strings.Join(hello.GetAddresses(), " "), "10.2.0.1") {
+		t.Fatalf("%v, expected this namespace's addresses", hello.GetAddresses())
+	}
+	for role, reason := range map[agentv1.Role]string{
+		agentv1.Role_ROLE_GATEWAY: "forwards", agentv1.Role_ROLE_RELAY: "userspace path manager",
+	} {
+		mptcp := told(t, open(t, client.Path(), role).Hello(), "mptcp")
+		if mptcp.GetAvailable() || !strings.Contains(mptcp.GetReason(), reason) {
+			t.Fatalf("%v as %v, expected a reason with %q", mptcp, role, reason)
+		}
+	}
+}
+
+func TestANamespaceThatIsNotThereIsSaidAtOnce(t *testing.T) {
+	if _, err := Open("nowhere", agentv1.Role_ROLE_TERMINAL, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Fatalf("%v, expected the namespace to be named", err)
+	}
+}
+
+func TestAReportHasTheConnectionsOfTheNamespace(t *testing.T) {
+	client, server := lab.Two(t)
+	conn := client.Dial(server.Echo(lab.Service+":0"), "10.1.0.1")
+	if err := lab.Exchange(conn, 1000); err != nil {
+		t.Fatal(err)
+	}
+	report, err := open(t, client.Path(), agentv1.Role_ROLE_TERMINAL).Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.GetConnections()) != 1 || report.GetConnections()[0].GetToken() == 0 {
+		t.Fatalf("%v, expected the MPTCP connection", report)
+	}
+	if s := report.GetConnections()[0].GetSubflows()[0]; s.GetLocalAddress() != "10.1.0.1" || s.GetSegmentsDelivered() == 0 {
+		t.Fatalf("%v, expected 10.1.0.1 and what was delivered", s)
+	}
+}
+
+func TestWithoutMPTCPOrdersAreRefusedWithTheReason(t *testing.T) {
+	h := &Host{role: agentv1.Role_ROLE_TERMINAL}
+	h.kernel.Missing = &mptcp.Error{Kind: mptcp.NoMPTCP, What: "this kernel has no MPTCP"}
+	for _, directive := range []*agentv1.Directive{
+		{Order: &agentv1.Directive_Prefer{}}, {Order: &agentv1.Directive_Arm{}},
+	} {
+		if result := h.Obey(context.Background(), directive); result.GetDone() || !strings.Contains(result.GetSaid(), "no MPTCP") {
+			t.Fatalf("%v, expected a refusal with the reason", result)
+		}
+	}
+}
+
+// A kernel with one connection, which does whatever it is told.
+type anyKernel struct{}
+
+func (anyKernel) Connections() ([]mptcp.Connection, error) {
+	address := netip.MustParseAddrPort("10.0.1.7:1")
+	return []mptcp.Connection{{Token: 1, Serves: true, Subflows: []mptcp.Subflow{{Local: address, Remote: address}}}}, nil
+}
+
+func (anyKernel) PathManagerOf(mptcp.Connection) (mptcp.PathManager, error) {
+	return mptcp.UserspaceManager, nil
+}
+
+func (anyKernel) Prefer(mptcp.Connection, []mptcp.Subflow, []mptcp.Subflow, bool) (mptcp.Change, error) {
+	return mptcp.Change{}, nil
+}
+
+func (anyKernel) PreferEndpoints([]netip.Addr, []netip.Addr, bool) (mptcp.Change, error) {
+	return mptcp.Change{}, nil
+}
+
+func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
+	path := &agentv1.Path{TerminalAddresses: []string{"10.0.1.7"}}
+	other := &agentv1.Path{TerminalAddresses: []string{"fe80::1%x"}}
+	for _, directive := range []*agentv1.Directive{
+		{},
+		{Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path, Others: []*agentv1.Path{other}, Hard: true}}},
+		{Order: &agentv1.Directive_Arm{Arm: &agentv1.Arm{Name: "x", Watched: path, Fallback: other, NoProgressMs: 60, LeaseMs: 1}}},
+		{Order: &agentv1.Directive_Disarm{Disarm: &agentv1.Disarm{Name: "x"}}},
+	} {
+		bytes, err := proto.Marshal(directive)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bytes)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		directive := &agentv1.Directive{}
+		if proto.Unmarshal(bytes, directive) != nil {
+			return
+		}
+		for _, role := range []agentv1.Role{agentv1.Role_ROLE_TERMINAL, agentv1.Role_ROLE_RELAY, agentv1.Role_ROLE_GATEWAY} {
+			h := &Host{role: role, hands: &hands.Hands{Role: role, Kernel: anyKernel{}, Addresses: func() ([]netip.Addr, error) {
+				return []netip.Addr{netip.MustParseAddr("10.0.1.7")}, nil
+			}}}
+			h.reflexes = reflex.New(role, anyKernel{}.Connections, h.hands.Prefer, slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			if result := h.Obey(ctx, directive); result == nil || result.GetSaid() == "" {
+				t.Fatalf("%v is answered by %v, expected a result that says something", directive, result)
+			}
+			cancel()
+		}
+	})
+}
