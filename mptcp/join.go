@@ -46,7 +46,7 @@ func joined(whole, parts []socket) []Connection {
 	for _, one := range whole {
 		info := one.connection()
 		switch {
-		case one.state == stateListen:
+		case one.state == stateListen || info.token == 0:
 		case info.fallback: // told among the plain ones
 			plain[info.token] = true
 		default:
