@@ -185,11 +185,10 @@ func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 }
 
 func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
-	before, err := h.Connections()
+	touched, err := h.usersOf([]netip.Addr{local})
 	if err != nil {
 		return err
 	}
-	touched := reached(before, []netip.Addr{local})
 	change.Connections = len(touched)
 	endpoint, err := h.ensureEndpoint(local, change)
 	if err != nil {

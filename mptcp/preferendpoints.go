@@ -21,12 +21,14 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 			}
 		}
 	}
-	before, err := h.Connections()
-	if err != nil {
-		return change, err
+	addresses := append(slices.Clone(wanted), others...)
+	var touched []Connection
+	var err error
+	if hard { // while their subflows are there; a soft switch does not wait for that
+		if touched, err = h.usersOf(addresses); err != nil {
+			return change, err
+		}
 	}
-	touched := reached(before, append(slices.Clone(wanted), others...))
-	change.Connections = len(touched)
 	for _, address := range wanted {
 		if err := h.flagAddress(address, false, &change); err != nil {
 			return change, err
@@ -42,8 +44,14 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 			}
 		}
 	}
+	if !hard {
+		if touched, err = h.usersOf(addresses); err != nil {
+			return change, err
+		}
+	}
+	change.Connections = len(touched)
 	change.did("the kernel's path manager goes by address: this reached every connection of the namespace from %v, %d "+
-		"in all, and holds for those to come", addressList(append(slices.Clone(wanted), others...)), len(touched))
+		"in all, and holds for those to come", addressList(addresses), len(touched))
 	return change, nil
 }
 
@@ -105,16 +113,14 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 	return nil
 }
 
-// reached is the MPTCP connections with a subflow from one of our addresses.
-func reached(connections []Connection, addresses []netip.Addr) []Connection {
-	var found []Connection
-	for _, c := range connections {
-		uses := slices.ContainsFunc(c.Subflows, func(s Subflow) bool { return slices.Contains(addresses, s.Local.Addr()) })
-		if c.Token != 0 && uses {
-			found = append(found, c)
-		}
-	}
-	return found
+// usersOf is the MPTCP connections with a subflow from one of our addresses.
+func (h *Handle) usersOf(addresses []netip.Addr) ([]Connection, error) {
+	connections, err := h.Connections()
+	return slices.DeleteFunc(connections, func(c Connection) bool {
+		return c.Token == 0 || !slices.ContainsFunc(c.Subflows, func(s Subflow) bool {
+			return slices.Contains(addresses, s.Local.Addr())
+		})
+	}), err
 }
 
 func addressList(addresses []netip.Addr) string {

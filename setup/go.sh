@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Go, as this machine has it when it is new enough for go.mod, else the one below, fetched to .go/ and checked: of the
-# distributions that we know none but the newest has such a Go.
+# distributions that we know none but the newest has such a Go. Modules and what is built stay in .go/ too.
 #
 #   setup/go.sh ARGUMENT...     what `go ARGUMENT...` would do, in the caller's directory
 set -euo pipefail
@@ -13,8 +13,9 @@ declare -rA sums=(
     [aarch64]=02b36b6787b3ac767668f630e2998df45a3b1f9ffee08d1bf3ef6487cd658d99
 )
 declare -rA names=([x86_64]=amd64 [aarch64]=arm64)
-# Never another one than the one that we chose.
-export GOTOOLCHAIN=local
+# Never another one than the one that we chose; and nothing outside the tree, nothing that `rm` stumbles over.
+export GOTOOLCHAIN=local GOFLAGS="${GOFLAGS-} -modcacherw"
+export GOMODCACHE=$tree/.go/modules GOCACHE=$tree/.go/built STATICCHECK_CACHE=$tree/.go/staticcheck
 
 # Whether a program is a Go that go.mod accepts.
 suits() {
