@@ -131,7 +131,7 @@ func needed(handle *mptcp.Handle) bool {
 		return false
 	}
 	for _, c := range connections {
-		if c.Token == 0 {
+		if c.Token == 0 || c.Inode == 0 { // without an inode: no process has it any more, and the kernel is burying it
 			continue
 		}
 		if manager, err := handle.PathManagerOf(c); err == nil && manager == mptcp.UserspaceManager {
