@@ -76,6 +76,27 @@ func joined(whole, parts []socket) []Connection {
 	return connections
 }
 
+// grouped makes what is known of connections from their subflows alone.
+func grouped(parts []socket) []Connection {
+	drafts := map[Token]*draft{}
+	for _, part := range parts {
+		if part.token == 0 || !part.carries() {
+			continue
+		}
+		whose := drafts[part.token]
+		if whose == nil {
+			whose = &draft{counted: true, Connection: Connection{Token: part.token}}
+			drafts[part.token] = whose
+		}
+		whose.add(part)
+	}
+	connections := make([]Connection, 0, len(drafts))
+	for _, whose := range drafts {
+		connections = append(connections, whose.finished())
+	}
+	return connections
+}
+
 func plainConnection(part socket, listening listenerSet) Connection {
 	subflow := part.subflow()
 	return Connection{

@@ -12,24 +12,39 @@ const commandSocket = 20 // SOCK_DIAG_BY_FAMILY
 // Connections reads every TCP and MPTCP connection of the namespace, MPTCP first, each kind in an order that stays:
 // one dump of MPTCP and one of TCP for each address family, joined on the tokens.
 func (h *Handle) Connections() ([]Connection, error) {
-	var whole, parts []socket
-	for _, asked := range []struct {
-		family   uint8
-		protocol uint32
-		into     *[]socket
-	}{
-		{unix.AF_INET, protocolMPTCP, &whole},
-		{unix.AF_INET6, protocolMPTCP, &whole},
-		{unix.AF_INET, unix.IPPROTO_TCP, &parts},
-		{unix.AF_INET6, unix.IPPROTO_TCP, &parts},
-	} {
-		sockets, err := h.ask(diagRequest{family: asked.family, protocol: asked.protocol, info: true}, netlink.Dump)
+	whole, err := h.dump(protocolMPTCP)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := h.dump(unix.IPPROTO_TCP)
+	if err != nil {
+		return nil, err
+	}
+	return joined(whole, parts), nil
+}
+
+// Subflows reads the MPTCP connections' subflows alone, for who looks many times a second: what is known of a connection
+// as a whole is its token and which end asked for it. It leaves out the dump of MPTCP, the dearer one of the two where
+// connections are few.
+func (h *Handle) Subflows() ([]Connection, error) {
+	parts, err := h.dump(unix.IPPROTO_TCP)
+	if err != nil {
+		return nil, err
+	}
+	return grouped(parts), nil
+}
+
+// dump reads the sockets of one protocol, of both address families.
+func (h *Handle) dump(protocol uint32) ([]socket, error) {
+	var found []socket
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		sockets, err := h.ask(diagRequest{family: family, protocol: protocol, info: true}, netlink.Dump)
 		if err != nil {
 			return nil, err
 		}
-		*asked.into = append(*asked.into, sockets...)
+		found = append(found, sockets...)
 	}
-	return joined(whole, parts), nil
+	return found, nil
 }
 
 // ask sends one question to sock_diag.

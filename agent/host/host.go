@@ -54,7 +54,7 @@ func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
 	h.reader = &report.Reader{Connections: h.connections, Links: h.links.Read, Monotonic: clock.Monotonic}
 	if h.kernel.Handle != nil {
 		h.hands = &hands.Hands{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
-		h.reflexes = reflex.New(role, h.kernel.Handle.Connections, h.hands.Prefer, log)
+		h.reflexes = reflex.New(role, h.kernel.Handle.Subflows, h.hands.Prefer, log)
 	}
 	return h, nil
 }
