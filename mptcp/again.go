@@ -17,7 +17,7 @@ func (h *Handle) Again(c Connection) (Connection, error) {
 	var living []Subflow
 	for _, s := range c.Subflows {
 		now, err := h.subflow(c, s)
-		if kind, ours := KindOf(err); ours && kind == Gone {
+		if errors.Is(err, Gone) {
 			continue
 		}
 		if err != nil {

@@ -60,19 +60,32 @@ func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
 
 func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) error {
 	var wanted, others []Subflow
+	var failures []error
+	var sound []Order
 	for _, order := range orders {
+		c, err := h.Again(order.Connection)
+		if err == nil && len(c.matching(order.Wanted)) == 0 {
+			err = noPath(c, "none of the paths to prefer is established")
+		}
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		sound = append(sound, order)
 		wanted = append(wanted, order.Wanted...)
 		others = append(others, order.Others...)
+	}
+	if len(sound) == 0 {
+		return errors.Join(failures...)
 	}
 	wider, err := h.PreferEndpoints(locals(wanted), locals(others), hard)
 	change.Manager = KernelManager
 	change.Connections += wider.Connections
 	change.Did = append(change.Did, wider.Did...)
 	if err != nil {
-		return err
+		return errors.Join(append(failures, err)...)
 	}
-	var failures []error
-	for _, order := range orders {
+	for _, order := range sound {
 		if err := h.expectActive(order.Connection, order.Wanted); err != nil && !bearable(err, hard) {
 			failures = append(failures, err)
 		}
@@ -100,10 +113,12 @@ func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
 		if s.BackupByUs {
 			continue
 		}
-		if err := h.SetBackup(c, s, true); err != nil && !hard {
+		switch err := h.SetBackup(c, s, true); {
+		case err == nil:
+			change.did("%v of %v is backup", s, c)
+		case !hard && !errors.Is(err, Gone):
 			return err
 		}
-		change.did("%v of %v is backup", s, c)
 	}
 	if hard {
 		return h.closeAll(c, others, change)
@@ -118,7 +133,7 @@ func (h *Handle) clear(c Connection, wanted []Subflow, change *Change) error {
 	for _, s := range wanted {
 		if s.Backup() {
 			err := h.SetBackup(c, s, false)
-			if kind, ours := KindOf(err); ours && kind == HeldByPeer {
+			if errors.Is(err, HeldByPeer) {
 				held = err
 				continue
 			}
@@ -147,10 +162,8 @@ func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
 				change.did("the peer was not told that %v is gone: %v", s.Local.Addr(), err)
 			}
 		}
-		if err := h.Destroy(c, s); err != nil {
-			if kind, ours := KindOf(err); ours && kind == Gone {
-				continue // two that shared an id, or the path's own end
-			}
+		// The peer may have closed it first, when it was told.
+		if err := h.Destroy(c, s); err != nil && !errors.Is(err, Gone) {
 			return err
 		}
 		change.did("%v of %v is closed", s, c)

@@ -78,6 +78,23 @@ func TestAHardSwitchBringsBackWhatWasInFlightOnADeadPath(t *testing.T) {
 	}
 }
 
+func TestAHardSwitchToAPathThatIsNotThereClosesNothing(t *testing.T) {
+	for _, manager := range []mptcp.PathManager{mptcp.UserspaceManager, mptcp.KernelManager} {
+		t.Run(manager.String(), func(t *testing.T) {
+			b := newBench(t, manager)
+			before := b.connection()
+			_, err := b.handle.RemoveSubflow(before, from(before, fromLTE)[0])
+			must(t, err)
+			_, err = b.handle.Prefer(before, from(before, fromLTE), from(before, fromWifi), true)
+			wantKind(t, err, mptcp.NoPath)
+			if left := from(b.connection(), fromWifi); len(left) != 1 || left[0].Backup() {
+				t.Errorf("the only path is %v", left)
+			}
+			b.exchange(b.conn)
+		})
+	}
+}
+
 func (b *bench) awaitInFlight(local string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
