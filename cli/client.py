@@ -10,10 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cli import UNREACHABLE, USAGE, Failure
-from controller import config
+from controller import settings
 from controller.client import Client, Denied, NoAnswer, NoToken
 
-DEFAULT_API = str(config.DEFAULT_API)
+DEFAULT_API = str(settings.DEFAULT_API)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

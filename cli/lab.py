@@ -10,7 +10,7 @@ from typing import Any
 
 from cli import OK, Failure
 from controller.client import Client
-from controller.config import DEFAULT_API
+from controller.settings import DEFAULT_API
 from experiments import paper002
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled

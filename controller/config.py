@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from controller import document
 from controller.apart import addresses_once, networks_apart, once, ports_once
 from controller.document import ConfigError, Mapped, Place
 from controller.model import (
+    AUTO,
     EVERYBODY,
     AccessPoint,
     Address,
     Config,
     Datapath,
-    Endpoint,
     Family,
     Interface,
     Mode,
     NextHop,
     Protocol,
-    Settings,
     Site,
     Subnet,
     Terminal,
     TerminalAddress,
-    Tls,
     TrafficClass,
     Uplink,
     UplinkKind,
 )
+from controller.settings import settings_of
 
 __all__ = ["ConfigError", "load", "parse"]
 
 MOST_UPLINKS = 8
 MOST_TERMINALS = 250
-DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
-DEFAULT_API = Endpoint("127.0.0.1", 8653)
-DEFAULT_STATE = "/var/lib/bicast/state.json"
 
 
 def load(path: str) -> Config:
@@ -52,7 +46,7 @@ def _config(top: Place) -> Config:
     sites = tuple(_site(name, place) for name, place in keys["sites"].by_name())
     if not sites:
         raise keys["sites"].wrong("at least one site")
-    settings = _settings(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
+    settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
     config = Config(settings, sites)
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
@@ -68,32 +62,6 @@ def _config(top: Place) -> Config:
     )
     once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
     return config
-
-
-def _settings(place: Place) -> Settings:
-    keys = place.mapping("openflow", "api", "state")
-    nothing = Place(place.file, place.where, {})
-    openflow_place = keys.maybe("openflow", lambda inner: inner, nothing)
-    openflow = openflow_place.mapping("listen", "tls")
-    api_place = keys.maybe("api", lambda inner: inner, nothing)
-    api = api_place.mapping("listen", "token_file")
-    settings = Settings(
-        openflow=openflow.maybe("listen", Place.endpoint, DEFAULT_OPENFLOW),
-        tls=openflow.maybe("tls", _tls, None),
-        api=api.maybe("listen", Place.endpoint, DEFAULT_API),
-        token_file=api.maybe("token_file", Place.path, None),
-        state_file=keys.maybe("state", Place.path, DEFAULT_STATE),
-    )
-    if not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
-        raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
-    if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
-        raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
-    return settings
-
-
-def _tls(place: Place) -> Tls:
-    keys = place.mapping(required=("certificate", "key", "ca"))
-    return Tls(keys["certificate"].path(), keys["key"].path(), keys["ca"].path())
 
 
 def _site(name: str, place: Place) -> Site:
@@ -165,6 +133,8 @@ def _bicast(place: Place) -> TrafficClass:
 
 
 def _uplink(name: str, place: Place) -> Uplink:
+    if name == AUTO:
+        raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
     keys = place.mapping("kind", "mac", required=("port", "addresses", "next_hops"))
     addresses = _interfaces(keys["addresses"])
     next_hops = tuple(_next_hop(inner, addresses) for inner in keys["next_hops"].each())

@@ -74,6 +74,7 @@ class Family(Enum):
 
 
 EVERYBODY = "all"  # in the place of a terminal's name
+AUTO = "auto"  # in the place of an uplink's: policies choose
 
 
 class Mode(StrEnum):
@@ -236,6 +237,15 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentService:
+    """Where agents are served (`listen`) and enrolled (`join`), and where is kept who they are."""
+
+    listen: Endpoint
+    join: Endpoint
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Where the controller listens and what it keeps."""
 
@@ -244,6 +254,7 @@ class Settings:
     api: Endpoint
     token_file: str | None
     state_file: str
+    agents: AgentService | None = None  # None: there are none
 
 
 @dataclass(frozen=True, slots=True)

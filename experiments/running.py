@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.client import Client, NoAnswer
-from controller.config import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.settings import DEFAULT_API, DEFAULT_OPENFLOW
 from topologies.isolate import RUN_DIRECTORY, place
 from topologies.watch import Needed
 
