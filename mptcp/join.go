@@ -76,6 +76,15 @@ func joined(whole, parts []socket) []Connection {
 	return connections
 }
 
+// wanting tells whether a subflow's connection is not among those found so far.
+func wanting(parts, whole []socket) bool {
+	found := map[Token]bool{0: true}
+	for _, one := range whole {
+		found[one.connection().token] = true
+	}
+	return slices.ContainsFunc(parts, func(part socket) bool { return !found[part.token] })
+}
+
 // grouped makes what is known of connections from their subflows alone.
 func grouped(parts []socket) []Connection {
 	drafts := map[Token]*draft{}

@@ -10,15 +10,24 @@ import (
 const commandSocket = 20 // SOCK_DIAG_BY_FAMILY
 
 // Connections reads every TCP and MPTCP connection of the namespace, MPTCP first, each kind in an order that stays:
-// one dump of MPTCP and one of TCP for each address family, joined on the tokens.
+// dumps of TCP and of MPTCP, joined on the tokens.
 func (h *Handle) Connections() ([]Connection, error) {
-	whole, err := h.dump(protocolMPTCP)
+	parts, err := h.subflows()
 	if err != nil {
 		return nil, err
 	}
-	parts, err := h.dump(unix.IPPROTO_TCP)
-	if err != nil {
-		return nil, err
+	var whole []socket
+	// For a dump of MPTCP the kernel walks a large table, however few there are: none more than it takes to find the
+	// connections of all tokens.
+	for _, family := range families {
+		if !wanting(parts, whole) {
+			break
+		}
+		found, err := h.dump(family, protocolMPTCP)
+		if err != nil {
+			return nil, err
+		}
+		whole = append(whole, found...)
 	}
 	return joined(whole, parts), nil
 }
@@ -27,24 +36,30 @@ func (h *Handle) Connections() ([]Connection, error) {
 // as a whole is its token and which end asked for it. It leaves out the dump of MPTCP, the dearer one of the two where
 // connections are few.
 func (h *Handle) Subflows() ([]Connection, error) {
-	parts, err := h.dump(unix.IPPROTO_TCP)
+	parts, err := h.subflows()
 	if err != nil {
 		return nil, err
 	}
 	return grouped(parts), nil
 }
 
-// dump reads the sockets of one protocol, of both address families.
-func (h *Handle) dump(protocol uint32) ([]socket, error) {
+var families = []uint8{unix.AF_INET, unix.AF_INET6}
+
+// subflows reads every TCP socket.
+func (h *Handle) subflows() ([]socket, error) {
 	var found []socket
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		sockets, err := h.ask(diagRequest{family: family, protocol: protocol, info: true}, netlink.Dump)
+	for _, family := range families {
+		sockets, err := h.dump(family, unix.IPPROTO_TCP)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, sockets...)
 	}
 	return found, nil
+}
+
+func (h *Handle) dump(family uint8, protocol uint32) ([]socket, error) {
+	return h.ask(diagRequest{family: family, protocol: protocol, info: true}, netlink.Dump)
 }
 
 // ask sends one question to sock_diag.
