@@ -1,0 +1,174 @@
+"""The agents' certificate authority: who signs, what a certificate says, and what a request must.
+
+                     ca.pem  (key and certificate)
+           ┌────────────┴─────────────┐
+    controller.pem                an agent's: its key stays with it, so only its
+    (key, certificate, the CA's;  certificate is made here
+    anew at each start)
+
+A certificate says what it is for, so that an agent's stolen key cannot play the controller.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from controller.agency import files
+from controller.agency.refusals import AgencyError, Reason, Refused
+
+SERVER_NAME = "bicast-controller"  # wherever the controller is reached: addresses change
+AGENT_DAYS = 3650  # nobody renews a phone's certificate; a lost phone is revoked
+CA_DAYS = 2 * AGENT_DAYS
+EARLY = timedelta(days=1)  # an agent's clock may be behind ours
+
+PEM = serialization.Encoding.PEM
+DER = serialization.Encoding.DER
+
+
+class Authority:
+    def __init__(self, directory: Path) -> None:
+        path = directory / "ca.pem"
+        kept = files.read(path)
+        self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
+        self.controller_pem = directory / "controller.pem"
+        files.replace(self.controller_pem, self._controllers())
+
+    @property
+    def pem(self) -> str:
+        return self._certificate.public_bytes(PEM).decode()
+
+    @property
+    def der(self) -> bytes:
+        return self._certificate.public_bytes(DER)
+
+    @property
+    def pin(self) -> str:
+        """By which an agent knows us at the first meeting: SHA-256 of the certificate, in base32 (api/agent.proto)."""
+        return base64.b32encode(hashlib.sha256(self.der).digest()).decode().lower().rstrip("=")
+
+    def sign(self, name: str, request: bytes) -> x509.Certificate:
+        """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""
+        key = requested_key(name, request)
+        until = min(_now() + timedelta(days=AGENT_DAYS), self._certificate.not_valid_after_utc)
+        return self._leaf(name, key, until, ExtendedKeyUsageOID.CLIENT_AUTH).sign(self._key, hashes.SHA256())
+
+    def _controllers(self) -> bytes:
+        key = ec.generate_private_key(ec.SECP256R1())
+        until = self._certificate.not_valid_after_utc
+        leaf = self._leaf(SERVER_NAME, key.public_key(), until, ExtendedKeyUsageOID.SERVER_AUTH)
+        leaf = leaf.add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
+        certificate = leaf.sign(self._key, hashes.SHA256())
+        return _key_pem(key) + certificate.public_bytes(PEM) + self._certificate.public_bytes(PEM)
+
+    def _leaf(
+        self, name: str, key: ec.EllipticCurvePublicKey, until: datetime, purpose: x509.ObjectIdentifier
+    ) -> x509.CertificateBuilder:
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            _builder(name, self._certificate.subject, key, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+
+
+def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
+    """The key of a signing request that is signed with it and asks for this very name."""
+    try:
+        asked = x509.load_der_x509_csr(request)
+        key, signed = asked.public_key(), asked.is_signature_valid
+        names = [each.value for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Refused(Reason.REQUEST, "the signing request is none: expected PKCS #10 in DER") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise Refused(Reason.REQUEST, "the signing request is for another kind of key: expected ECDSA P-256")
+    if not signed:
+        raise Refused(Reason.REQUEST, "the signing request is not signed with its own key")
+    if names != [name]:
+        shown = ", ".join(repr(str(each))[:80] for each in names) or "nobody"
+        raise Refused(Reason.REQUEST, f"the signing request is for {shown}: expected {name!r}, once")
+    return key
+
+
+def serial_of(certificate: x509.Certificate) -> str:
+    return f"{certificate.serial_number:040x}"
+
+
+def name_of(certificate: x509.Certificate) -> str:
+    """Of one that our authority has signed."""
+    return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = "CA of a bicast controller's agents"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        _builder(name, subject, key.public_key(), _now() + timedelta(days=CA_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files.replace(path, _key_pem(key) + certificate.public_bytes(PEM))
+    return key, certificate
+
+
+def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    try:
+        key = serialization.load_pem_private_key(kept, password=None)
+        certificate = x509.load_pem_x509_certificate(kept)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
+            raise ValueError("the key is another certificate's")
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise AgencyError(
+            f"{path} does not hold the agents' CA ({error}): bring it back, or move it away to begin anew; all agents "
+            "must join again then"
+        ) from None
+    if certificate.not_valid_after_utc <= _now():
+        raise AgencyError(f"the CA in {path} has expired: move it away to begin anew; all agents must join again then")
+    return key, certificate
+
+
+def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - EARLY)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,221 @@
+"""Where agents come in: TLS ends here, and what is inside goes on to the gRPC server behind the door.
+
+gRPC's own TLS tells nobody whom it refused; here a peer is known from its first byte, and can be put out at any moment.
+Behind the door there is no address of the network: each connection is led on from an end that only we can have bound
+(an abstract name of unix(7)), and by that name gRPC knows whose words it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import ssl
+from typing import Any
+
+from controller.agency.refusals import AgencyError, Reason, Refusals
+from controller.agency.trust import Shown, shown
+from controller.model import Endpoint
+
+log = logging.getLogger(__name__)
+
+HANDSHAKE_WITHIN_S = 5.0
+CLOSED_WITHIN_S = 2.0
+WAITING = 512  # all agents of a large house, come back at once
+EVERY_DESCRIPTOR_TAKEN_S = 1.0
+
+
+class Guest:
+    """One connection that came in."""
+
+    def __init__(self, peer: str, certificate: Shown | None, outside: _End) -> None:
+        self.peer, self.certificate = peer, certificate
+        self._outside = outside
+
+    def leave(self, within_s: float) -> None:
+        """Out, after what was sent before had its time to get there."""
+        asyncio.get_running_loop().call_later(within_s, self._outside.cut)
+
+
+Guests = dict[str, Guest]  # by the peer that gRPC knows them as
+
+
+class Door:
+    def __init__(
+        self, listener: socket.socket, context: ssl.SSLContext, behind: str, guests: Guests, refusals: Refusals
+    ) -> None:
+        """`behind` is the abstract name at which gRPC listens."""
+        self._listener, self._context, self._behind = listener, context, behind
+        self._guests, self._refusals = guests, refusals
+        self.most = 1024
+        self.most_of_a_name = 4  # one stream each, and what a broken network has left
+        self.stays_s: float | None = None  # for how long a connection may be open
+        self._present: dict[asyncio.Task[None], Any] = {}
+
+    async def serve(self) -> None:
+        """Until it is cancelled; all that came in ends then."""
+        loop = asyncio.get_running_loop()
+        self._listener.setblocking(False)
+        try:
+            while True:
+                try:
+                    sock, address = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    log.error("cannot take an agent's connection: %s", error)
+                    await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # the next try would fail likewise
+                    continue
+                self._receive(sock, str(Endpoint(*address[:2])))
+        finally:
+            self._listener.close()
+            for task in self._present:
+                task.cancel()
+            await asyncio.gather(*self._present, return_exceptions=True)
+
+    def _receive(self, sock: socket.socket, peer: str) -> None:
+        if len(self._present) >= self.most:
+            sock.close()
+            self._refusals.note(peer, None, Reason.CROWD, f"{self.most} connections are open, as many as may be")
+            return
+        task = asyncio.create_task(self._attend(sock, peer))
+        self._present[task] = peer
+        task.add_done_callback(self._present.pop)
+
+    async def _attend(self, sock: socket.socket, peer: str) -> None:
+        """One connection, from its handshake to its end."""
+        outside = _End()
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: outside,
+                sock,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
+                ssl_shutdown_timeout=CLOSED_WITHIN_S,
+            )
+        except OSError as error:  # SSLError is one, and so is what a timeout raises
+            self._refusals.note(peer, None, Reason.HANDSHAKE, _why(error))
+            return
+        assert isinstance(transport, asyncio.Transport)
+        try:
+            async with asyncio.timeout(self.stays_s):
+                await self._lead_on(Guest(peer, _certificate(transport), outside), outside)
+        except TimeoutError:
+            pass
+        finally:
+            outside.cut()
+
+    async def _lead_on(self, guest: Guest, outside: _End) -> None:
+        name = guest.certificate.name if guest.certificate else None
+        same = sum(each.certificate is not None and each.certificate.name == name for each in self._guests.values())
+        if same >= self.most_of_a_name:
+            self._refusals.note(guest.peer, name, Reason.CROWD, f"has {same} connections open, as many as one may")
+            return
+        own = f"bicast-guest-{secrets.token_hex(16)}"
+        known_as = f"unix-abstract:{own}"
+        self._guests[known_as] = guest
+        inside = _End()
+        try:
+            await _connect(own, self._behind, inside)
+            outside.join(inside)
+            await asyncio.wait([outside.over, inside.over], return_when=asyncio.FIRST_COMPLETED)
+            inside.end()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSED_WITHIN_S):
+                    outside.end()
+                    await outside.over
+        finally:
+            inside.end()
+            del self._guests[known_as]
+
+
+class _End(asyncio.Protocol):
+    """One side of a connection; what it hears the other says, and no faster than that can."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.Transport | None = None
+        self._other: _End | None = None
+        self._ended = False
+        self._early = bytearray()  # heard before there was somebody to tell
+
+    def join(self, other: _End) -> None:
+        for one, another in ((self, other), (other, self)):
+            one._other = another
+            another._of().write(bytes(one._early))
+            one._early.clear()
+            one._of().resume_reading()
+
+    def end(self) -> None:
+        """What was written is sent first."""
+        if self._transport is not None and not self._ended:
+            self._ended = True  # asyncio's TLS forgets, at a second close, what an abort would need
+            self._transport.close()
+
+    def cut(self) -> None:
+        if self._transport is not None and not self.over.done():
+            self._transport.abort()
+
+    def _of(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.pause_reading()  # Python 3.11's plain ones do not listen to it so early
+
+    def data_received(self, data: bytes) -> None:
+        if self._other is None:
+            self._early += data
+        else:
+            self._other._of().write(data)
+
+    def pause_writing(self) -> None:
+        if self._other is not None:
+            self._other._of().pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._other is not None:
+            self._other._of().resume_reading()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+async def _connect(own: str, behind: str, inside: _End) -> None:
+    loop = asyncio.get_running_loop()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.bind(f"\0{own}")
+        await loop.sock_connect(sock, f"\0{behind}")
+        await loop.create_connection(lambda: inside, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _certificate(transport: asyncio.Transport) -> Shown | None:
+    der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    return shown(der) if der else None
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not one of ours ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS handshake: {error.reason or type(error).__name__}"
+    return f"TLS handshake: {error or type(error).__name__}"
+
+
+def listening(endpoint: Endpoint, key: str) -> socket.socket:
+    """Raises AgencyError; `key` says where in gateway.yaml the address stands."""
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=WAITING)
+    except OSError as error:
+        raise AgencyError(
+            f"cannot listen for agents at {endpoint} ({error.strerror}): set controller.agents.{key} to an address of "
+            "this machine that nobody else uses"
+        ) from error

@@ -1,0 +1,184 @@
+"""What was given out, and to whom: tokens that are good once, and the certificates that count. It outlives a restart.
+
+A certificate counts because it stands here, not because it was never revoked: a ledger that is lost lets nobody in.
+Of one name the newest counts, and until it has been used once the one before it too: the answer that carries a new
+certificate may be lost on its way. Of a token only the hash is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from controller.agency import files
+from controller.agency.refusals import AgencyError, Reason, Refused
+
+VERSION = 1
+TOKEN_LIVES_S = 15 * 60.0
+USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known as such
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    digest: str
+    until: float
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    serial: str
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one name has. Times are Unix seconds."""
+
+    certificates: tuple[Issued, ...] = ()  # the newest last
+    revoked_at: float | None = None
+    tokens: tuple[Token, ...] = ()  # one that is good at most, and it is the last
+
+
+class Ledger:
+    """From any thread. What cannot be kept raises AgencyError, and then nothing has changed."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path, self._clock = path, clock
+        self._lock = threading.RLock()
+        self._entries = _load(path)
+
+    def entries(self) -> dict[str, Entry]:
+        return dict(self._entries)
+
+    def enrol(self, name: str, secret: str) -> float:
+        """`secret` is good for this name from now on, and none before it; the time until when."""
+        check_name(name)
+        with self._lock:
+            now = self._clock()
+            entry = self._entries.get(name, Entry())
+            spent = tuple(each for each in entry.tokens if each.used_at and now - each.used_at < USED_REMEMBERED_S)
+            token = Token(_digest(secret), now + TOKEN_LIVES_S)
+            self._keep(name, replace(entry, tokens=(*spent, token)))
+            return token.until
+
+    def redeem(self, name: str, secret: str, issue: Callable[[], Issued]) -> None:
+        """Uses the token up, together with keeping what `issue` made; where that refuses, the token stays good."""
+        with self._lock:
+            token = self._good(name, secret)
+            issued = issue()
+            entry = self._entries[name]
+            spent = replace(token, used_at=self._clock())
+            self._keep(
+                name,
+                Entry(
+                    # Two of them: were each try kept, an agent that never gets its answer would fill the file.
+                    (*entry.certificates[-1:], issued),
+                    None,
+                    tuple(spent if each == token else each for each in entry.tokens),
+                ),
+            )
+
+    def revoke(self, name: str) -> float:
+        """Nothing of this name counts from now on; the time since when that is so."""
+        with self._lock:
+            entry = self._entries[name]
+            if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
+                return entry.revoked_at
+            spent = tuple(each for each in entry.tokens if each.used_at is not None)
+            now = self._clock()
+            self._keep(name, Entry((), now, spent))
+            return now
+
+    def check(self, name: str, serial: str) -> None:
+        """Whether a certificate of our authority counts."""
+        entry = self._entries.get(name, Entry())
+        if any(each.serial == serial for each in entry.certificates):
+            return
+        again = f"`bicast enroll {name}` on the controller, and join again"
+        if entry.certificates:
+            raise Refused(Reason.REPLACED, f"a newer certificate of {name} has been used: {again}")
+        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked: {again}")
+
+    def newer(self, name: str, serial: str, than: str) -> bool:
+        order = [each.serial for each in self._entries[name].certificates]
+        return serial in order and (than not in order or order.index(serial) > order.index(than))
+
+    def used(self, name: str, serial: str) -> None:
+        """Those before it count no more."""
+        with self._lock:
+            entry = self._entries[name]
+            order = [each.serial for each in entry.certificates]
+            if serial in order and order[0] != serial:
+                self._keep(name, replace(entry, certificates=entry.certificates[order.index(serial) :]))
+
+    def _good(self, name: str, secret: str) -> Token:
+        digest = _digest(secret)
+        owner, token = next(
+            ((owner, each) for owner, entry in self._entries.items() for each in entry.tokens if each.digest == digest),
+            (None, None),
+        )
+        again = f"`bicast enroll {name}` makes a new one"
+        if token is None:
+            raise Refused(Reason.TOKEN_UNKNOWN, f"the token is not one that counts here: {again}")
+        if owner != name:
+            raise Refused(Reason.TOKEN_OF_ANOTHER, f"the token is for another name than {name}: {again}")
+        if token.used_at is not None:
+            raise Refused(Reason.TOKEN_USED, f"the token was used before; if that was not you, revoke {name}: {again}")
+        if self._clock() >= token.until:
+            raise Refused(Reason.TOKEN_OLD, f"the token is too old, it was good for 15 minutes: {again}")
+        return token
+
+    def _keep(self, name: str, entry: Entry) -> None:
+        entries = {**self._entries, name: entry}
+        text = json.dumps(
+            {"version": VERSION, "agents": {each: asdict(kept) for each, kept in entries.items()}}, indent=1
+        )
+        files.replace(self._path, text.encode())
+        self._entries = entries
+
+
+def check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Refused(
+            Reason.NAME,
+            f"{name[:80]!r} is no name of an agent: expected letters a-z, digits and '-', 63 at most, no '-' first",
+        )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _load(path: Path) -> dict[str, Entry]:
+    text = files.read(path)
+    if text is None:
+        return {}
+    try:
+        kept = json.loads(text)
+        if kept["version"] != VERSION:
+            raise ValueError(f"its version is {kept['version']!r}")
+        return {
+            str(name): Entry(
+                tuple(Issued(str(c["serial"]), float(c["since"]), float(c["until"])) for c in entry["certificates"]),
+                None if entry["revoked_at"] is None else float(entry["revoked_at"]),
+                tuple(
+                    Token(str(t["digest"]), float(t["until"]), None if t["used_at"] is None else float(t["used_at"]))
+                    for t in entry["tokens"]
+                ),
+            )
+            for name, entry in kept["agents"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise AgencyError(
+            f"{path} does not hold the ledger of agents ({type(error).__name__}: {error}): bring it back, or move it "
+            "away to begin anew; all agents must join again then"
+        ) from None

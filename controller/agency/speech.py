@@ -1,0 +1,160 @@
+"""api/agent.proto on one side, controller/reports.py on the other. What is against the contract is named.
+
+Nothing of what an agent says is believed to be well made: an address is one, and a text is short and can be shown.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from ipaddress import ip_address
+
+from google.protobuf.message import DecodeError
+
+from api import agent_pb2 as pb
+from controller.agency.refusals import Reason, Refused
+from controller.reports import (
+    AgentOpened,
+    Arm,
+    Capability,
+    Connection,
+    Cost,
+    Directive,
+    Disarm,
+    PathManager,
+    Prefer,
+    ReflexFired,
+    Reported,
+    ReportEvery,
+    Resulted,
+    Role,
+    Subflow,
+)
+
+PROTOCOL = 1  # the highest that we speak
+MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
+LONGEST_TEXT = 400
+MOST_OF_A_HOST = 64  # addresses, capabilities
+
+_ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
+# Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
+_PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
+
+
+def heard(raw: bytes) -> pb.FromAgent:
+    """One word of an agent."""
+    if len(raw) > MOST_BYTES:
+        raise _against(f"sent a word of {len(raw)} bytes: expected at most {MOST_BYTES}")
+    try:
+        word = pb.FromAgent.FromString(raw)
+    except DecodeError:
+        raise _against(f"sent {len(raw)} bytes that are no FromAgent of api/agent.proto") from None
+    if word.WhichOneof("word") is None:
+        raise _against("sent a word that says nothing which protocol 1 knows")
+    return word
+
+
+def opened(session: int, name: str, peer: str, hello: pb.Hello) -> AgentOpened:
+    if hello.protocol < 1:
+        raise _against(f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of this version")
+    if hello.role not in _ROLES:
+        raise _against(f"has the role {hello.role}: expected terminal, gateway or relay")
+    if max(len(hello.addresses), len(hello.capabilities)) > MOST_OF_A_HOST:
+        raise _against(f"says hello with more than {MOST_OF_A_HOST} addresses or capabilities")
+    return AgentOpened(
+        session=session,
+        name=name,
+        peer=peer,
+        role=_ROLES[hello.role],
+        path_manager=_PATH_MANAGERS.get(hello.path_manager, PathManager.KERNEL),
+        version=_text(hello.version),
+        capabilities=tuple(Capability(_text(one.name), one.available, _text(one.reason)) for one in hello.capabilities),
+        addresses=tuple(_address(one) for one in hello.addresses),
+    )
+
+
+def reported(session: int, report: pb.Report) -> Reported:
+    return Reported(
+        session=session,
+        sequence=report.sequence,
+        interval_ms=report.interval_ms,
+        connections=tuple(
+            Connection(one.token, one.serves, tuple(_subflow(each) for each in one.subflows))
+            for one in report.connections
+        ),
+        cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
+    )
+
+
+def resulted(session: int, result: pb.Result) -> Resulted:
+    return Resulted(session, result.directive, result.done, _text(result.said), result.connections, result.took_us)
+
+
+def fired(session: int, word: pb.Fired) -> ReflexFired:
+    return ReflexFired(session, _text(word.name), _text(word.said), word.stalled_ms, word.connections)
+
+
+def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:
+    protocol = min(hello.protocol, PROTOCOL)
+    return pb.FromController(welcome=pb.Welcome(protocol=protocol, report_interval_ms=interval_ms))
+
+
+def taken(sequence: int) -> pb.FromController:
+    return pb.FromController(taken=pb.Taken(sequence=sequence))
+
+
+def directive(number: int, order: Directive) -> pb.FromController:
+    word = pb.Directive(id=number)
+    match order:
+        case ReportEvery(interval_ms):
+            word.report_every.interval_ms = interval_ms
+        case Prefer(path, others, hard):
+            word.prefer.path.terminal_addresses.extend(path)
+            word.prefer.others.extend(pb.Path(terminal_addresses=other) for other in others)
+            word.prefer.hard = hard
+        case Arm(name, watched, fallback, no_progress_ms, lease_ms):
+            word.arm.name = name
+            word.arm.watched.terminal_addresses.extend(watched)
+            word.arm.fallback.terminal_addresses.extend(fallback)
+            word.arm.no_progress_ms, word.arm.lease_ms = no_progress_ms, lease_ms
+        case Disarm(name):
+            word.disarm.name = name
+    return pb.FromController(directive=word)
+
+
+def _subflow(one: pb.Subflow) -> Subflow:
+    return Subflow(
+        local_address=_address(one.local_address),
+        local_port=one.local_port,
+        remote_address=_address(one.remote_address),
+        remote_port=one.remote_port,
+        backup_by_us=one.backup_by_us,
+        backup_by_peer=one.backup_by_peer,
+        srtt_us=one.srtt_us,
+        min_rtt_us=one.min_rtt_us,
+        cwnd_segments=one.cwnd_segments,
+        in_flight_segments=one.in_flight_segments,
+        delivery_rate_bps=one.delivery_rate_bps,
+        segments_sent=one.segments_sent,
+        retransmits=one.retransmits,
+        bytes_acked=one.bytes_acked,
+        bytes_received=one.bytes_received,
+        since_ack_ms=one.since_ack_ms,
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _address(text: str) -> str:
+    """In the one spelling that can be compared; empty where the kernel did not tell it."""
+    try:
+        return str(ip_address(text)) if text else ""
+    except ValueError:
+        raise _against(f"sent {_text(text)!r} for an address") from None
+
+
+def _text(text: str) -> str:
+    short = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+    return short if short.isprintable() else "".join(one if one.isprintable() else " " for one in short)
+
+
+def _against(sentence: str) -> Refused:
+    return Refused(Reason.SPEECH, sentence)

@@ -1,0 +1,81 @@
+"""Who may come in: the authority's signature and the ledger's word together."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from controller.agency.authority import DER, Authority, name_of, serial_of
+from controller.agency.ledger import Issued, Ledger, check_name
+from controller.agency.refusals import AgencyError
+
+SECRET_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    name: str
+    token: str  # SECRET.PIN of api/agent.proto
+    until: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A certificate that our authority has signed; whether it counts is the ledger's to say."""
+
+    name: str
+    serial: str
+
+
+class Trust:
+    def __init__(self, directory: str) -> None:
+        self._authority = Authority(Path(directory))
+        self.ledger = Ledger(Path(directory) / "ledger.json")
+
+    def invite(self, name: str) -> Invitation:
+        secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower().rstrip("=")
+        until = self.ledger.enrol(name, secret)
+        return Invitation(name, f"{secret}.{self._authority.pin}", until)
+
+    def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
+        """The agent's certificate and the CA's, in DER."""
+        made: list[x509.Certificate] = []
+
+        def issue() -> Issued:
+            made.append(self._authority.sign(name, request))
+            one = made[0]
+            return Issued(serial_of(one), one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
+
+        check_name(name)
+        self.ledger.redeem(name, secret, issue)
+        return made[0].public_bytes(DER), self._authority.der
+
+    def for_joining(self) -> ssl.SSLContext:
+        """Strangers come here, and are told who we are."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_alpn_protocols(["h2"])
+        context.num_tickets = 0  # each connection shows its certificate anew
+        path = self._authority.controller_pem
+        try:
+            context.load_cert_chain(path)
+        except (OSError, ssl.SSLError) as error:
+            raise AgencyError(f"{path} cannot be used, though it was just written: {error}") from error
+        return context
+
+    def for_sessions(self) -> ssl.SSLContext:
+        """Nobody comes in here without a certificate of our authority, made for a client."""
+        context = self.for_joining()
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self._authority.pem)
+        return context
+
+
+def shown(certificate: bytes) -> Shown:
+    parsed = x509.load_der_x509_certificate(certificate)
+    return Shown(name_of(parsed), serial_of(parsed))

@@ -1,0 +1,196 @@
+"""The one thread in which agents are served. The core posts orders to it and is told what agents say.
+
+agent ── TLS ──► door ──► gRPC ──► session ── post ──► core
+                                      ▲                 │
+                                      └──── perform ────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import ssl
+import threading
+from concurrent.futures import Future
+from ipaddress import ip_address
+
+import grpc
+
+from controller.agency import speech
+from controller.agency.door import Door, Guests, listening
+from controller.agency.ledger import Entry
+from controller.agency.refusals import AgencyError, Refusals, Refused
+from controller.agency.session import Post, later
+from controller.agency.sessions import Sessions
+from controller.agency.trust import Trust
+from controller.enrolling import EnrolledView, EnrolmentCounts, Invited, UnknownAgent
+from controller.model import AgentService, Endpoint
+from controller.reports import AgentEffect, Direct, HangUp
+from controller.wishes import Answer, Impossible
+
+log = logging.getLogger(__name__)
+
+REVOKED_WITHIN_S = 5.0
+JOINING_WITHIN_S = 30.0
+
+# github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
+OPTIONS = {
+    "grpc.max_concurrent_streams": 4,  # of a connection
+    "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
+    "grpc.keepalive_permit_without_calls": 1,
+    "grpc.keepalive_time_ms": 10_000,
+    "grpc.keepalive_timeout_ms": 5_000,
+    "grpc.max_connection_idle_ms": 10_000,
+}
+# Above what is a session's own limit, which says why.
+OF_SESSIONS = {"grpc.max_receive_message_length": 2 * speech.MOST_BYTES}
+OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
+
+
+class Agents:
+    """Its public calls may come from any thread."""
+
+    def __init__(self, settings: AgentService, post: Post) -> None:
+        """Raises AgencyError where it cannot be: a directory, an address."""
+        self._trust = Trust(settings.directory)
+        self._refusals = Refusals()
+        self._guests: Guests = {}
+        self._listeners = {"listen": listening(settings.listen, "listen"), "join": listening(settings.join, "join")}
+        self.listen, self.join = (_address(each) for each in self._listeners.values())
+        self._sessions = Sessions(
+            self._trust, self._guests, self._refusals, post, _as_reached(self.listen, self.join.host)
+        )
+        self._loop = asyncio.new_event_loop()
+        self._ready: Future[None] = Future()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        self._ready.result()
+        log.info("agents are awaited at %s, and join at %s", self.listen, self.join)
+
+    def stop(self) -> None:
+        """Ends every stream with a status that says so."""
+        later(self._loop, self._stopping.set)
+        self._thread.join()
+
+    # From the core
+
+    def perform(self, effect: AgentEffect) -> None:
+        match effect:
+            case Direct(session, number, order):
+                word = speech.directive(number, order)
+                later(self._loop, lambda: self._sessions.order(session, number, word))
+            case HangUp(session, reason):
+                later(self._loop, lambda: self._sessions.hang_up(session, reason))
+
+    # From people
+
+    def invite(self, name: str) -> Invited:
+        try:
+            invitation = self._trust.invite(name)
+        except (Refused, AgencyError) as error:
+            raise Impossible(str(error)) from error
+        log.info("a token for the agent %s was made; it is good once, for 15 minutes", name)
+        return Invited(name, invitation.token, invitation.until, _as_reached(self.join, None))
+
+    def revoke(self, name: str) -> Answer:
+        known = self._trust.ledger.entries()
+        if name not in known:
+            raise UnknownAgent(f"no agent is named {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        before = known[name]
+        try:
+            since = self._trust.ledger.revoke(name)
+        except AgencyError as error:
+            raise Impossible(f"{name} is not revoked: {error}") from error
+        if before.revoked_at == since:
+            return Answer((f"{name} is already revoked",), False, 0)
+        self._ended(name)
+        log.info("the agent %s is revoked", name)
+        return Answer((f"{name} is revoked: its stream has ended, and its certificate is refused",), True, 0)
+
+    def enrolled(self) -> tuple[EnrolledView, ...]:
+        here = self._sessions.here()
+        return tuple(_view(name, entry, here.get(name)) for name, entry in sorted(self._trust.ledger.entries().items()))
+
+    def counts(self) -> EnrolmentCounts:
+        return EnrolmentCounts(
+            self._sessions.reports, {reason.value: count for reason, count in self._refusals.counts().items()}
+        )
+
+    def _ended(self, name: str) -> None:
+        done: Future[None] = Future()
+
+        def revoke() -> None:
+            self._sessions.revoke(name)
+            done.set_result(None)
+
+        later(self._loop, revoke)
+        done.result(REVOKED_WITHIN_S)
+
+    # In the agents' thread
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        sessions, joining = f"bicast-sessions-{secrets.token_hex(8)}", f"bicast-joining-{secrets.token_hex(8)}"
+        servers = [
+            await _server(sessions, self._sessions.session_handler, OF_SESSIONS),
+            await _server(joining, self._sessions.join_handler, OF_JOINING),
+        ]
+        doors = (
+            self._door("listen", self._trust.for_sessions(), sessions),
+            self._door("join", self._trust.for_joining(), joining),
+        )
+        doors[1].stays_s = JOINING_WITHIN_S
+        serving = [asyncio.create_task(door.serve()) for door in doors]
+        self._ready.set_result(None)
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        await self._sessions.stop()
+        for server in servers:
+            await server.stop(grace=1)
+        for task in serving:
+            task.cancel()
+        for outcome in await asyncio.gather(*serving, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def _door(self, key: str, context: ssl.SSLContext, behind: str) -> Door:
+        return Door(self._listeners[key], context, behind, self._guests, self._refusals)
+
+
+async def _server(name: str, handler: grpc.GenericRpcHandler, own: dict[str, int]) -> grpc.aio.Server:
+    """Behind a door: only who is in this machine's network namespace could find it, and nobody is served there who did
+    not come through the door."""
+    server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
+    server.add_insecure_port(f"unix-abstract:{name}")
+    await server.start()
+    return server
+
+
+def _address(listener: socket.socket) -> Endpoint:
+    host, port = listener.getsockname()[:2]
+    return Endpoint(host, port)
+
+
+def _as_reached(endpoint: Endpoint, asked: str | None) -> str:
+    """HOST:PORT; without the host where it is any address of this machine, or the one that was asked."""
+    nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == asked
+    return f":{endpoint.port}" if nowhere else str(endpoint)
+
+
+def _view(name: str, entry: Entry, peer: str | None) -> EnrolledView:
+    return EnrolledView(
+        name=name,
+        peer=peer,
+        certificate_until=entry.certificates[-1].until if entry.certificates else None,
+        revoked_at=entry.revoked_at,
+        token_until=next((each.until for each in entry.tokens if each.used_at is None), None),
+    )

@@ -1,0 +1,89 @@
+"""A controller's agents' side with a core in which the test decides when a word is taken."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from controller.agents import Agents
+from controller.model import AgentService, Endpoint
+from controller.reports import AgentClosed, AgentEvent, AgentOpened
+from tests.agents.agent import PATIENCE_S, Ended, Identity, Stream, join
+
+T = TypeVar("T", bound=AgentEvent)
+ANYWHERE = Endpoint("127.0.0.1", 0)
+
+
+class House:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.takes = True  # else words are kept until `take`
+        self._events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
+        self._untaken: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._streams: list[Stream] = []
+        self.agents = self._begin(ANYWHERE, ANYWHERE)
+
+    def _begin(self, listen: Endpoint, join_at: Endpoint) -> Agents:
+        agents = Agents(AgentService(listen, join_at, str(self.directory)), self._post)
+        agents.start()
+        return agents
+
+    def again(self) -> None:
+        """The controller is started again, where it was."""
+        self.agents.stop()
+        self.agents = self._begin(self.agents.listen, self.agents.join)
+
+    def stop(self) -> None:
+        for stream in self._streams:
+            stream.close()
+        self.agents.stop()
+
+    @property
+    def ca_pem(self) -> bytes:
+        kept = (self.directory / "ca.pem").read_bytes()
+        return kept[kept.index(b"-----BEGIN CERTIFICATE") :]
+
+    def _post(self, event: AgentEvent, taken: Callable[[], None]) -> None:
+        self._events.put(event)
+        if self.takes:
+            taken()
+        else:
+            self._untaken.put(taken)
+
+    def take(self) -> None:
+        self._untaken.get(timeout=PATIENCE_S)()
+
+    def event(self, kind: type[T]) -> T:
+        event = self._events.get(timeout=PATIENCE_S)
+        assert isinstance(event, kind), event
+        return event
+
+    def quiet(self) -> bool:
+        """The core was told nothing that the test did not hear."""
+        return self._events.empty()
+
+    def join(self, name: str, token: str, **other: bytes) -> Identity | Ended:
+        return join(self.agents.join, self.ca_pem, name, token, **other)
+
+    def enrolled(self, name: str) -> Identity:
+        identity = self.join(name, self.agents.invite(name).token)
+        assert isinstance(identity, Identity), identity
+        return identity
+
+    def stream(self, identity: Identity | None) -> Stream:
+        stream = Stream(self.agents.listen, self.ca_pem, identity)
+        self._streams.append(stream)
+        return stream
+
+    def served(self, identity: Identity) -> tuple[Stream, AgentOpened]:
+        stream = self.stream(identity).welcomed()
+        return stream, self.event(AgentOpened)
+
+    def closed(self) -> AgentClosed:
+        return self.event(AgentClosed)
+
+    def closed_after_opening(self) -> AgentClosed:
+        self.event(AgentOpened)
+        return self.closed()
