@@ -58,7 +58,7 @@ func (h *Handle) verify(c Connection) error {
 func (h *Handle) subflow(c Connection, s Subflow) (Subflow, error) {
 	local, remote := s.endpoint(s.Local), s.endpoint(s.Remote)
 	request := diagRequest{
-		family: unix.AF_INET, protocol: unix.IPPROTO_TCP, info: true, cookie: s.Cookie,
+		family: unix.AF_INET, protocol: unix.IPPROTO_TCP, info: true, device: s.device, cookie: s.Cookie,
 		local: netip.AddrPortFrom(local.Address, local.Port), remote: netip.AddrPortFrom(remote.Address, remote.Port),
 	}
 	if local.Address.Is6() {

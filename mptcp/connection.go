@@ -73,7 +73,8 @@ type Subflow struct {
 	SinceData         time.Duration // since the last data came
 
 	Cookie uint64
-	mapped bool // the socket is an IPv6 one that carries IPv4 addresses
+	device uint32 // the socket is bound to this interface, as an endpoint with one makes it
+	mapped bool   // the socket is an IPv6 one that carries IPv4 addresses
 }
 
 // Backup is what the scheduler goes by: either end's flag is enough.

@@ -47,6 +47,7 @@ type diagRequest struct {
 	info     bool
 	local    netip.AddrPort
 	remote   netip.AddrPort
+	device   uint32 // a socket that is bound to one is found by it alone
 	cookie   uint64
 }
 
@@ -65,6 +66,7 @@ func (r diagRequest) marshal() []byte {
 		copy(b[12:28], r.local.Addr().AsSlice())
 		copy(b[28:44], r.remote.Addr().AsSlice())
 	}
+	native.PutUint32(b[44:], r.device)
 	native.PutUint32(b[48:], uint32(r.cookie))
 	native.PutUint32(b[52:], uint32(r.cookie>>32))
 	if r.protocol > 255 {
@@ -79,6 +81,7 @@ func (r diagRequest) marshal() []byte {
 type socket struct {
 	state         uint8
 	local, remote netip.AddrPort // as the kernel has them, IPv4 inside IPv6 too
+	device        uint32         // the index of the interface that it is bound to, or 0
 	cookie        uint64
 	inode         uint64
 	info          []byte // struct tcp_info or mptcp_info, as long as this kernel's
@@ -95,6 +98,7 @@ func parseSocket(b []byte) (socket, error) {
 	native := binary.NativeEndian
 	s := socket{
 		state:  b[1],
+		device: native.Uint32(b[40:]),
 		cookie: uint64(native.Uint32(b[44:])) | uint64(native.Uint32(b[48:]))<<32,
 		inode:  uint64(native.Uint32(b[68:])),
 	}

@@ -61,6 +61,7 @@ func (s socket) subflow() Subflow {
 		SinceAck:          time.Duration(tcp.u32(56)) * time.Millisecond,
 		SinceData:         time.Duration(tcp.u32(52)) * time.Millisecond,
 		Cookie:            s.cookie,
+		device:            s.device,
 		mapped:            s.local.Addr().Is4In6(),
 	}
 }
