@@ -20,7 +20,11 @@ VERBS = {
     "doctor": ("cli.doctor", "find what this machine lacks, with the line that mends it"),
     "status": ("cli.status", "show gateways, uplinks and terminals"),
     "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single or off"),
-    "switch": ("cli.wish", "set the active uplink of a terminal"),
+    "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
+    "why": ("cli.why", "tell why a terminal is on its uplink"),
+    "enroll": ("cli.agents", "print the token with which an agent joins"),
+    "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
+    "agents": ("cli.agents", "list who was enrolled"),
     "mptcp": ("cli.mptcp", "see and steer the live MPTCP connections of this machine"),
     "render": ("cli.render", "write ovs-flows/: the program as files for an OVS with no controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
@@ -36,7 +40,10 @@ examples, in the order of a first day:
   ./bicast status                       is everything steady?
   ./bicast mode phone single            phone's packets leave by its active uplink only
   ./bicast mode all bicast              everybody's packets leave by every uplink
-  ./bicast switch phone lte             make lte the active uplink of phone
+  ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
+  ./bicast switch phone auto            let policies choose it
+  ./bicast why phone                    how its uplinks fare, and what was decided for which reason
+  ./bicast enroll phone                 the line that makes an agent of a host
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 

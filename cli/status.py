@@ -17,7 +17,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "status",
         help="show gateways, uplinks and terminals",
         description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
-        "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid.",
+        "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
+        "agent that is silent or lacks something.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)
@@ -30,10 +31,14 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
         return OK
     warnings = [f"! {warning}" for warning in _warnings(status)]
-    tables = [_aligned(rows) for rows in (_gateways(status, time.time()), _uplinks(status), _terminals(status))]
+    tables = [aligned(rows) for rows in (_gateways(status, time.time()), _uplinks(status), _terminals(status))]
+    if status["agents"]:
+        tables.append(aligned(_agents(status, time.time())))
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
     if any(one["wished"] for one in status["terminals"]):
         print("* somebody set the mode or the active uplink with `bicast`; that holds, whatever the file says")
+    if any(one["active_by"] == "policies" for one in status["terminals"]):
+        print("+ policies chose it; `bicast why TERMINAL` tells why")
     return OK
 
 
@@ -57,6 +62,11 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
         for uplink in gateway["uplinks"]:
             if uplink["number"] is None and gateway["state"] != "absent":
                 yield f"{gateway['name']}: {uplink['name']}: {gateway['bridge']} has no port {uplink['port']}"
+    for agent in status["agents"]:
+        if agent["state"] == "silent":
+            yield f"agent {agent['name']}: it is connected and has not reported for three periods"
+        for missing in agent["missing"]:
+            yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
 
 
 def _gateways(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
@@ -88,8 +98,19 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for one in status["terminals"]:
         addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
         mode = one["mode"] + ("*" if one["wished"] else "")
+        active = one["active_uplink"] + ("+" if one["active_by"] == "policies" else "")
         traffic = _traffic(one["sent"], one["received"])
-        yield (one["name"], one["gateway"], mode, one["active_uplink"], addresses, *traffic)
+        yield (one["name"], one["gateway"], mode, active, addresses, *traffic)
+
+
+def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
+    yield ("AGENT", "ROLE", "STATE", "REPORT", "TERMINALS", "PATHS BY", "VERSION", "CANNOT")
+    for one in status["agents"]:
+        report = "-" if one["reported_at"] is None else f"{_ago(now - one['reported_at'])} ago"
+        missing = ", ".join(each["capability"] for each in one["missing"]) or "-"
+        terminals = ", ".join(one["terminals"]) or "-"
+        manager = f"{one['path_manager']} PM"
+        yield (one["name"], one["role"], one["state"], report, terminals, manager, one["version"], missing)
 
 
 def _traffic(sent: dict[str, int] | None, received: dict[str, int] | None) -> tuple[str, ...]:
@@ -107,7 +128,7 @@ def _ago(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def _aligned(rows: Iterator[tuple[str, ...]]) -> str:
+def aligned(rows: Iterator[tuple[str, ...]]) -> str:
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)

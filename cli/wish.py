@@ -7,7 +7,7 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
-from controller.model import EVERYBODY
+from controller.model import AUTO, EVERYBODY
 
 MODES = """\
 modes:
@@ -30,11 +30,13 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     add_options(mode)
     switch = subparsers.add_parser(
         "switch",
-        help="set the active uplink of a terminal",
-        description="Set the uplink that carries what is not bicast. It holds until somebody sets another.",
+        help="set the active uplink of a terminal, or leave it to policies",
+        description="Set the uplink that carries what is not bicast, and move the terminal's MPTCP connections there "
+        f"where an agent can. It holds, over restarts too, until somebody sets another, or {AUTO}: then policies "
+        "choose.",
     )
     switch.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
-    switch.add_argument("uplink", metavar="UPLINK", help="an uplink of the terminal's gateway")
+    switch.add_argument("uplink", metavar="UPLINK", help=f"an uplink of the terminal's gateway, or {AUTO}")
     add_options(switch)
 
 

@@ -10,11 +10,15 @@ import sys
 import threading
 
 from controller import config as configuration
+from controller.agency.refusals import AgencyError
+from controller.agents import Agents
 from controller.api import make_app
 from controller.app import Wire
 from controller.document import ConfigError
+from controller.enrolling import NoAgents
 from controller.events import Effect
 from controller.framework import FrameworkError
+from controller.reports import AgentEffect
 from controller.service import Service
 from controller.store import Store, StoreError
 from controller.web.gate import CannotServe
@@ -40,7 +44,7 @@ def run(path: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:
         _serve(path)
-    except (ConfigError, StoreError, CannotServe, FrameworkError) as error:
+    except (ConfigError, StoreError, CannotServe, AgencyError, FrameworkError) as error:
         print(f"bicast: {error}", file=sys.stderr)
         return 1
     return 0
@@ -51,19 +55,32 @@ def _serve(path: str) -> None:
     settings = config.settings
     wires: list[Wire] = []
 
-    def perform(effect: Effect) -> None:
-        wires[0].perform(effect)
+    def perform(effect: Effect | AgentEffect) -> None:
+        if not isinstance(effect, AgentEffect):
+            wires[0].perform(effect)
+        elif agents is not None:
+            agents.perform(effect)
 
+    agents: Agents | None = None
     service = Service(path, config, Store(settings.state_file), perform)
-    api = serve(make_app(service.snapshot, service.program, service, settings), settings)
+    if settings.agents is not None:
+        agents = Agents(settings.agents, service.post)
+    api = serve(
+        make_app(service.snapshot, service.program, service.decisions, service, settings, agents or NoAgents()),
+        settings,
+    )
     try:
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()
+        if agents is not None:
+            agents.start()
         log.info("switches are awaited at %s, the API is at http://%s", wires[0].address, api.endpoint)
         while (received := signal.sigwait(STOPS | {signal.SIGHUP})) == signal.SIGHUP:
             service.reload()
         log.info("%s: stopping; what is installed stays", signal.Signals(received).name)
         wires[0].stop()
+        if agents is not None:
+            agents.stop()
         service.stop()
     finally:
         api.stop()

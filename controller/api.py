@@ -1,35 +1,52 @@
 """The counter where people and scripts ask. It reads snapshots and posts wishes; it decides nothing.
 
-Every write is a PUT of a whole value, so sending it twice does no more than sending it once.
+Every write but that of a token is a PUT of a whole value or a DELETE, so sending it twice does no more than once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel, ConfigDict, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from controller.enrolling import Enroller, NoAgents, UnknownAgent
 from controller.model import EVERYBODY, Mode, Settings
 from controller.program import Program
-from controller.snapshot import GatewayView, Snapshot, TerminalView
+from controller.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 from controller.web import problems
+from controller.web.enrolling import add_enrolling, count_refusals
 from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
+from controller.web.problems import described
 from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, Writer
 
+NO_AGENTS = NoAgents()
 DESCRIPTION = (
     "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
     "An answer to a wish says what was done; every error is a problem of RFC 9457."
 )
+
+
+class _Unknown(Exception):
+    """A gateway that is not there, or has no program yet."""
+
+
+STATUSES: dict[type[Exception], int] = {
+    _Unknown: 404,
+    UnknownTerminal: 404,
+    UnknownAgent: 404,
+    Impossible: 409,
+    NotAnswered: 503,
+}
 
 
 class ModeWish(BaseModel):
@@ -49,17 +66,15 @@ class Health:
     status: str
 
 
-class _Unknown(Exception):
-    """A gateway that is not there, or has no program yet."""
-
-
 def make_app(
     reader: Callable[[], Snapshot],
     program: Callable[[str], Program | None],
+    decisions: Callable[[str], CourseView],
     writer: Writer,
     settings: Settings,
+    enroller: Enroller = NO_AGENTS,
 ) -> FastAPI:
-    """All three may wait for the core, so they are called from threads of their own and may raise NotAnswered.
+    """All of them may wait for the core, so they are called from threads of their own and may raise NotAnswered.
 
     `program` is asked for gateways of the snapshot only. Raises CannotServe when the token cannot be read.
     """
@@ -73,7 +88,7 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
-        responses=_problems(
+        responses=described(
             {421: "asked for under a name that is not ours"} if token is None else {401: "no token, or a wrong one"},
             {413: "the body is too large", 500: "the controller failed", 503: "the core did not answer in time"},
         ),
@@ -81,8 +96,12 @@ def make_app(
     app.add_middleware(Gate, token=token)
     app.openapi = lambda: _document(app, token is not None)  # type: ignore[method-assign]
     _add_problems(app)
-    _add_reads(app, reader, program)
+    registry = registry_of(reader)
+    count_refusals(registry, enroller)
+    _add_reads(app, reader, program, registry)
+    _add_decisions(app, decisions)
     _add_writes(app, writer)
+    add_enrolling(app, enroller)
     return app
 
 
@@ -90,7 +109,7 @@ def _add_problems(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, problems.on_http_exception)
     app.add_exception_handler(RequestValidationError, problems.on_invalid)
     app.add_exception_handler(Exception, problems.on_failure)
-    for error, status in ((_Unknown, 404), (UnknownTerminal, 404), (Impossible, 409), (NotAnswered, 503)):
+    for error, status in STATUSES.items():
         app.add_exception_handler(error, _say(status))
 
 
@@ -98,9 +117,12 @@ def _say(status: int) -> Callable[[Request, Exception], Response]:
     return lambda request, error: problems.problem(request.scope, status, str(error))
 
 
-def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[str], Program | None]) -> None:
-    registry = registry_of(reader)
-
+def _add_reads(
+    app: FastAPI,
+    reader: Callable[[], Snapshot],
+    program: Callable[[str], Program | None],
+    registry: CollectorRegistry,
+) -> None:
     def gateway_of(snapshot: Snapshot, name: str) -> GatewayView:
         for gateway in snapshot.gateways:
             if gateway.name == name:
@@ -129,7 +151,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
     def gateways() -> tuple[GatewayView, ...]:
         return reader().gateways
 
-    @app.get("/api/v1/gateways/{name}", summary="One gateway", responses=_problems({404: "no such gateway"}))
+    @app.get("/api/v1/gateways/{name}", summary="One gateway", responses=described({404: "no such gateway"}))
     def gateway(name: str) -> GatewayView:
         return gateway_of(reader(), name)
 
@@ -137,7 +159,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
     def terminals() -> tuple[TerminalView, ...]:
         return reader().terminals
 
-    @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=_problems({404: "no such terminal"}))
+    @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=described({404: "no such terminal"}))
     def terminal(name: str) -> TerminalView:
         for one in reader().terminals:
             if one.name == name:
@@ -147,7 +169,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
     @app.get(
         "/api/v1/program",
         summary="What the switches are to do: of all gateways that have a program, or of one",
-        responses=_problems({404: "no such gateway, or it has no program yet"}),
+        responses=described({404: "no such gateway, or it has no program yet"}),
     )
     def programs(gateway: str | None = None) -> list[ListedProgram]:
         if gateway is not None:
@@ -158,7 +180,7 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
     @app.get(
         "/api/v1/gateways/{name}/program",
         summary="What one switch is to do",
-        responses=_problems({404: "no such gateway, or it has no program yet"}),
+        responses=described({404: "no such gateway, or it has no program yet"}),
     )
     def gateway_program(name: str) -> ListedProgram:
         return program_of(name)
@@ -171,11 +193,21 @@ def _add_reads(app: FastAPI, reader: Callable[[], Snapshot], program: Callable[[
         return listed(name, found)
 
 
+def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None:
+    @app.get(
+        "/api/v1/terminals/{name}/decisions",
+        summary="Where a terminal is and why: how its uplinks fare, and the last decisions with what came of them",
+        responses=described({404: "no such terminal"}),
+    )
+    def terminal_decisions(name: str) -> CourseView:
+        return decisions(name)
+
+
 def _add_writes(app: FastAPI, writer: Writer) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
-    of_one = _problems({404: "no such terminal"}, wrong)
+    of_one = described({404: "no such terminal"}, wrong)
 
-    @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=_problems(wrong))
+    @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=described(wrong))
     def set_mode_of_all(wish: ModeWish) -> Answer:
         return writer.set_mode(EVERYBODY, wish.mode)
 
@@ -183,7 +215,11 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
     def set_mode(name: str, wish: ModeWish) -> Answer:
         return writer.set_mode(_one(name), wish.mode)
 
-    @app.put("/api/v1/terminals/{name}/active", summary="Set the active uplink of a terminal", responses=of_one)
+    @app.put(
+        "/api/v1/terminals/{name}/active",
+        summary="Set the active uplink of a terminal, or leave it to policies: auto",
+        responses=of_one,
+    )
     def set_active(name: str, wish: ActiveWish) -> Answer:
         return writer.set_active(_one(name), wish.uplink)
 
@@ -191,14 +227,6 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
         if name == EVERYBODY:
             raise UnknownTerminal("there is no terminal 'all'; the mode of all is set at /api/v1/mode")
         return name
-
-
-def _problems(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Described responses, in the shape that FastAPI takes; their schema is added by `_document`."""
-    content = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()
-    }
 
 
 def _document(app: FastAPI, token: bool) -> dict[str, Any]:

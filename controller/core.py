@@ -1,20 +1,19 @@
-"""The core: every switch, every wish and the configuration in force. An event in, effects out; time is an argument.
+"""The core: every switch, every agent, every wish and the configuration in force. An event in, effects out; time is
+an argument.
 
-It runs in one thread (service.py) and knows neither OpenFlow nor HTTP.
+It runs in one thread (service.py) and knows neither OpenFlow nor gRPC nor HTTP.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.document import ConfigError
 from controller.events import (
-    Apply,
     Close,
     Effect,
-    ModifyGroup,
     NeighbourSeen,
     PortSeen,
     Solicited,
@@ -26,10 +25,14 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Wanted
-from controller.model import EVERYBODY, Config, Family, Mode, Site, Terminal
+from controller.logbook import By, Entry
+from controller.model import AUTO, EVERYBODY, Config, Mode, Site, Terminal
+from controller.moves import Moves, follow, groups_modified
+from controller.pilot import Pilot
+from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.switch import Switch
 from controller.tickets import Tickets
-from controller.wishes import Answer, Impossible, UnknownTerminal
+from controller.wishes import Answer, Impossible, UnknownTerminal, reachable
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +46,18 @@ class Core:
         self.config_loaded_at = now
         self._tickets = Tickets()
         self.switches = {site.dpid: Switch(site, self._tickets, now) for site in config.sites}
+        self.pilot = Pilot(config, wanted, self._tickets, now)
+        self.moves = Moves()
+
+    def handle(self, event: SwitchEvent | AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
+        if isinstance(event, AgentEvent):
+            yield from self._agent(event, now)
+        else:
+            yield from self._switch(event, now)
 
     # Switches
 
-    def handle(self, event: SwitchEvent, now: float) -> Iterator[Effect]:
+    def _switch(self, event: SwitchEvent, now: float) -> Iterator[Effect | AgentEffect]:
         if isinstance(event, SwitchOpened):
             yield from self._opened(event, now)
             return
@@ -58,35 +69,43 @@ class Core:
         match event:
             case SwitchClosed():
                 log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
+                self.pilot.logbook.closed(event.session)
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
             case SwitchApplied():
+                self.pilot.logbook.applied(event.session, event.ticket)
                 yield from switch.door.answered(event.ticket, switch.peer, now)
                 yield from switch.applied(event, now)
             case SwitchRefused():
+                self.pilot.logbook.refused(event.session, event.ticket, event.reason)
                 switch.refused(event, now)
             case PortSeen():
                 yield from switch.port_seen(event, self.wanted, now)
+                yield from self._ports_seen(switch, now)
             case NeighbourSeen():
                 switch.neighbour_seen(event, now)
             case Solicited():
                 yield from switch.solicited(event)
 
-    def tick(self, now: float) -> Iterator[Effect]:
+    def tick(self, now: float) -> Iterator[Effect | AgentEffect]:
+        yield from self._steer(self.pilot.tick(self.wanted, now), now)
+        yield from self._follow(now)
         for switch in self.switches.values():
             if switch.session is not None and switch.door.silent(now):
                 yield Close(switch.session, "has not answered, and the same switch has connected again")
                 yield from self._left(switch, now)
             switch.door.forget(now)
             yield from switch.tick(self.wanted, now)
+        yield from self.pilot.tend(self.wanted, now)
 
     def rest(self, now: float) -> Iterator[Effect]:
         """Between bursts of events: what can be done once for many of them."""
+        yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
 
-    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
+    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect | AgentEffect]:
         switch = self.switches.get(event.dpid)
         if switch is None:
             reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
@@ -97,19 +116,52 @@ class Core:
         else:
             yield from self._served(switch, event, now)
 
-    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Effect]:
+    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Effect | AgentEffect]:
         log.info("%s: switch %016x is here, from %s", switch.site.name, event.dpid, event.peer)
         yield from switch.opened(event, now)
+        yield from self._ports_seen(switch, now)
 
-    def _left(self, switch: Switch, now: float) -> Iterator[Effect]:
+    def _left(self, switch: Switch, now: float) -> Iterator[Effect | AgentEffect]:
         switch.closed(now)
         newcomer = switch.door.enter()
         if newcomer is not None:
             yield from self._served(switch, newcomer, now)
 
+    def _ports_seen(self, switch: Switch, now: float) -> Iterator[Effect | AgentEffect]:
+        yield from self._steer(self.pilot.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
+        yield from self.pilot.tend(self.wanted, now)
+
+    # Agents
+
+    def _agent(self, event: AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
+        match event:
+            case Reported():
+                yield from self._steer(self.pilot.reported(event, self.wanted, now), now)
+            case AgentOpened():
+                self.pilot.opened(event, now)
+            case AgentClosed():
+                self.pilot.closed(event, now)
+            case Resulted():
+                self.pilot.resulted(event, now)
+            case ReflexFired():
+                yield from self._steer(self.pilot.fired(event, self.wanted, now), now)
+        yield from self.pilot.tend(self.wanted, now)
+
+    def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:
+        """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
+        for entry in entries:
+            self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
+            self.moves.owe(self.pilot.steered[entry.terminal].site.dpid, entry)
+            yield from self.pilot.moved(entry, self.wanted, now)
+
+    def _follow(self, now: float) -> Iterator[Effect]:
+        for dpid, entries in self.moves.due(now):
+            if dpid in self.switches:
+                yield from follow(self.switches[dpid], entries, self.wanted, self.pilot.logbook, now)
+
     # Configuration
 
-    def reconfigure(self, config: Config, now: float) -> Iterator[Effect]:
+    def reconfigure(self, config: Config, now: float) -> Iterator[Effect | AgentEffect]:
         """Take a new configuration whole. A site that is gone keeps what it has on its switch, which is let go."""
         old, self.switches = self.switches, {}
         for site in config.sites:
@@ -125,6 +177,10 @@ class Core:
                 if session is not None:
                     yield Close(session, f"the site {switch.site.name} is no longer in the configuration")
         self.config, self.config_error, self.config_loaded_at = config, None, now
+        self.pilot.reconfigure(config, self.wanted, now)
+        for switch in self.switches.values():
+            if switch.session is not None:
+                yield from self._ports_seen(switch, now)
 
     def refuse_config(self, error: ConfigError) -> None:
         self.config_failures += 1
@@ -133,7 +189,7 @@ class Core:
 
     # Wishes
 
-    def wish_mode(self, name: str, mode: Mode, now: float) -> tuple[Answer, list[Effect]]:
+    def wish_mode(self, name: str, mode: Mode, now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
         terminals = self._named(name)
         said = []
         for site, terminal in terminals:
@@ -141,31 +197,69 @@ class Core:
             sentence = f"{terminal.name} is {'already ' if is_so else ''}in mode {mode.value}"
             said.append(sentence + self._when(site))
         modes = {**self.wanted.modes, **{terminal.name: mode for _, terminal in terminals}}
-        return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), now)
+        return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), [], now)
 
-    def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect]]:
+    def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
+        """The entries tell what agents make of it, when they have answered."""
         terminals = self._named(name)
-        said = []
+        if uplink == AUTO:
+            return self._leave_to_policies(terminals, now)
         for site, terminal in terminals:
-            _reachable(site, terminal, uplink)
-            is_so = self.wanted.active_uplink(site, terminal) == uplink
-            sentence = f"{terminal.name} has {uplink} {'already ' if is_so else ''}as its active uplink"
+            reachable(site, terminal, uplink)
+            choice = self.pilot.choice(terminal.name, uplink)
+            if choice is not None and choice.wider is not None:
+                raise Impossible(choice.wider)
+        said, entries = [], []
+        for site, terminal in terminals:
+            left = self.wanted.active_uplink(site, terminal)
+            sentence = f"{terminal.name} has {uplink} {'already ' if left == uplink else ''}as its active uplink"
             if self.wanted.mode(terminal) is Mode.OFF:
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
             said.append(sentence + self._when(site))
-        active = {**self.wanted.active, **{terminal.name: uplink for _, terminal in terminals}}
-        return self._wish(replace(self.wanted, active=active), terminals, tuple(said), now)
+            entries.append(self.pilot.wished(terminal.name, uplink, left, now))
+        names = {terminal.name for _, terminal in terminals}
+        active = {**self.wanted.active, **dict.fromkeys(names, uplink)}
+        wanted = replace(self.wanted, active=active, decided=_without(self.wanted.decided, names))
+        answer, effects = self._wish(wanted, terminals, tuple(said), entries, now)
+        return answer, effects, entries
+
+    def _leave_to_policies(
+        self, terminals: list[tuple[Site, Terminal]], now: float
+    ) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
+        wished = [each for each in terminals if each[1].name in self.wanted.active]
+        names = {terminal.name for _, terminal in wished}
+        active, decided = _without(self.wanted.active, names), _without(self.wanted.decided, names)
+        wanted = replace(self.wanted, active=active, decided=decided)
+        lefts = ((terminal.name, self.wanted.active_uplink(site, terminal)) for site, terminal in wished)
+        entries = [self.pilot.released(name, left, wanted, now) for name, left in lefts]
+        by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
+        wanted = replace(wanted, decided={**decided, **by_policy})
+        said = tuple(
+            f"{terminal.name} is {'' if terminal.name in names else 'already '}left to policies, which have it on "
+            f"{wanted.active_uplink(site, terminal)}{self._when(site)}"
+            for site, terminal in terminals
+        )
+        answer, effects = self._wish(wanted, wished, said, entries, now)
+        return answer, effects, entries
 
     def _wish(
-        self, wanted: Wanted, terminals: list[tuple[Site, Terminal]], said: tuple[str, ...], now: float
-    ) -> tuple[Answer, list[Effect]]:
-        learned = list(self.rest(now))  # its messages are not the wish's
+        self,
+        wanted: Wanted,
+        terminals: list[tuple[Site, Terminal]],
+        said: tuple[str, ...],
+        entries: list[Entry],
+        now: float,
+    ) -> tuple[Answer, list[Effect | AgentEffect]]:
+        learned: list[Effect | AgentEffect] = list(self.rest(now))  # its messages are not the wish's
         changed, self.wanted = wanted != self.wanted, wanted
-        concerned = dict.fromkeys(site.dpid for site, _ in terminals)
-        effects = [effect for dpid in concerned for effect in self.switches[dpid].settle(wanted, now)]
-        orders = [effect for effect in effects if isinstance(effect, Apply)]
-        messages = sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
-        return Answer(said, changed, messages), [*learned, *effects]
+        effects: list[Effect] = []
+        for dpid in dict.fromkeys(site.dpid for site, _ in terminals):
+            ours = [entry for entry in entries if self.pilot.steered[entry.terminal].site.dpid == dpid]
+            effects += follow(self.switches[dpid], ours, wanted, self.pilot.logbook, now)
+        orders = [order for entry in entries for order in self.pilot.moved(entry, wanted, now)]
+        self.pilot.touch(terminal.name for _, terminal in terminals)
+        tended = list(self.pilot.tend(wanted, now))
+        return Answer(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
 
     def _when(self, site: Site) -> str:
         here = self.switches[site.dpid].session is not None
@@ -180,16 +274,5 @@ class Core:
         return found
 
 
-def _reachable(site: Site, terminal: Terminal, name: str) -> None:
-    uplink = next((each for each in site.uplinks if each.name == name), None)
-    if uplink is None:
-        there = ", ".join(each.name for each in site.uplinks)
-        raise Impossible(f"the site {site.name} has no uplink named {name!r}; it has: {there}")
-    missing = {
-        family.version
-        for family in map(Family.of, (at.address for at in terminal.addresses))
-        if not uplink.next_hop(family)
-    }
-    if missing:
-        families = " and ".join(f"IPv{version}" for version in sorted(missing))
-        raise Impossible(f"uplink {name} has no next hop for {families}, which {terminal.name} uses")
+def _without(by_name: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    return {name: uplink for name, uplink in by_name.items() if name not in names}

@@ -20,19 +20,29 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Wishes of people (and later of policies), by terminal name."""
+    """By terminal name: wishes of people, and below them what policies decided."""
 
     modes: Mapping[str, Mode] = field(default_factory=dict)
     active: Mapping[str, str] = field(default_factory=dict)
+    decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
-        """A wish outlives its uplink: until that is back in the file, the default counts."""
-        wished = self.active.get(terminal.name)
-        there = any(uplink.name == wished for uplink in site.uplinks)
-        return wished if wished and there else terminal.default_uplink
+        """A wish outlives its uplink: until that is back in the file, what stands below the wish counts."""
+        return self.standing(site, terminal) or terminal.default_uplink
+
+    def wished(self, site: Site, terminal: Terminal) -> str | None:
+        return _there(site, self.active.get(terminal.name))
+
+    def standing(self, site: Site, terminal: Terminal) -> str | None:
+        """What somebody, a person or a policy, has chosen; None: nobody has."""
+        return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
+
+
+def _there(site: Site, name: str | None) -> str | None:
+    return name if any(uplink.name == name for uplink in site.uplinks) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,14 @@ from typing import TypeVar
 
 from controller import config as configuration
 from controller.core import Core
+from controller.courses import course
 from controller.document import ConfigError
 from controller.events import Effect, SwitchEvent
+from controller.logbook import Entry
 from controller.model import Config, Mode
 from controller.program import Program
-from controller.snapshot import Snapshot
+from controller.reports import AgentEffect, AgentEvent
+from controller.snapshot import CourseView, Snapshot
 from controller.store import Store, StoreError
 from controller.views import snapshot
 from controller.wishes import Answer, NotAnswered
@@ -27,19 +30,27 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
+HANDS_WITHIN_S = 2.0
 
 
 class Service:
     """Its public calls may come from any thread."""
 
-    def __init__(self, config_path: str, config: Config, store: Store, perform: Callable[[Effect], None]) -> None:
+    def __init__(
+        self,
+        config_path: str,
+        config: Config,
+        store: Store,
+        perform: Callable[[Effect | AgentEffect], None],
+    ) -> None:
         """`config` is what the file says now."""
         self._config_path = config_path
         self._store = store
         self._perform = perform
         self._wall_offset_s = time.time() - time.monotonic()
         self._core = Core(config, store.load(), time.monotonic())
-        self._unsaved = False  # the last wish is kept by nobody but us
+        self._saved = self._tried = self._core.wanted  # what a restart would find, and what it should
+        self._awaited: list[tuple[list[Entry], threading.Event]] = []  # by people: what agents make of it
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -50,10 +61,17 @@ class Service:
         self._inbox.put(None)
         self._thread.join()
 
-    # From the switches
+    # From switches and agents
 
-    def post(self, event: SwitchEvent) -> None:
-        self._inbox.put(lambda: self._carry_out(self._core.handle(event, time.monotonic())))
+    def post(self, event: SwitchEvent | AgentEvent, taken: Callable[[], None] | None = None) -> None:
+        """`taken` is called, in the core's thread, when the core has made of it what it will."""
+
+        def job() -> None:
+            self._carry_out(self._core.handle(event, time.monotonic()))
+            if taken is not None:
+                taken()
+
+        self._inbox.put(job)
 
     # From people
 
@@ -61,7 +79,26 @@ class Service:
         return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic())))
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
-        return self._ask(lambda: self._wish(self._core.wish_active(terminal, uplink, time.monotonic())))
+        """Waits a little for what agents make of it; what they say later is told by `decisions`."""
+        answered = threading.Event()
+
+        def wish() -> tuple[Answer, list[Entry]]:
+            answer, effects, entries = self._core.wish_active(terminal, uplink, time.monotonic())
+            self._awaited.append((entries, answered))
+            return self._wish((answer, effects)), entries
+
+        answer, entries = self._ask(wish)
+        if entries:
+            answered.wait(HANDS_WITHIN_S)
+
+        def said() -> list[str]:
+            self._awaited = [each for each in self._awaited if each[1] is not answered]
+            return [sentence for entry in entries for sentence in entry.hands_say()]
+
+        return replace(answer, done=(*answer.done, *self._ask(said)))
+
+    def decisions(self, terminal: str) -> CourseView:
+        return self._ask(lambda: course(self._core, terminal, time.monotonic(), self._wall_offset_s))
 
     def snapshot(self) -> Snapshot:
         return self._ask(lambda: snapshot(self._core, self._config_path, self._wall_offset_s))
@@ -88,17 +125,40 @@ class Service:
             if now >= next_tick:  # however much is waiting: a flood of packets must not stop the clock
                 next_tick = now + TICK_S
                 self._carry_out(self._core.tick(now))
+                self._keep_decisions()
+            due = self._core.moves.next_at
             try:
-                job = self._inbox.get(timeout=max(0.0, next_tick - time.monotonic()))
+                job = self._inbox.get(timeout=max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
             except queue.Empty:
+                self._rest()
                 continue
             if job is None:
+                self._keep_decisions()
                 return
             job()
+            if self._awaited:
+                self._tell_those_who_wait()
             if self._inbox.empty():
-                self._carry_out(self._core.rest(time.monotonic()))
+                self._rest()
 
-    def _carry_out(self, effects: Iterable[Effect]) -> None:
+    def _rest(self) -> None:
+        self._carry_out(self._core.rest(time.monotonic()))
+
+    def _keep_decisions(self) -> None:
+        """Policies do not wait for a disk, and what could not be kept is not tried again before something changes."""
+        if self._core.wanted is self._tried:
+            return
+        try:
+            self._save()
+        except StoreError as error:
+            log.error("%s", error)
+
+    def _tell_those_who_wait(self) -> None:
+        for entries, answered in self._awaited:
+            if all(entry.answered for entry in entries):
+                answered.set()
+
+    def _carry_out(self, effects: Iterable[Effect | AgentEffect]) -> None:
         for effect in effects:
             self._perform(effect)
 
@@ -120,18 +180,21 @@ class Service:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _wish(self, outcome: tuple[Answer, list[Effect]]) -> Answer:
+    def _wish(self, outcome: tuple[Answer, list[Effect | AgentEffect]]) -> Answer:
         answer, effects = outcome
         self._carry_out(effects)
         try:
-            if answer.changed or self._unsaved:
-                self._unsaved = True
-                self._store.save(self._core.wanted)
-                self._unsaved = False
+            self._save()
         except StoreError as error:
             log.error("%s", error)
             return replace(answer, done=(*answer.done, str(error)))
         return answer
+
+    def _save(self) -> None:
+        self._tried = self._core.wanted
+        if self._core.wanted != self._saved:
+            self._store.save(self._core.wanted)
+            self._saved = self._core.wanted
 
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)

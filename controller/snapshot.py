@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.events import Counters, PortCounters
+from controller.logbook import By
 from controller.model import Address, Interface, Mode
+from controller.policy.health import Health
 from controller.program import GroupKind
+from controller.reports import PathManager, Role
 
 
 class GatewayState(StrEnum):
@@ -22,6 +25,12 @@ class GatewayState(StrEnum):
     INSTALLING = "installing"  # changes are sent, their barrier is not yet answered
     STEADY = "steady"  # what is installed is what is wanted
     REFUSED = "refused"  # the switch refused something: `last_error` names it
+
+
+class AgentState(StrEnum):
+    HERE = "here"
+    SILENT = "silent"  # three periods without a word: its last report counts no more
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,14 @@ class AddressView:
     mac: str | None  # None: neither written nor learned yet
 
 
+class ActiveBy(StrEnum):
+    """Who has chosen the active uplink."""
+
+    PEOPLE = "people"
+    POLICIES = "policies"
+    DEFAULT = "default"  # nobody: it is the one of the configuration
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalView:
     name: str
@@ -90,6 +107,7 @@ class TerminalView:
     active_uplink: str
     default_uplink: str
     access_point: str | None
+    active_by: ActiveBy
     wished: bool  # somebody set its mode, its active uplink or both: that holds, whatever the file says
     addresses: tuple[AddressView, ...]
     sent: Counters | None
@@ -97,9 +115,93 @@ class TerminalView:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingView:
+    capability: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    name: str
+    role: Role
+    state: AgentState
+    since: float  # of the session, or of its end
+    peer: str
+    version: str
+    path_manager: PathManager
+    reported_at: float | None  # the last report; None: there was none
+    reports: int
+    terminals: tuple[str, ...]  # of which it tells
+    missing: tuple[MissingView, ...]
+    cpu_us: int | None  # since the agent was started
+    rss_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthView:
+    """An uplink as one terminal fares on it."""
+
+    uplink: str
+    health: Health
+    because: str
+    since: float
+    addresses: tuple[str, ...]  # the terminal's there; none: its connections have no path of their own there
+
+
+@dataclass(frozen=True, slots=True)
+class HandView:
+    """What an agent, or the gateway where `agent` is None, made of a decision."""
+
+    agent: str | None
+    done: bool | None  # None: it has not answered yet
+    said: str
+    connections: int
+    took_us: int
+    orders: int  # the later ones took new connections along
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    number: int
+    at: float
+    by: By
+    uplink: str
+    left: str
+    because: str
+    hard: bool  # what was in flight on the path that was left is sent again
+    hands: tuple[HandView, ...]  # the gateway's first
+    unmoved: str | None  # why no agent was ordered
+
+
+@dataclass(frozen=True, slots=True)
+class ReflexView:
+    agent: str
+    watched: str  # uplinks
+    fallback: str
+    no_progress_ms: int
+    until: float
+    refused: str | None  # why the agent did not arm it
+
+
+@dataclass(frozen=True, slots=True)
+class CourseView:
+    """Where one terminal is, why, and what it could do."""
+
+    terminal: str
+    active_uplink: str
+    active_by: ActiveBy
+    movers: tuple[str, ...]  # the agents that move its connections
+    unmoved: str | None  # why there is none
+    uplinks: tuple[HealthView, ...]
+    reflexes: tuple[ReflexView, ...]
+    decisions: tuple[DecisionView, ...]  # the newest first
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     gateways: tuple[GatewayView, ...]
     terminals: tuple[TerminalView, ...]
+    agents: tuple[AgentView, ...]
     config_path: str
     config_loaded_at: float
     config_failures: int

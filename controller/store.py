@@ -1,4 +1,7 @@
-"""What must outlive a restart: the wishes of people. One small file, replaced whole, so never half written."""
+"""What must outlive a restart: the wishes of people and what policies decided.
+
+One small file, replaced whole, so never half written. Version 1 knew no decisions, and is read.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from controller.known import Wanted
 from controller.model import Mode
 
-VERSION = 1
+VERSION = 2
 
 
 class StoreError(Exception):
@@ -29,17 +32,24 @@ class Store:
             raise StoreError(f"{self._path} cannot be read ({error}): mend it, or move it away to forget") from None
         try:
             kept = json.loads(text)
-            if kept["version"] != VERSION:
+            if kept["version"] not in (1, VERSION):
                 raise ValueError(f"its version is {kept['version']!r}")
             modes = {str(name): Mode(mode) for name, mode in kept["modes"].items()}
             active = {str(name): str(uplink) for name, uplink in kept["active"].items()}
+            decisions = kept["decided"] if kept["version"] == VERSION else {}
+            decided = {str(name): str(uplink) for name, uplink in decisions.items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise StoreError(f"{self._path} does not hold what was kept ({reason}): move it away to forget") from None
-        return Wanted(modes, active)
+        return Wanted(modes, active, decided)
 
     def save(self, wanted: Wanted) -> None:
-        kept = {"version": VERSION, "modes": dict(wanted.modes), "active": dict(wanted.active)}
+        kept = {
+            "version": VERSION,
+            "modes": dict(wanted.modes),
+            "active": dict(wanted.active),
+            "decided": dict(wanted.decided),
+        }
         beside = self._path.with_name(self._path.name + ".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,4 +59,6 @@ class Store:
                 os.fsync(file.fileno())
             beside.replace(self._path)
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be written ({error}): a restart would forget this wish") from None
+            raise StoreError(
+                f"{self._path} cannot be written ({error}): a restart would forget the last of it"
+            ) from None

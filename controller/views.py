@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.core import Core
+from controller.courses import active_by, agent_view
 from controller.events import Counters
 from controller.known import Wanted
 from controller.model import Terminal, Uplink
@@ -28,6 +29,7 @@ def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
     return Snapshot(
         gateways=tuple(_gateway(switch, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(switch, core.wanted)),
+        agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
@@ -110,6 +112,7 @@ def _terminal(
         active_uplink=wanted.active_uplink(switch.site, terminal),
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
+        active_by=active_by(wanted, switch.site, terminal),
         wished=terminal.name in wanted.modes or terminal.name in wanted.active,
         addresses=tuple(
             AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))

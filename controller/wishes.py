@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller.model import Mode
+from controller.model import Family, Mode, Site, Terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +35,19 @@ class Writer(Protocol):
     def set_mode(self, terminal: str, mode: Mode) -> Answer: ...
 
     def set_active(self, terminal: str, uplink: str) -> Answer: ...
+
+
+def reachable(site: Site, terminal: Terminal, name: str) -> None:
+    """Or Impossible."""
+    uplink = next((each for each in site.uplinks if each.name == name), None)
+    if uplink is None:
+        there = ", ".join(each.name for each in site.uplinks)
+        raise Impossible(f"the site {site.name} has no uplink named {name!r}; it has: {there}")
+    missing = {
+        family.version
+        for family in map(Family.of, (at.address for at in terminal.addresses))
+        if not uplink.next_hop(family)
+    }
+    if missing:
+        families = " and ".join(f"IPv{version}" for version in sorted(missing))
+        raise Impossible(f"uplink {name} has no next hop for {families}, which {terminal.name} uses")

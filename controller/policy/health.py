@@ -114,6 +114,21 @@ def reported(path: Path, reading: Reading, now: float) -> Path:
     return _after(path, Sign.CLEAN, because, now)
 
 
+def fired(path: Path, stalled_ms: int, now: float) -> Path:
+    """A hand has seen it sooner than any report, and left it already."""
+    if not path.port_up:
+        return path
+    left = replace(path, heard_at=now, window=(), clean_since=None)
+    return _after(left, Sign.STALLED, f"a reflex fired after {stalled_ms} ms with data in flight and no progress", now)
+
+
+def unheard(path: Path, because: str, now: float) -> Path:
+    """Nobody reports of it any more: what is known of it is its port."""
+    if not path.port_up or (path.health is Health.UNKNOWN and not path.window):
+        return path
+    return _after(replace(path, window=(), clean_since=None), Sign.SILENT, because, now)
+
+
 def passed(path: Path, now: float) -> Path:
     """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
     if path.health is not Health.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:

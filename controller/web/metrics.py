@@ -1,4 +1,5 @@
-"""A snapshot in Prometheus' words. Every label value comes from gateway.yaml, so their number is bounded by it."""
+"""A snapshot in Prometheus' words. Every label value comes from gateway.yaml or is the name of
+an agent that was enrolled, so their number is bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from controller.events import Counters
-from controller.snapshot import GatewayState, GatewayView, Snapshot
+from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
 
 Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -33,6 +34,7 @@ class _SnapshotCollector(Collector):
         yield from _uplinks(snapshot.gateways)
         yield from _buckets(snapshot.gateways)
         yield from _terminals(snapshot)
+        yield from _agents(snapshot.agents)
 
 
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:
@@ -117,6 +119,31 @@ def _terminals(snapshot: Snapshot) -> Iterator[Family]:
             if counters is not None:
                 traffic.add([terminal.gateway, terminal.name, direction], counters)
     yield from traffic.families
+
+
+def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
+    """Their names are those of certificates that this controller has given out."""
+    state = GaugeMetricFamily(
+        "bicast_agent_state", "1 for the state the agent is in, 0 for the others", labels=["agent", "state"]
+    )
+    reported = GaugeMetricFamily(
+        "bicast_agent_reported_timestamp_seconds", "When the agent's last report came", labels=["agent"]
+    )
+    reports = CounterMetricFamily("bicast_agent_reports", "Reports that the agent has sent", labels=["agent"])
+    missing = GaugeMetricFamily("bicast_agent_missing", "What the agent cannot do on its host", labels=["agent"])
+    cpu = CounterMetricFamily("bicast_agent_cpu_seconds", "What the agent itself costs its host", labels=["agent"])
+    memory = GaugeMetricFamily("bicast_agent_resident_bytes", "The agent's own memory", labels=["agent"])
+    for agent in agents:
+        for one in AgentState:
+            state.add_metric([agent.name, one], float(agent.state is one))
+        reports.add_metric([agent.name], agent.reports)
+        missing.add_metric([agent.name], len(agent.missing))
+        if agent.reported_at is not None:
+            reported.add_metric([agent.name], agent.reported_at)
+        if agent.cpu_us is not None and agent.rss_bytes is not None:
+            cpu.add_metric([agent.name], agent.cpu_us / 1e6)
+            memory.add_metric([agent.name], agent.rss_bytes)
+    yield from (state, reported, reports, missing, cpu, memory)
 
 
 class _Traffic:

@@ -28,7 +28,7 @@ def desk(shared: Desk) -> Desk:
 @pytest.fixture(scope="session")
 def serving(shared: Desk) -> Iterator[Serving]:
     """A real server on loopback, with no token."""
-    running = serve(make_app(shared.read, shared.program, shared, SETTINGS), SETTINGS)
+    running = serve(make_app(shared.read, shared.program, shared.decisions, shared, SETTINGS), SETTINGS)
     yield running
     running.stop()
 
@@ -39,7 +39,7 @@ def guarded(shared: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     file = tmp_path_factory.mktemp("guarded") / "token"
     file.write_text(TOKEN + "\n")
     settings = replace(SETTINGS, token_file=str(file))
-    running = serve(make_app(shared.read, shared.program, shared, settings), settings)
+    running = serve(make_app(shared.read, shared.program, shared.decisions, shared, settings), settings)
     yield running
     running.stop()
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 from controller.events import Counters, PortCounters
+from controller.logbook import By
 from controller.model import EVERYBODY, Endpoint, Mode, Settings
+from controller.policy.health import Health
 from controller.program import (
     Bucket,
     DecTtl,
@@ -22,13 +24,23 @@ from controller.program import (
     ToGroup,
     fields,
 )
+from controller.reports import PathManager, Role
 from controller.snapshot import (
+    ActiveBy,
     AddressView,
+    AgentState,
+    AgentView,
     BucketView,
+    CourseView,
+    DecisionView,
     GatewayState,
     GatewayView,
     GroupView,
+    HandView,
+    HealthView,
+    MissingView,
     NextHopView,
+    ReflexView,
     Snapshot,
     TerminalView,
     UplinkView,
@@ -113,6 +125,7 @@ def _terminal(name: str, address: str) -> TerminalView:
         gateway="home",
         mode=Mode.BICAST,
         active_uplink="wifi",
+        active_by=ActiveBy.DEFAULT,
         default_uplink="wifi",
         access_point="air",
         wished=False,
@@ -122,9 +135,68 @@ def _terminal(name: str, address: str) -> TerminalView:
     )
 
 
+RELAY = AgentView(
+    name="relay-1",
+    role=Role.RELAY,
+    state=AgentState.HERE,
+    since=1_700_000_000.0,
+    peer="192.0.2.1:50000",
+    version="1.0",
+    path_manager=PathManager.USERSPACE,
+    reported_at=1_700_000_010.0,
+    reports=11,
+    terminals=("client",),
+    missing=(MissingView("clamp", "this kernel has no sock_ops programs"),),
+    cpu_us=5_000_000,
+    rss_bytes=18_000_000,
+)
+LOST = replace(
+    RELAY, name="client", role=Role.TERMINAL, state=AgentState.SILENT, reported_at=None, terminals=(), missing=()
+)
+COURSE = CourseView(
+    terminal="client",
+    active_uplink="lte",
+    active_by=ActiveBy.POLICIES,
+    movers=("relay-1",),
+    unmoved=None,
+    uplinks=(
+        HealthView("wifi", Health.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
+        HealthView("lte", Health.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)),
+    ),
+    reflexes=(ReflexView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None),),
+    decisions=(
+        DecisionView(
+            2,
+            1_700_000_001.0,
+            By.POLICY,
+            "lte",
+            "wifi",
+            "wifi: 12% of 300 segments sent again in 3 reports; lte is good",
+            False,
+            (
+                HandView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
+                HandView("relay-1", True, "it is active", 3, 140, 2),
+            ),
+            None,
+        ),
+        DecisionView(
+            1,
+            1_700_000_000.0,
+            By.PEOPLE,
+            "wifi",
+            "lte",
+            "somebody asked for it",
+            False,
+            (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
+            "no agent reaches its connections",
+        ),
+    ),
+)
+
 START = Snapshot(
     gateways=(HOME, SHED),
     terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
+    agents=(RELAY, LOST),
     config_path="/etc/bicast/gateway.yaml",
     config_loaded_at=1_700_000_000.5,
     config_failures=0,
@@ -149,6 +221,10 @@ class Desk:
 
     def program(self, gateway: str) -> Program | None:
         return {"home": PROGRAM, "shed": None}[gateway]
+
+    def decisions(self, terminal: str) -> CourseView:
+        (one,) = self._meant(terminal)
+        return replace(COURSE, terminal=one.name)
 
     def set_mode(self, terminal: str, mode: Mode) -> Answer:
         with self._one_at_a_time:

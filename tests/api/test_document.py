@@ -15,7 +15,7 @@ from tests.api.conftest import TOKEN
 from tests.api.desk import SETTINGS, Desk
 
 core = Desk()
-document = make_app(core.read, core.program, core, SETTINGS).openapi()
+document = make_app(core.read, core.program, core.decisions, core, SETTINGS).openapi()
 schema = schemathesis.openapi.from_dict(document)
 
 
@@ -58,6 +58,7 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/mode",
         "/api/v1/terminals/{name}/mode",
         "/api/v1/terminals/{name}/active",
+        "/api/v1/terminals/{name}/decisions",
     }
 
 

@@ -65,7 +65,7 @@ def test_with_the_token_all_is_answered_under_any_name(outside: httpx.Client) ->
 def test_an_address_for_strangers_needs_a_token(desk: Desk) -> None:
     settings = replace(SETTINGS, api=Endpoint("192.0.2.1", 8653))
     with pytest.raises(CannotServe, match=re.escape("controller.api.token_file")):
-        make_app(desk.read, desk.program, desk, settings)
+        make_app(desk.read, desk.program, desk.decisions, desk, settings)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n", b"two words", b"\xff\xfe"])
@@ -74,7 +74,7 @@ def test_a_token_that_is_none_is_refused(desk: Desk, tmp_path: Path, content: by
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(CannotServe, match=re.escape(str(file))):
-        make_app(desk.read, desk.program, desk, replace(SETTINGS, token_file=str(file)))
+        make_app(desk.read, desk.program, desk.decisions, desk, replace(SETTINGS, token_file=str(file)))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -
         _key("bicast_bucket_bytes_total", gateway="home", uplink="lte", group="client bicast"): 7100,
         _key("bicast_terminal_packets_total", gateway="home", terminal="client", direction="up"): 10,
         _key("bicast_terminal_bytes_total", gateway="home", terminal="client", direction="down"): 2000,
+        _key("bicast_agent_state", agent="relay-1", state="here"): 1,
+        _key("bicast_agent_state", agent="relay-1", state="silent"): 0,
+        _key("bicast_agent_state", agent="client", state="silent"): 1,
+        _key("bicast_agent_reported_timestamp_seconds", agent="relay-1"): 1_700_000_010.0,
+        _key("bicast_agent_reported_timestamp_seconds", agent="client"): None,
+        _key("bicast_agent_reports_total", agent="relay-1"): 11,
+        _key("bicast_agent_missing", agent="relay-1"): 1,
+        _key("bicast_agent_cpu_seconds_total", agent="relay-1"): 5,
+        _key("bicast_agent_resident_bytes", agent="relay-1"): 18_000_000,
     }
     assert {key: samples.get(key) for key in expected} == expected
 

@@ -35,7 +35,7 @@ LARGE = 30_000_000  # more than two sockets hold
 @pytest.fixture
 def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     monkeypatch.setattr(connection, "REQUEST_WITHIN_S", SHORT_S)
-    running = serve(make_app(desk.read, desk.program, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
     yield running
     running.stop()
 

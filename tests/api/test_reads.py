@@ -33,6 +33,15 @@ def test_gateways_terminals_and_status_are_of_the_snapshot(http: httpx.Client, d
     assert terminals[0]["mode"] == "bicast"
 
 
+def test_what_led_a_terminal_to_where_it_is_is_told_with_its_numbers(http: httpx.Client) -> None:
+    course = http.get("/api/v1/terminals/client/decisions").json()
+    assert course["active_uplink"] == "lte" and course["active_by"] == "policies" and course["movers"] == ["relay-1"]
+    assert [one["health"] for one in course["uplinks"]] == ["lossy", "good"]
+    newest = course["decisions"][0]
+    assert newest["by"] == "policy" and newest["hands"][1]["connections"] == 3 and newest["at"] == 1_700_000_001.0
+    assert http.get("/api/v1/status").json()["agents"][1]["state"] == "silent"
+
+
 def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Client) -> None:
     program = http.get("/api/v1/gateways/home/program").json()
     assert [(flow["table"], flow["priority"]) for flow in program["flows"]] == [(0, 20), (0, 10), (1, 100)]
@@ -55,6 +64,7 @@ def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Cl
         ("/api/v1/program?gateway=attic", "attic"),
         ("/api/v1/gateways/shed/program", "0000000000000002"),
         ("/api/v1/terminals/phone", "phone"),
+        ("/api/v1/terminals/phone/decisions", "phone"),
         ("/api/v1/terminals/%F0%9F%93%B1%00%22", "there is no terminal"),
         ("/api/v1/nothing", "/api/v1/openapi.json"),
         ("/api/v1/gateways/", "/api/v1/openapi.json"),

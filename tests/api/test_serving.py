@@ -28,7 +28,7 @@ from controller.web.gate import CannotServe
 from controller.web.serving import serve
 desk = Desk()
 try:
-    running = serve(make_app(desk.read, desk.program, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
 except CannotServe as error:
     sys.exit(str(error))
 print(running.endpoint, flush=True)
@@ -42,18 +42,21 @@ def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         settings = replace(SETTINGS, api=endpoint)
         with pytest.raises(CannotServe) as refused:
-            serve(make_app(desk.read, desk.program, desk, settings), settings)
+            serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
     assert str(endpoint) in str(refused.value) and "taken" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_an_address_of_another_machine_is_one_sentence(desk: Desk) -> None:
     with pytest.raises(CannotServe, match=r"192\.0\.2\.1:8653"):
-        serve(make_app(desk.read, desk.program, desk, SETTINGS), replace(SETTINGS, api=Endpoint("192.0.2.1", 8653)))
+        serve(
+            make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS),
+            replace(SETTINGS, api=Endpoint("192.0.2.1", 8653)),
+        )
 
 
 def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
-    app = make_app(desk.read, desk.program, desk, SETTINGS)
+    app = make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS)
     before = _servers()
     running = serve(app, SETTINGS)
     endpoint = running.endpoint
@@ -77,7 +80,7 @@ def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
 
 def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
     settings = replace(SETTINGS, api=Endpoint("::1", 0))
-    running = serve(make_app(desk.read, desk.program, desk, settings), settings)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
     try:
         answer = httpx.get(f"http://{running.endpoint}/api/v1/openapi.json", trust_env=False)
         assert answer.json()["openapi"].startswith("3.1")

@@ -365,12 +365,12 @@ def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -
     kept = "; it is kept, and counts when gateway home connects"
     answer, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
     assert answer.done == (f"client is in mode single{kept}",) and answer.changed and not effects
-    answer, _ = pair.core.wish_active("client", "lte", pair.now)
+    answer, *_ = pair.core.wish_active("client", "lte", pair.now)
     assert answer.done == (f"client has lte as its active uplink{kept}",)
     pair.connect()
     pair.drain()
     assert pair.installed() == pair.compiled()
-    answer, _ = pair.core.wish_active("client", "lte", pair.now)
+    answer, *_ = pair.core.wish_active("client", "lte", pair.now)
     assert answer.done == ("client has lte already as its active uplink",)
 
 

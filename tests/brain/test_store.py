@@ -12,9 +12,15 @@ from controller.store import Store, StoreError
 
 
 def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
-    wanted = Wanted({"phone": Mode.SINGLE}, {"phone": "lte"})
+    wanted = Wanted({"phone": Mode.SINGLE}, {"phone": "lte"}, {"client": "lte"})
     Store(str(tmp_path / "new" / "state.json")).save(wanted)
     assert Store(str(tmp_path / "new" / "state.json")).load() == wanted
+
+
+def test_what_a_version_kept_that_knew_no_decisions_is_there_too(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text('{"version": 1, "modes": {"phone": "off"}, "active": {"phone": "lte"}}')
+    assert Store(str(path)).load() == Wanted({"phone": Mode.OFF}, {"phone": "lte"})
 
 
 def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
@@ -22,7 +28,16 @@ def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "modes": {"a": "x"}, "active": {}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"version": 3}',
+        '{"version": 2, "modes": {}, "active": {}}',
+        '{"version": 1, "modes": {"a": "x"}, "active": {}}',
+    ],
 )
 def test_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"

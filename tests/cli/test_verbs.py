@@ -122,7 +122,7 @@ def test_the_token_is_taken_from_the_environment_or_a_file(
     file = tmp_path / "token"
     file.write_text("secret\n")
     settings = replace(SETTINGS, token_file=str(file))
-    running = serve(make_app(desk.read, desk.program, desk, settings), settings)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
     words = ["mode", "client", "off", "--api", str(running.endpoint)]
     monkeypatch.delenv("BICAST_TOKEN", raising=False)
     try:
@@ -188,7 +188,9 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
         assert named in warnings[number]
     for part in ("loft", "0000000000000001", "127.0.0.1:51234", "192.0.2.9:40000", "datapath-id"):
         assert part in warnings[5]
-    assert len(warnings) == 6
+    assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[6]
+    assert "agent client: it is connected and has not reported" in warnings[7]
+    assert len(warnings) == 8
 
 
 def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None:
@@ -196,6 +198,35 @@ def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None
     status = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in status["terminals"]] == ["client", "tablet"]
     assert status["gateways"][0]["uplinks"][1]["up"] is False
+
+
+def test_status_shows_every_agent_and_what_it_lacks(api: str, capsys: Captured) -> None:
+    assert main(["status"]) == OK
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    (relay,) = [line for line in lines if line[0] == "relay-1"]
+    assert relay[1:3] == ["relay", "here"] and relay[-1] == "clamp" and "client" in relay
+    assert ["client", "terminal", "silent", "-"] in [line[:4] for line in lines]
+
+
+def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: str, capsys: Captured) -> None:
+    assert main(["why", "client"]) == OK
+    told = capsys.readouterr().out
+    for part in (
+        "client is on lte: policies chose it",
+        "its connections are moved by relay-1",
+        "armed at relay-1: from lte to wifi after 200 ms without progress",
+        "wifi is lossy since",
+        "because wifi: 12% of 300 segments sent again in 3 reports; lte is good",
+        "    gateway home: 2 groups modified\n    relay-1: it is active (3 connections in 140 us, 2 orders)",
+        "gateway home: 2 groups modified (not confirmed yet)",
+        "no agent reaches its connections: only the gateway's path moved",
+    ):
+        assert part in told
+    assert told.index("policies: from wifi to lte") < told.index("somebody: from lte to wifi")
+    assert main(["why", "client", "--json"]) == OK
+    assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [2, 1]
+    assert main(["why", "nobody"]) == REFUSED
+    assert "client, tablet" in _sentence(capsys)
 
 
 def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys: Captured) -> None:
@@ -239,6 +270,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "status",
         "mode",
         "switch",
+        "why",
         "mptcp",
         "render",
         "experiment",

@@ -1,0 +1,83 @@
+"""`why`: where a terminal is and what led there: how its uplinks fare, and the last decisions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from cli import OK
+from cli.client import add_options, asked
+
+WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "why",
+        help="tell why a terminal is on its uplink",
+        description="Tell how a terminal's uplinks fare, who moves its connections, and its last decisions, the newest "
+        "first, each with its numbers and with what the gateway and the agents made of it.",
+    )
+    parser.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
+    parser.add_argument("--json", action="store_true", help="as /api/v1/terminals/TERMINAL/decisions gives it")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with asked(args) as client:
+        course = client.get("terminals", args.terminal, "decisions")
+    if args.json:
+        print(json.dumps(course, indent=2))
+    else:
+        print("\n".join(_lines(course)))
+    return OK
+
+
+def _lines(course: dict[str, Any]) -> Iterator[str]:
+    chosen = {"people": "somebody chose it", "policies": "policies chose it", "default": "its default"}
+    yield f"{course['terminal']} is on {course['active_uplink']}: {chosen[course['active_by']]}"
+    movers = ", ".join(course["movers"])
+    yield f"its connections are moved by {movers}" if movers else f"nobody moves its connections: {course['unmoved']}"
+    for one in course["reflexes"]:
+        refused = f"; refused: {one['refused']}" if one["refused"] else ""
+        yield (
+            f"armed at {one['agent']}: from {one['watched']} to {one['fallback']} after {one['no_progress_ms']} ms "
+            f"without progress{refused}"
+        )
+    yield ""
+    for one in course["uplinks"]:
+        yield f"{one['uplink']} is {one['health']} since {_clock(one['since'])}: {one['because']}"
+    for decision in course["decisions"]:
+        yield ""
+        yield from _decision(decision)
+
+
+def _decision(decision: dict[str, Any]) -> Iterator[str]:
+    how = ", the hard way" if decision["hard"] else ""
+    move = f"from {decision['left']} to {decision['uplink']}"
+    yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
+    yield f"    because {decision['because']}"
+    for hand in decision["hands"]:
+        yield f"    {_hand(hand)}"
+    if decision["unmoved"]:
+        yield f"    {decision['unmoved']}: only the gateway's path moved"
+
+
+def _hand(hand: dict[str, Any]) -> str:
+    if hand["agent"] is None:
+        state = {True: "", False: " (not done)", None: " (not confirmed yet)"}[hand["done"]]
+        return f"{hand['said']}{state}"
+    if hand["done"] is None:
+        return f"{hand['agent']}: no answer yet"
+    state = "" if hand["done"] else "not done: "
+    reached = f"{hand['connections']} connection{'' if hand['connections'] == 1 else 's'} in {hand['took_us']} us"
+    again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""
+    return f"{hand['agent']}: {state}{hand['said']} ({reached}{again})"
+
+
+def _clock(moment: float) -> str:
+    thousandths = int(moment * 1000) % 1000
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(moment))}.{thousandths:03d}"

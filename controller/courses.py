@@ -1,0 +1,111 @@
+"""Agents, and one terminal's course, for those who read: parts of a Snapshot, and the answer to `why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.core import Core
+from controller.hands import Agent
+from controller.known import Wanted
+from controller.logbook import Entry
+from controller.model import Site, Terminal
+from controller.pilot import Pilot
+from controller.policy.reflexes import LEASE_S
+from controller.snapshot import (
+    ActiveBy,
+    AgentState,
+    AgentView,
+    CourseView,
+    DecisionView,
+    HandView,
+    HealthView,
+    MissingView,
+    ReflexView,
+)
+from controller.steered import Steered
+from controller.wishes import UnknownTerminal
+
+
+def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
+    missing = [MissingView(each.name, each.reason) for each in agent.missing]
+    if agent.owns_nobody is not None:
+        missing.append(MissingView("a terminal", agent.owns_nobody))
+    return AgentView(
+        name=agent.name,
+        role=agent.role,
+        state=_state(agent),
+        since=agent.since + wall_offset_s,
+        peer=agent.peer,
+        version=agent.version,
+        path_manager=agent.path_manager,
+        reported_at=None if agent.reported_at is None else agent.reported_at + wall_offset_s,
+        reports=agent.reports,
+        terminals=tuple(sorted(agent.concerns)),
+        missing=tuple(missing),
+        cpu_us=agent.cost.cpu_us if agent.cost else None,
+        rss_bytes=agent.cost.rss_bytes if agent.cost else None,
+    )
+
+
+def _state(agent: Agent) -> AgentState:
+    if agent.session is None:
+        return AgentState.GONE
+    return AgentState.SILENT if agent.silent else AgentState.HERE
+
+
+def active_by(wanted: Wanted, site: Site, terminal: Terminal) -> ActiveBy:
+    if wanted.wished(site, terminal):
+        return ActiveBy.PEOPLE
+    return ActiveBy.POLICIES if wanted.standing(site, terminal) else ActiveBy.DEFAULT
+
+
+def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseView:
+    steered = core.pilot.steered.get(name)
+    if steered is None:
+        raise UnknownTerminal(f"there is no terminal {name!r}; /api/v1/terminals lists those there are")
+    choice = steered.choose()
+    return CourseView(
+        terminal=name,
+        active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),
+        active_by=active_by(core.wanted, steered.site, steered.terminal),
+        movers=choice.movers,
+        unmoved=choice.unmoved,
+        uplinks=tuple(_uplinks(steered, wall_offset_s)),
+        reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
+        decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
+    )
+
+
+def _uplinks(steered: Steered, wall_offset_s: float) -> Iterator[HealthView]:
+    for uplink, path in steered.paths.items():
+        addresses = steered.where.get(uplink, ())
+        yield HealthView(uplink, path.health, path.because, path.since + wall_offset_s, addresses)
+
+
+def _reflexes(pilot: Pilot, terminal: str, now: float, wall_offset_s: float) -> Iterator[ReflexView]:
+    for agent in pilot.agents.values():
+        armed = agent.armed.get(terminal)
+        if armed is not None and now < armed.at + LEASE_S:
+            one = armed.reflex
+            until = armed.at + LEASE_S + wall_offset_s
+            yield ReflexView(agent.name, one.watched, one.fallback, one.no_progress_ms, until, armed.refused)
+
+
+def _decision(entry: Entry, wall_offset_s: float) -> DecisionView:
+    gateway = HandView(None, entry.gateway.done, entry.gateway.said, 0, 0, 1)
+    hands = (
+        HandView(each.agent, each.done, each.said, each.connections, each.took_us, each.orders)
+        for each in entry.hands.values()
+    )
+    at = entry.at + wall_offset_s
+    return DecisionView(
+        entry.number,
+        at,
+        entry.by,
+        entry.uplink,
+        entry.left,
+        entry.because,
+        entry.hard,
+        (gateway, *hands),
+        entry.unmoved,
+    )

@@ -1,0 +1,155 @@
+"""One agent as the core keeps it: its session, what it said of itself, its last report, and what it was ordered.
+
+opened ──► heard of ◄──► silent (three periods without a word: its last report counts no more)
+              │
+              └──► closed     what it was ordered and did not answer has no answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from controller.policy.evidence import Ledger, Standing
+from controller.policy.reach import Reach
+from controller.policy.reflexes import RENEW_S, Reflex
+from controller.policy.ways import Home
+from controller.reports import (
+    AgentOpened,
+    Capability,
+    Cost,
+    Direct,
+    Directive,
+    Disarm,
+    PathManager,
+    Prefer,
+    Reported,
+    Role,
+)
+from controller.tickets import Tickets
+
+PERIOD_S = 1.0  # between reports, as they are asked for
+GONE_AFTER_S = 3 * PERIOD_S
+MOVES = "mptcp"  # the capability
+
+
+@dataclass(frozen=True, slots=True)
+class Armed:
+    reflex: Reflex
+    at: float
+    refused: str | None = None
+
+
+class Agent:
+    """`heard_at`, `report` and the like are None or empty until there is such a thing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.session: int | None = None
+        self.peer = ""
+        self.role = Role.GATEWAY
+        self.path_manager = PathManager.KERNEL
+        self.version = ""
+        self.capabilities: tuple[Capability, ...] = ()
+        self.addresses: tuple[str, ...] = ()
+        self.since = 0.0  # of the session, or of its end
+        self.heard_at: float | None = None
+        self.reported_at: float | None = None
+        self.reports = 0
+        self.cost: Cost | None = None
+        self.silent = False
+        self.ledger: Ledger | None = None
+        self.standings: dict[str, Standing] = {}  # by terminal
+        self.serves_strangers = False  # MPTCP connections of nobody in the configuration
+        self.homes: dict[str, Home] = {}  # by address: what this host is, where it is a terminal
+        self.owns: tuple[str, ...] = ()  # those terminals
+        self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
+        self.owns_nobody: str | None = None  # why it is no terminal of ours, where it should be one
+        self.armed: dict[str, Armed] = {}  # by terminal
+        self._waiting: dict[int, Directive] = {}
+
+    @property
+    def alive(self) -> bool:
+        return self.session is not None and not self.silent
+
+    def open(self, event: AgentOpened, now: float) -> None:
+        """What is armed in the hand has outlived the session before, if the hand itself has: it is armed again soon."""
+        self.armed = {name: replace(armed, at=now - RENEW_S) for name, armed in self.armed.items()}
+        self.session, self.peer, self.role = event.session, event.peer, event.role
+        self.path_manager, self.version = event.path_manager, event.version
+        self.capabilities, self.addresses = event.capabilities, event.addresses
+        self.heard_at, self.since, self.silent = now, now, False
+
+    def close(self, now: float) -> list[int]:
+        """The directives that will have no answer."""
+        self.session, self.since = None, now
+        self._forget()
+        lost, self._waiting = list(self._waiting), {}
+        return lost
+
+    def hear(self, now: float) -> None:
+        self.heard_at, self.silent = now, False
+
+    def report(self, event: Reported, now: float) -> None:
+        self.hear(now)
+        self.reported_at, self.cost = now, event.cost
+        self.reports += 1
+
+    def falls_silent(self, now: float) -> bool:
+        """Whether it has just been found so."""
+        if not self.alive or self.heard_at is None or now - self.heard_at <= GONE_AFTER_S:
+            return False
+        self.silent = True
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        self.ledger, self.standings, self.serves_strangers = None, {}, False
+
+    # Orders
+
+    def order(self, order: Directive, tickets: Tickets) -> Direct:
+        assert self.session is not None
+        directive = tickets.draw()
+        self._waiting[directive] = order
+        return Direct(self.session, directive, order)
+
+    def answered(self, directive: int) -> Directive | None:
+        """What it was, if it was asked in this session."""
+        return self._waiting.pop(directive, None)
+
+    def preferring(self, terminal_addresses: frozenset[str]) -> bool:
+        """Whether an order to move this terminal is on its way."""
+        orders = (order for order in self._waiting.values() if isinstance(order, Prefer))
+        return any(terminal_addresses.issuperset(order.path) for order in orders)
+
+    def cannot_arm(self, terminal: str, why: str) -> None:
+        if terminal in self.armed:
+            self.armed[terminal] = replace(self.armed[terminal], refused=why)
+
+    def disarm(self, terminal: str, tickets: Tickets) -> Iterator[Direct]:
+        if self.armed.pop(terminal, None) and self.session is not None:
+            yield self.order(Disarm(terminal), tickets)
+
+    # What it can
+
+    @property
+    def missing(self) -> tuple[Capability, ...]:
+        return tuple(each for each in self.capabilities if not each.available)
+
+    @property
+    def unable(self) -> str | None:
+        """Why it can move nothing."""
+        if self.session is None:
+            return "it is not connected"
+        if self.silent:
+            return "it is silent"
+        for each in self.capabilities:
+            if each.name == MOVES:
+                return None if each.available else each.reason
+        return f"it does not say that it can move connections (capability {MOVES})"
+
+    def reach(self, terminal: str) -> Reach:
+        others = self.serves_strangers or any(name != terminal for name in self.standings)
+        standing = self.standings.get(terminal)
+        return Reach(self.name, self.role, self.path_manager, self.unable, standing, others)

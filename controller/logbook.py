@@ -1,0 +1,140 @@
+"""The last decisions on each terminal, with their numbers and with what both hands made of them: what `why` tells."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.reports import ReflexFired, Resulted
+
+KEPT = 20  # a terminal
+
+
+class By(StrEnum):
+    PEOPLE = "people"
+    POLICY = "policy"
+    REFLEX = "reflex"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one agent made of a decision; filled in when it answers."""
+
+    agent: str
+    done: bool | None = None  # None: it has not answered
+    said: str = ""
+    connections: int = 0
+    took_us: int = 0
+    orders: int = 1  # the later ones took new connections along
+
+
+@dataclass(slots=True)
+class Moved:
+    """What the gateway made of it."""
+
+    done: bool | None = None  # None: it has not answered
+    said: str = "its groups are about to be changed"
+
+
+@dataclass(slots=True)
+class Entry:
+    number: int
+    terminal: str
+    at: float
+    by: By
+    uplink: str  # to which
+    left: str  # from which
+    because: str
+    hard: bool
+    gateway: Moved = field(default_factory=Moved)
+    hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
+    unmoved: str | None = None  # why no agent was ordered
+
+    @property
+    def answered(self) -> bool:
+        return all(each.done is not None for each in self.hands.values())
+
+    def hands_say(self) -> tuple[str, ...]:
+        if self.unmoved:
+            return (f"{self.unmoved}: only the gateway's path moved",)
+        return tuple(_says(self.terminal, each) for each in self.hands.values())
+
+
+def _says(terminal: str, outcome: Outcome) -> str:
+    if outcome.done is None:
+        return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` tells what comes of it"
+    if not outcome.done:
+        return f"{outcome.agent} could not: {outcome.said}"
+    number = outcome.connections
+    return f"{outcome.agent} moved {number} connection{'' if number == 1 else 's'}: {outcome.said}"
+
+
+class Logbook:
+    def __init__(self) -> None:
+        self._entries: dict[str, deque[Entry]] = {}  # by terminal
+        self._directives: dict[int, Outcome] = {}  # not answered
+        self._tickets: dict[tuple[int, int], Moved] = {}  # by a switch's session and the order's number
+        self._number = 0
+
+    def entries(self, terminal: str) -> list[Entry]:
+        """The newest first."""
+        return list(reversed(self._entries.get(terminal, ())))
+
+    def last(self, terminal: str) -> Entry | None:
+        found = self._entries.get(terminal)
+        return found[-1] if found else None
+
+    def write(self, terminal: str, at: float, by: By, uplink: str, left: str, because: str, hard: bool) -> Entry:
+        self._number += 1
+        entry = Entry(self._number, terminal, at, by, uplink, left, because, hard)
+        self._entries.setdefault(terminal, deque(maxlen=KEPT)).append(entry)
+        return entry
+
+    def keep(self, terminals: Iterable[str]) -> None:
+        """Of others nothing is told any more."""
+        kept = set(terminals)
+        self._entries = {name: entries for name, entries in self._entries.items() if name in kept}
+
+    # Agents
+
+    def ordered(self, entry: Entry, agent: str, directive: int) -> None:
+        before = entry.hands.get(agent)
+        entry.hands[agent] = self._directives[directive] = Outcome(agent, orders=before.orders + 1 if before else 1)
+
+    def fired(self, entry: Entry, agent: str, event: ReflexFired) -> None:
+        entry.hands[agent] = Outcome(agent, True, event.said, event.connections)
+
+    def resulted(self, event: Resulted) -> None:
+        outcome = self._directives.pop(event.directive, None)
+        if outcome is not None:
+            outcome.done, outcome.said = event.done, event.said
+            outcome.connections, outcome.took_us = event.connections, event.took_us
+
+    def unanswered(self, directive: int, why: str) -> None:
+        outcome = self._directives.pop(directive, None)
+        if outcome is not None:
+            outcome.done, outcome.said = False, why
+
+    # Gateways
+
+    def sent(self, entries: Iterable[Entry], session: int, ticket: int, said: str) -> None:
+        moved = self._tickets[session, ticket] = Moved(None, said)
+        for entry in entries:
+            entry.gateway = moved
+
+    def applied(self, session: int, ticket: int) -> None:
+        moved = self._tickets.pop((session, ticket), None)
+        if moved is not None:
+            moved.done = True
+
+    def refused(self, session: int, ticket: int | None, reason: str) -> None:
+        moved = self._tickets.pop((session, ticket or 0), None)
+        if moved is not None:
+            moved.done, moved.said = False, f"the switch refused: {reason}"
+
+    def closed(self, session: int) -> None:
+        for key in [key for key in self._tickets if key[0] == session]:
+            moved = self._tickets.pop(key)
+            moved.done, moved.said = False, "the switch left before it answered; what it lacks it gets when it is back"

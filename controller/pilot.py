@@ -1,0 +1,308 @@
+"""Steers terminals with the agents that are there: what they report in, decisions and orders out.
+
+    reported, fired, tick ──► entries (what was decided) ──► the core changes what is wanted ──► moved: orders
+                                                                                       tend: what keeps them true
+
+A decision moves both hands at once. The gateway's is the core's affair; here are the agents: who knows of which
+terminal, whom to order, and which reflexes stand. Without an agent nobody is steered, and an agent that falls silent
+moves nothing: what was decided stays, its reflexes run out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.hands import Agent, Armed
+from controller.known import Port, Wanted
+from controller.logbook import By, Entry, Logbook
+from controller.model import Config, Mode, Site
+from controller.policy.evidence import weigh
+from controller.policy.reach import Choice, astray
+from controller.policy.reflexes import RENEW_S
+from controller.policy.ways import Home, Leaves, Way, homes, way
+from controller.reports import AgentClosed, AgentOpened, Arm, Direct, Prefer, ReflexFired, Reported, Resulted, Role
+from controller.steered import Steered, all_steered, unmovable
+from controller.tickets import Tickets
+
+log = logging.getLogger(__name__)
+
+
+class Pilot:
+    def __init__(self, config: Config, wanted: Wanted, tickets: Tickets, now: float) -> None:
+        self.agents: dict[str, Agent] = {}  # by name; those that have gone stay known
+        self.logbook = Logbook()
+        self.steered: dict[str, Steered] = {}  # by terminal
+        self._tickets = tickets
+        self._sessions: dict[int, Agent] = {}
+        self._homes: dict[str, tuple[Home, ...]] = {}
+        self._alone: dict[str, Home] = {}  # the addresses that are at home in one place only
+        self._touched: dict[str, None] = {}  # terminals to tend, in order
+        self.reconfigure(config, wanted, now)
+
+    def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
+        self.steered = all_steered(config.sites, self.steered, wanted, now)
+        self.logbook.keep(self.steered)
+        self._homes = homes(config.sites)
+        self._alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
+        for agent in self.agents.values():
+            agent.concerns = frozenset()  # its next report says it anew
+            agent.armed = {name: armed for name, armed in agent.armed.items() if name in self.steered}
+            self._settle_in(agent)
+
+    # What is seen
+
+    def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[Entry]:
+        entries = []
+        up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
+        for terminal in site.terminals:
+            steered = self.steered[terminal.name]
+            for name, is_up in up.items():
+                steered.port_seen(name, is_up, now)
+            entries += self._decided(steered, wanted, now)
+        return entries
+
+    def opened(self, event: AgentOpened, now: float) -> None:
+        agent = self.agents.setdefault(event.name, Agent(event.name))
+        self._gone(agent, "it has connected again", now)
+        agent.open(event, now)
+        self._sessions[event.session] = agent
+        self._settle_in(agent)
+        log.info("agent %s (%s) is here, from %s", agent.name, agent.role, agent.peer)
+
+    def closed(self, event: AgentClosed, now: float) -> None:
+        agent = self._sessions.get(event.session)
+        if agent is not None:
+            log.warning("agent %s is gone: %s", agent.name, event.reason)
+            self._gone(agent, event.reason, now)
+
+    def _gone(self, agent: Agent, why: str, now: float) -> None:
+        if agent.session is None:
+            return
+        del self._sessions[agent.session]
+        for directive in agent.close(now):
+            self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
+        self._leaves(agent, f"agent {agent.name} is gone", now)
+
+    def _leaves(self, agent: Agent, why: str, now: float) -> None:
+        for name in agent.concerns:
+            self._touched[name] = None
+            self.steered[name].left(agent, why, now)
+        agent.concerns = frozenset()
+
+    def reported(self, event: Reported, wanted: Wanted, now: float) -> list[Entry]:
+        agent = self._sessions.get(event.session)
+        if agent is None:
+            return []
+        agent.report(event, now)
+        at_terminal = agent.role is Role.TERMINAL
+        if agent.role is Role.GATEWAY:
+            return []
+        ways: dict[str, Way] = {}
+
+        def way_of(home: Home) -> Way:
+            name = home.terminal.name
+            if name not in ways:
+                ways[name] = way(home.site, home.terminal, wanted)
+            return ways[name]
+
+        home_of = (agent.homes if at_terminal else self._alone).get
+        weighed = weigh(agent.ledger, event.connections, event.interval_ms, at_terminal, home_of, way_of)
+        agent.ledger, agent.standings = weighed.ledger, weighed.standings
+        agent.serves_strangers = weighed.serves_strangers
+        concerns = frozenset((*agent.owns, *ways))
+        for name in agent.concerns - concerns:
+            self.steered[name].left(agent, f"agent {agent.name} sees nothing of it any more", now)
+        for name in concerns - agent.concerns:
+            self.steered[name].attended(agent)
+        self._touched |= dict.fromkeys(agent.concerns | concerns)
+        agent.concerns = concerns
+        before = now - event.interval_ms / 1000
+        for (name, uplink), reading in weighed.readings.items():
+            by_active = ways[name].leaves is Leaves.BY_ACTIVE
+            if not (by_active and self.steered[name].moved_since(before)):  # else part of it was another uplink's
+                self.steered[name].reported(uplink, reading, now)
+        return [entry for name in concerns for entry in self._decided(self.steered[name], wanted, now)]
+
+    def resulted(self, event: Resulted, now: float) -> None:
+        agent = self._sessions.get(event.session)
+        order = agent.answered(event.directive) if agent else None
+        if agent is None or order is None:
+            return
+        agent.hear(now)
+        self.logbook.resulted(event)
+        if not event.done:
+            log.warning("agent %s could not carry out %s: %s", agent.name, type(order).__name__, event.said)
+        if isinstance(order, Arm) and not event.done:
+            agent.cannot_arm(order.name, event.said)
+
+    def fired(self, event: ReflexFired, wanted: Wanted, now: float) -> list[Entry]:
+        """The hand has moved already; what is left is to bring the gateway along."""
+        agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
+        if agent is None or steered is None or not (event.name in agent.armed or event.name in agent.concerns):
+            return []
+        agent.hear(now)
+        armed = agent.armed.pop(event.name, None)
+        expected = armed.reflex if armed else steered.reflex(agent)  # armed before we were started
+        if expected is None:
+            return []
+        steered.fired(expected.watched, event.stalled_ms, now)
+        because = f"{expected.watched}: no progress for {event.stalled_ms} ms with data in flight"
+        entry = self.logbook.write(event.name, now, By.REFLEX, expected.fallback, expected.watched, because, hard=True)
+        self.logbook.fired(entry, agent.name, event)
+        log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, because)
+        self._touched[event.name] = None
+        steered.attended(agent)
+        agent.concerns |= {event.name}
+        if expected.watched != steered.course.active or not steered.is_policies(wanted):
+            entry.gateway.done, entry.gateway.said = True, f"nothing moved: {steered.course.active} was chosen since"
+            return []
+        steered.move(entry.uplink, now)
+        return [entry]
+
+    def tick(self, wanted: Wanted, now: float) -> list[Entry]:
+        for agent in self.agents.values():
+            if agent.falls_silent(now):
+                log.warning("agent %s is silent: what it reported counts no more", agent.name)
+                self._leaves(agent, f"agent {agent.name} is silent", now)
+        entries = []
+        for steered in self.steered.values():
+            if steered.agents:
+                steered.passed(now)
+                self._touched[steered.name] = None
+                entries += self._decided(steered, wanted, now)
+        return entries
+
+    def _decided(self, steered: Steered, wanted: Wanted, now: float) -> list[Entry]:
+        if not steered.is_policies(wanted):
+            return []
+        left = steered.course.active
+        decision = steered.decision(now)
+        if decision is None:
+            return []
+        steered.move(decision.prefer, now)
+        log.info("%s: from %s to %s, because %s", steered.name, left, decision.prefer, decision.because)
+        self._touched[steered.name] = None
+        name, to = steered.name, decision.prefer
+        return [self.logbook.write(name, now, By.POLICY, to, left, decision.because, decision.hard)]
+
+    # What people wish
+
+    def choice(self, terminal: str, uplink: str) -> Choice | None:
+        """Who would move it there; None: there is nothing to move."""
+        steered = self.steered[terminal]
+        return None if unmovable(steered, uplink) else steered.choose()
+
+    def wished(self, terminal: str, uplink: str, left: str, now: float) -> Entry:
+        self.steered[terminal].start(uplink, now)
+        return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "somebody asked for it", hard=False)
+
+    def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> Entry:
+        """`wanted` has no wish for it any more: it is where policies would have it."""
+        steered = self.steered[terminal]
+        steered.start(steered.terminal.default_uplink, now)
+        decided = self._decided(steered, wanted, now)
+        if decided:
+            decided[0].left = left
+            return decided[0]
+        because = "somebody left it to policies, which know nothing against its default"
+        return self.logbook.write(terminal, now, By.PEOPLE, steered.course.active, left, because, hard=False)
+
+    # Orders
+
+    def touch(self, names: Iterable[str]) -> None:
+        self._touched |= dict.fromkeys(names)
+
+    def moved(self, entry: Entry, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """The other hand of a decision that has been made."""
+        steered = self.steered[entry.terminal]
+        entry.unmoved = unmovable(steered, entry.uplink)
+        if entry.unmoved:
+            return
+        choice = steered.choose()
+        if not entry.hands:
+            entry.unmoved = choice.unmoved
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self.agents[name], now)
+        for name in choice.movers:
+            if name not in entry.hands:
+                chosen = wanted.standing(steered.site, steered.terminal) is not None
+                order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
+                yield self._order(steered, self.agents[name], entry, order, now)
+
+    def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """What keeps decisions true at those who were touched: new connections follow, reflexes stand."""
+        touched, self._touched = self._touched, {}
+        for name in touched:
+            steered = self.steered.get(name)
+            if steered is not None and steered.agents:
+                choice = steered.choose()
+                yield from self._follow(steered, choice, wanted, now)
+                yield from self._arm(steered, choice, wanted, now)
+
+    def _follow(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        standing = wanted.standing(steered.site, steered.terminal)
+        if standing is None or standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
+            return
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self.agents[name], now)
+        for agent in (self.agents[name] for name in choice.movers):
+            seen = agent.standings.get(steered.name)
+            if seen is None or agent.preferring(steered.addresses):
+                continue
+            if steered.unfollowed(agent, astray(seen, standing), now):
+                entry = self._entry(steered, wanted, standing, now)
+                yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
+
+    def _entry(self, steered: Steered, wanted: Wanted, standing: str, now: float) -> Entry:
+        last = self.logbook.last(steered.name)
+        if last is not None and last.uplink == standing:
+            return last
+        by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
+        because = "it was chosen before this controller was started"
+        return self.logbook.write(steered.name, now, by, standing, standing, because, hard=False)
+
+    def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
+        seen = agent.standings.get(steered.name)
+        steered.unfollowed(agent, seen.connections if seen else (), now)
+        direct = agent.order(order, self._tickets)
+        self.logbook.ordered(entry, agent.name, direct.directive)
+        return direct
+
+    def _let_go(self, steered: Steered, agent: Agent, now: float) -> Iterator[Direct]:
+        seen = agent.standings.get(steered.name)
+        held = seen.connections if seen else {}
+        flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
+        if steered.unfollowed(agent, flagged, now):
+            yield agent.order(steered.let_go(), self._tickets)
+
+    def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        for agent in steered.agents.values():
+            armed = agent.armed.get(steered.name)
+            due = agent.name in choice.movers and steered.is_policies(wanted)
+            reflex = steered.reflex(agent) if due else None
+            if reflex is None:
+                yield from agent.disarm(steered.name, self._tickets)
+                continue
+            stands = armed is not None and not reflex.outdates(armed.reflex) and now - armed.at < RENEW_S
+            if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
+                agent.armed[steered.name] = Armed(reflex, now)
+                yield agent.order(reflex.order(steered.where), self._tickets)
+
+    # Who is who
+
+    def _settle_in(self, agent: Agent) -> None:
+        """A host is a terminal by its name, if one has it; else by its addresses."""
+        agent.homes, agent.owns, agent.owns_nobody = {}, (), None
+        if agent.role is not Role.TERMINAL:
+            return
+        for address in agent.addresses:
+            found = self._homes.get(address, ())
+            if agent.name in self.steered:
+                found = tuple(home for home in found if home.terminal.name == agent.name)
+            if len(found) == 1:
+                agent.homes[address] = found[0]
+        agent.owns = tuple(dict.fromkeys(home.terminal.name for home in agent.homes.values()))
+        if not agent.owns:
+            whose = f"the terminal {agent.name}" if agent.name in self.steered else "any terminal"
+            agent.owns_nobody = f"none of its addresses ({', '.join(agent.addresses) or 'it has none'}) is of {whose}"

@@ -1,0 +1,148 @@
+"""What a report says of uplinks: one agent's report and the one before it, as a Reading of each terminal's uplinks.
+
+Who sends finds out what is lost, so the end at which a segment was sent again tells the direction:
+
+    at the terminal's end    sent towards the uplinks: by its subnet's own in mode off, by the active one in single,
+                             by all in bicast, where a loss is nobody's
+    where it is served       sent towards the terminal: by the uplink that the address's subnet returns by
+
+A path on which data waits for acknowledgements may be dead in either direction. In single a subflow that does not
+belong to the active uplink leans on both: it accuses its own while the active one is seen to deliver, else that.
+One subflow that stands still accuses nobody while another on the same path gets on: its peer may have died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from controller.policy.health import Reading
+from controller.policy.ways import Home, Leaves, Way, stays_inside
+from controller.reports import Connection, Subflow
+
+SubflowKey = tuple[str, int, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One subflow at a report, kept until the next."""
+
+    segments_sent: int
+    retransmits: int
+    bytes_acked: int
+    waiting: bool  # data was in flight
+    waited_ms: int  # for so long, as reports have seen, with no acknowledgement
+
+
+Ledger = Mapping[SubflowKey, Seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A subflow of an MPTCP connection, and who has flagged it as backup."""
+
+    uplink: str
+    by_us: bool  # the agent's end
+    by_peer: bool
+
+
+@dataclass(slots=True)
+class Standing:
+    """One terminal's MPTCP connections at one agent."""
+
+    connections: dict[int, list[Held]] = field(default_factory=dict)  # by token
+    srtt_us: dict[str, int] = field(default_factory=dict)  # the slowest subflow's, by uplink
+
+
+@dataclass(slots=True)
+class Weighed:
+    ledger: dict[SubflowKey, Seen] = field(default_factory=dict)
+    readings: dict[tuple[str, str], Reading] = field(default_factory=dict)  # by terminal and uplink
+    standings: dict[str, Standing] = field(default_factory=dict)  # by terminal
+    serves_strangers: bool = False  # MPTCP connections of nobody that we know
+
+
+@dataclass(slots=True)
+class _Sum:
+    segments: int = 0
+    retransmits: int = 0
+    acked_bytes: int = 0
+    stalled_ms: int = 0
+    delivers: bool = False
+
+
+def weigh(
+    before: Ledger | None,
+    connections: tuple[Connection, ...],
+    interval_ms: int,
+    at_terminal: bool,
+    home_of: Callable[[str], Home | None],
+    way_of: Callable[[Home], Way],
+) -> Weighed:
+    """`before` is None where there is nothing to count from: that report is where counting begins."""
+    weighed = Weighed()
+    sums: dict[tuple[str, str], _Sum] = {}
+    stalls: list[tuple[Way, str, int]] = []
+    for connection in connections:
+        for subflow in connection.subflows:
+            home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
+            if home is None or (at_terminal and stays_inside(home.site, subflow.remote_address)):
+                weighed.serves_strangers |= bool(connection.token) and connection.serves
+                continue
+            way = way_of(home)
+            own = home.uplink or way.active
+            key = (subflow.local_address, subflow.local_port, subflow.remote_address, subflow.remote_port)
+            old = before.get(key) if before is not None else None
+            now = weighed.ledger[key] = _seen(old, subflow, interval_ms)
+            if connection.token and (at_terminal or connection.serves):
+                standing = weighed.standings.setdefault(way.terminal, Standing())
+                held = Held(own, subflow.backup_by_us, subflow.backup_by_peer)
+                standing.connections.setdefault(connection.token, []).append(held)
+                standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
+            if before is not None:
+                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now)
+                if now.waited_ms:
+                    stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
+    for way, own, stalled_ms in stalls:
+        accused = sums.setdefault((way.terminal, _accused(way, own, sums)), _Sum())
+        accused.stalled_ms = max(accused.stalled_ms, stalled_ms)
+    for where, one in sums.items():
+        stalled_ms = 0 if one.delivers else one.stalled_ms
+        weighed.readings[where] = Reading(one.segments, one.retransmits, one.acked_bytes, stalled_ms)
+    return weighed
+
+
+def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:
+    """That it waits is known from one report; for how long, only from the reports through which it did."""
+    waiting = subflow.in_flight_segments > 0
+    stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
+    waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
+    return Seen(subflow.segments_sent, subflow.retransmits, subflow.bytes_acked, waiting, waited_ms)
+
+
+def _count(
+    sums: dict[tuple[str, str], _Sum], laid_to: str | None, own: str, way: Way, old: Seen | None, now: Seen
+) -> None:
+    if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
+        old = Seen(0, 0, 0, False, 0)  # a new one, perhaps between the same ports
+    acked = now.bytes_acked - old.bytes_acked
+    if acked:
+        sums.setdefault((way.terminal, own), _Sum()).delivers = True
+    if laid_to is not None:
+        found = sums.setdefault((way.terminal, laid_to), _Sum())
+        found.segments += now.segments_sent - old.segments_sent
+        found.retransmits += max(0, now.retransmits - old.retransmits)
+        found.acked_bytes += acked
+
+
+def _laid_to(way: Way, own: str, at_terminal: bool) -> str | None:
+    if not at_terminal or way.leaves is Leaves.BY_OWN:
+        return own
+    return way.active if way.leaves is Leaves.BY_ACTIVE else None
+
+
+def _accused(way: Way, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
+    if way.leaves is not Leaves.BY_ACTIVE or own == way.active:
+        return own
+    active = sums.get((way.terminal, way.active))
+    return own if active is not None and active.delivers else way.active

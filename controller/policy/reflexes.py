@@ -1,0 +1,53 @@
+"""What is decided in advance: if the active path stops to deliver, the hand leaves it by itself, sooner than we could.
+
+A reflex stands while its terminal has a hand, nobody has wished an uplink, and there is another path that is not dead.
+It is armed for LEASE_S and again every RENEW_S, so that it ends by itself when we do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from controller.policy.health import Health, Path
+from controller.policy.switching import RANK
+from controller.policy.ways import Paths
+from controller.reports import Arm
+
+LEASE_S = 30.0
+RENEW_S = 10.0
+NO_PROGRESS_MS = 150
+STEP_MS = 50  # round trips differ from report to report: a reflex is not armed anew for each
+
+
+@dataclass(frozen=True, slots=True)
+class Reflex:
+    terminal: str
+    watched: str  # uplinks
+    fallback: str
+    no_progress_ms: int
+
+    def outdates(self, armed: Reflex) -> bool:
+        """That a stall may be called one sooner can wait until it is armed again anyway."""
+        same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
+        return not same or self.no_progress_ms > armed.no_progress_ms
+
+    def order(self, where: Paths) -> Arm:
+        watched, fallback = where[self.watched], where[self.fallback]
+        return Arm(self.terminal, watched, fallback, self.no_progress_ms, int(LEASE_S * 1000))
+
+
+def reflex(terminal: str, active: str, where: Paths, paths: Mapping[str, Path], srtt_us: int) -> Reflex | None:
+    """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path."""
+    others = [name for name in paths if name != active and name in where]
+    alive = [name for name in others if paths[name].health is not Health.DEAD]
+    if active not in where or active not in paths or not alive:
+        return None
+    fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
+    return Reflex(terminal, active, fallback, _patience_ms(srtt_us))
+
+
+def _patience_ms(srtt_us: int) -> int:
+    needed = max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50)
+    return STEP_MS * ceil(needed / STEP_MS)

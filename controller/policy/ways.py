@@ -1,0 +1,96 @@
+"""Which uplinks a terminal's packets ride, told from its addresses: what evidence is laid to, and where paths end.
+
+What a terminal receives at an address of a subflow subnet comes by that subnet's uplink: return routes lead there,
+whatever the mode. What it sends leaves as its mode says. A terminal whose addresses are all of one uplink has no
+path to choose: everything of it is laid to its active uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from ipaddress import ip_address
+
+from controller.known import Wanted
+from controller.model import Family, Mode, Protocol, Site, Terminal
+
+Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
+
+
+class Leaves(Enum):
+    """How a terminal's TCP leaves."""
+
+    BY_OWN = "own"  # each subflow by its subnet's uplink
+    BY_ACTIVE = "active"
+    BY_ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Of one terminal, at one moment."""
+
+    terminal: str
+    leaves: Leaves
+    active: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one address of the configuration is."""
+
+    site: Site
+    terminal: Terminal
+    uplink: str | None  # that its packets return by; None: there is none of its own, the active one stands for it
+
+
+def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
+    mode = wanted.mode(terminal)
+    protocols = site.bicast.protocols
+    if mode is Mode.OFF:
+        leaves = Leaves.BY_OWN
+    elif mode is Mode.BICAST and (not protocols or Protocol.TCP in protocols):
+        leaves = Leaves.BY_ALL
+    else:
+        leaves = Leaves.BY_ACTIVE
+    return Way(terminal.name, leaves, wanted.active_uplink(site, terminal))
+
+
+def paths(site: Site, terminal: Terminal) -> Paths:
+    """Empty, or of two uplinks at least."""
+    found: dict[str, tuple[str, ...]] = {}
+    for at in terminal.addresses:
+        uplink = site.subnet(at.subnet).uplink
+        if uplink is not None:
+            found[uplink] = (*found.get(uplink, ()), str(at.address))
+    return found if len(found) > 1 else {}
+
+
+def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
+    """By address; an address may be at home in several sites."""
+    found: dict[str, tuple[Home, ...]] = {}
+    for site in sites:
+        for terminal in site.terminals:
+            returns_by = {address: uplink for uplink, there in paths(site, terminal).items() for address in there}
+            for at in terminal.addresses:
+                address = str(at.address)
+                home = Home(site, terminal, returns_by.get(address))
+                found[address] = (*found.get(address, ()), home)
+    return found
+
+
+def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
+    """The uplinks that lead every family of the terminal's on, in order of preference."""
+    families = {Family.of(at.address) for at in terminal.addresses}
+    return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
+
+
+@lru_cache(maxsize=16_384)
+def stays_inside(site: Site, address: str) -> bool:
+    """What goes there rides no uplink."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return True
+    return any(subnet.holds(parsed) for subnet in site.subnets)

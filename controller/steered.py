@@ -1,0 +1,143 @@
+"""One terminal as it is steered: how its uplinks fare, where it is, and who knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.hands import Agent
+from controller.known import Wanted
+from controller.model import Mode, Site, Terminal
+from controller.policy import health
+from controller.policy.health import Path, Reading
+from controller.policy.reach import Choice, choose
+from controller.policy.reflexes import Reflex, reflex
+from controller.policy.switching import Course, Decision, decide
+from controller.policy.ways import able, paths
+from controller.reports import Prefer
+
+FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
+
+
+class Steered:
+    def __init__(self, site: Site, terminal: Terminal, wanted: Wanted, now: float) -> None:
+        self.site, self.terminal = site, terminal
+        self.where = paths(site, terminal)
+        self.able = able(site, terminal)
+        self.addresses = frozenset(str(at.address) for at in terminal.addresses)
+        self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
+        self.course = Course(wanted.active_uplink(site, terminal), now)
+        self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
+        self.choice = Choice()
+        self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
+
+    @property
+    def name(self) -> str:
+        return self.terminal.name
+
+    def resume(self, other: Steered) -> None:
+        """What was known under the configuration before."""
+        self.paths |= {name: path for name, path in other.paths.items() if name in self.paths}
+        if other.course.active == self.course.active:
+            self.course = other.course
+
+    # What is seen
+
+    def port_seen(self, uplink: str, up: bool, now: float) -> None:
+        self.paths[uplink] = health.port_seen(self.paths[uplink], up, now)
+
+    def reported(self, uplink: str, reading: Reading, now: float) -> None:
+        self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
+
+    def fired(self, uplink: str, stalled_ms: int, now: float) -> None:
+        self.paths[uplink] = health.fired(self.paths[uplink], stalled_ms, now)
+
+    def passed(self, now: float) -> None:
+        self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
+
+    def attended(self, agent: Agent) -> None:
+        self.agents[agent.name] = agent
+
+    def left(self, agent: Agent, why: str, now: float) -> None:
+        """Of whom nobody tells nothing is known; and where it is it stays."""
+        if self.agents.pop(agent.name, None) and not self.agents:
+            self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
+        self._followed.pop(agent.name, None)
+
+    # What follows from it
+
+    def moved_since(self, moment: float) -> bool:
+        return self.course.since > moment
+
+    def is_policies(self, wanted: Wanted) -> bool:
+        """In mode off we are not there; what somebody wished is not ours; and blind nobody steers."""
+        wished = wanted.wished(self.site, self.terminal)
+        return bool(self.agents) and wished is None and wanted.mode(self.terminal) is not Mode.OFF
+
+    def decision(self, now: float) -> Decision | None:
+        known = {name: self.paths[name] for name in self.able}
+        return decide(self.name, self.terminal.default_uplink, self.course, known, now)
+
+    def move(self, uplink: str, now: float) -> None:
+        self.course = self.course.moved(uplink, self.terminal.default_uplink, now)
+        self._followed.clear()
+
+    def start(self, uplink: str, now: float) -> None:
+        """Not by a policy: what was counted of returns is of another story."""
+        self.course = Course(uplink, now)
+        self._followed.clear()
+
+    def choose(self) -> Choice:
+        """An agent of the terminal's own name comes first, then whoever came first."""
+        by_age = sorted(self.agents.values(), key=lambda agent: (agent.name != self.name, agent.session or 0))
+        self.choice = choose(agent.reach(self.name) for agent in by_age)
+        return self.choice
+
+    def reflex(self, agent: Agent) -> Reflex | None:
+        """What this hand should do by itself, if anything."""
+        standing = agent.standings.get(self.name)
+        srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
+        known = {name: self.paths[name] for name in self.able}
+        return reflex(self.name, self.course.active, self.where, known, srtt_us)
+
+    # Orders
+
+    def prefer(self, uplink: str, hard: bool) -> Prefer:
+        """Hard is for dead paths alone: of three, the other one is left alive, and is flagged when it is seen."""
+        others = [name for name in self.where if name != uplink]
+        dead = [name for name in others if self.paths[name].health is health.Health.DEAD]
+        hard = hard and bool(dead)
+        left = tuple(self.where[name] for name in (dead if hard else others))
+        return Prefer(self.where[uplink], left, hard)
+
+    def let_go(self) -> Prefer:
+        """No path is preferred: every flag is cleared."""
+        return Prefer(tuple(address for there in self.where.values() for address in there), (), hard=False)
+
+    def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
+        """Those that were not ordered lately; they are taken to be from now on."""
+        before, since = self._followed.get(agent.name, (frozenset(), now))
+        if now - since >= FOLLOWED_FOR_S:
+            before, since = frozenset(), now
+        new = frozenset(tokens) - before
+        if new:
+            self._followed[agent.name] = (before | new, since)
+        return new
+
+
+def unmovable(steered: Steered, uplink: str) -> str | None:
+    """Why no hand could do anything for this."""
+    if not steered.where:
+        return "its addresses are not of several uplinks, so its connections have no path to choose"
+    if uplink not in steered.where:
+        return f"it has no address in a subnet of {uplink}"
+    return None
+
+
+def all_steered(sites: Iterable[Site], before: Mapping[str, Steered], wanted: Wanted, now: float) -> dict[str, Steered]:
+    found = {}
+    for site in sites:
+        for terminal in site.terminals:
+            found[terminal.name] = steered = Steered(site, terminal, wanted, now)
+            if terminal.name in before:
+                steered.resume(before[terminal.name])
+    return found
