@@ -101,6 +101,15 @@ func TestWhatIsInOneOfTheDumpsOnlyIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestASubflowThatTookTheEndsOfAnotherIsNotThatOne(t *testing.T) {
+	one := Subflow{Local: netip.MustParseAddrPort("10.1.0.1:1"), Remote: netip.MustParseAddrPort("10.9.9.9:2"), Cookie: 1, Established: true}
+	later := one
+	later.Cookie = 2
+	if found := (Connection{Subflows: []Subflow{later}}).matching([]Subflow{one}); len(found) != 0 {
+		t.Errorf("got %v", found)
+	}
+}
+
 func TestARealEventIsRead(t *testing.T) {
 	data := captured(t, "FuzzEvent", "04-subflow_closed")
 	got, err := decodeEvent(genetlink.Message{Header: genetlink.Header{Command: uint8(SubflowClosed)}, Data: data})

@@ -106,7 +106,7 @@ func (h *Handle) subscribe() (*genetlink.Conn, error) {
 		if group.Name != eventGroup {
 			continue
 		}
-		conn, err := genetlink.Dial(&netlink.Config{NetNS: h.namespace.fd()})
+		conn, err := genetlink.Dial(h.namespace.config())
 		if err == nil {
 			if err = conn.JoinGroup(group.ID); err == nil {
 				return conn, nil

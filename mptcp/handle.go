@@ -39,12 +39,14 @@ func Open(netns string) (*Handle, error) {
 }
 
 func (h *Handle) dial() error {
-	config := netlink.Config{NetNS: h.namespace.fd()}
+	if err := administrator(); err != nil {
+		return err
+	}
 	var err error
-	if h.diag, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, &config); err != nil {
+	if h.diag, err = netlink.Dial(unix.NETLINK_SOCK_DIAG, h.namespace.config()); err != nil {
 		return refusal("a sock_diag socket cannot be opened", err)
 	}
-	if h.genl, err = genetlink.Dial(&config); err != nil {
+	if h.genl, err = genetlink.Dial(h.namespace.config()); err != nil {
 		return refusal("a generic netlink socket cannot be opened", err)
 	}
 	// The kernel's own words in its refusals; one that is too old for that says less.
@@ -59,6 +61,19 @@ func (h *Handle) dial() error {
 			}
 		}
 		return refusal("the kernel does not tell its family "+familyName, err)
+	}
+	return nil
+}
+
+// administrator asks for the right before the kernel silently shows less: to others it tells no subflow's token.
+func administrator() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var rights [2]unix.CapUserData
+	if err := unix.Capget(&header, &rights[0]); err != nil {
+		return refusal("this process's rights cannot be read", err)
+	}
+	if rights[0].Effective&(1<<unix.CAP_NET_ADMIN) == 0 {
+		return refusal("connections are told to administrators only", unix.EPERM)
 	}
 	return nil
 }

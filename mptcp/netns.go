@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -16,6 +17,7 @@ const namedNamespaces = "/run/netns"
 // A network namespace that stays open while we hold its file.
 type namespace struct {
 	file *os.File
+	own  bool // this process is inside already: entering it would ask for a right that is not needed
 }
 
 // An empty name is the namespace of this process; a name with a slash is a path like /proc/PID/ns/net.
@@ -34,15 +36,21 @@ func openNamespace(name string) (*namespace, error) {
 			Advice: "give a name that `ip netns` lists, or a path like /proc/PID/ns/net",
 		}
 	}
-	return &namespace{file}, nil
+	return &namespace{file, name == ""}, nil
 }
 
-func (n *namespace) fd() int { return int(n.file.Fd()) }
+// config makes a netlink socket be in the namespace.
+func (n *namespace) config() *netlink.Config {
+	if n.own {
+		return &netlink.Config{}
+	}
+	return &netlink.Config{NetNS: int(n.file.Fd())}
+}
 
 // id tells namespaces apart while they live.
 func (n *namespace) id() (uint64, error) {
 	var status unix.Stat_t
-	if err := unix.Fstat(n.fd(), &status); err != nil {
+	if err := unix.Fstat(int(n.file.Fd()), &status); err != nil {
 		return 0, fmt.Errorf("%s: %w", n.file.Name(), err)
 	}
 	return status.Ino, nil
@@ -50,11 +58,14 @@ func (n *namespace) id() (uint64, error) {
 
 // do calls work on a thread that is inside the namespace, for what /proc and the kernel answer by the asker's own.
 func (n *namespace) do(work func() error) error {
+	if n.own {
+		return work()
+	}
 	outcome := make(chan error)
 	go func() {
 		// Never unlocked: the thread ends with this goroutine, and nobody else ever runs in the namespace.
 		runtime.LockOSThread()
-		if err := unix.Setns(n.fd(), unix.CLONE_NEWNET); err != nil {
+		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {
 			outcome <- refusal("the network namespace "+n.file.Name()+" cannot be entered", err)
 			return
 		}

@@ -125,11 +125,21 @@ func TestAHardSwitchUnderTheKernelsManagerSparesConnectionsThatFellBack(t *testi
 
 func TestAConnectionWithTheDeadPathAloneComesBackByIt(t *testing.T) {
 	b := newBench(t, mptcp.KernelManager)
-	b.client.Run("ip", "mptcp", "limits", "set", "subflows", "8")
+	both := b.conn
+	must(t, b.handle.SetLimits(mptcp.Limits{Extra: 0}))
 	alone := b.client.Dial(b.connection().Remote(), fromWifi)
 	b.exchange(alone)
+	must(t, b.handle.SetLimits(mptcp.Limits{Extra: 8}))
+	if b.conn = alone; len(b.connection().Subflows) != 1 {
+		t.Fatalf("it is not alone: %v", b.connection().Subflows)
+	}
+	b.conn = both
 	b.prefer(fromLTE, fromWifi, true)
 	b.exchange(alone)
+	b.conn = alone
+	if back := from(b.connection(), fromWifi); len(back) != 1 || !back[0].BackupByUs {
+		t.Errorf("it came back by %v; want one backup subflow from Wi-Fi", b.connection().Subflows)
+	}
 }
 
 func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
@@ -146,5 +156,10 @@ func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
 	wantKind(t, err, mptcp.HeldByPeer)
 	if now := from(b.connection(), fromWifi)[0]; now.Backup() {
 		t.Errorf("Wi-Fi was flagged all the same: now both are backup, and so neither is")
+	}
+	// As the last path it carries all the same.
+	b.prefer(fromLTE, fromWifi, true)
+	if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
+		t.Errorf("after the hard switch Wi-Fi carried %d bytes and LTE %d", wifi, lte)
 	}
 }

@@ -217,6 +217,16 @@ func TestSetupIsUndone(t *testing.T) {
 	}
 }
 
+func TestUndoPutsBackWhatTheFirstOfSeveralSetupsFound(t *testing.T) {
+	b := newBench(t)
+	state := filepath.Join(t.TempDir(), "state.json")
+	b.client.Sysctl("mptcp/stale_loss_cnt", "3")
+	b.run(0, "setup", "--state", state)
+	b.client.Sysctl("mptcp/stale_loss_cnt", "7")
+	b.wants(b.run(0, "setup", "--state", state), "changed  net.mptcp.stale_loss_cnt: 1 (was: 7)")
+	b.wants(b.run(0, "setup", "--undo", "--state", state), "changed  net.mptcp.stale_loss_cnt: 3 (was: 1)")
+}
+
 func TestSetupIsNotUndoneInAnotherNamespace(t *testing.T) {
 	b := newBench(t)
 	state := filepath.Join(t.TempDir(), "state.json")

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"bicast/mptcp"
@@ -52,8 +53,11 @@ func (s *session) listJSON(all []numbered) error {
 	told := make([]connectionJSON, 0, len(all))
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
+		if errors.Is(err, mptcp.Gone) || errors.Is(err, mptcp.Reused) {
+			continue // just now
+		}
 		if err != nil {
-			continue // it has just ended
+			return err
 		}
 		one := connectionJSON{
 			Number: c.number, Token: c.Token.String(), PathManager: manager.String(), Serves: c.Serves,

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -80,13 +81,17 @@ func (s *session) table(all []numbered) error {
 		_, err := fmt.Fprintln(s.out, "no MPTCP connections")
 		return err
 	}
-	rows := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	var text bytes.Buffer
+	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "#\tTOKEN\tPROCESS\tMANAGER\tSENT\tRECEIVED\t\t\t\t")
 	fmt.Fprintln(rows, "\tPATH\tOTHER END\tSTATE\tSENT\tRECEIVED\tRTT (LEAST)\tCWND\tRATE\tRESENT")
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
+		if errors.Is(err, mptcp.Gone) || errors.Is(err, mptcp.Reused) {
+			continue // just now
+		}
 		if err != nil {
-			continue // it has just ended
+			return err
 		}
 		fmt.Fprintf(rows, "%d\t%v\t%s\t%v\t%s\t%s\t\t\t\t\n", c.number, c.Token, owner(c.holders), manager,
 			size(c.BytesSent), size(c.BytesReceived))
@@ -96,7 +101,15 @@ func (s *session) table(all []numbered) error {
 				rate(f.DeliveryRateBPS), f.Retransmits)
 		}
 	}
-	return rows.Flush()
+	if err := rows.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(s.out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func owner(holders []mptcp.Process) string {
@@ -129,7 +142,11 @@ func milliseconds(d time.Duration) string {
 	if d == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	digits := 0
+	if d < 10*time.Millisecond {
+		digits = 2
+	}
+	return fmt.Sprintf("%.*f ms", digits, float64(d)/float64(time.Millisecond))
 }
 
 func size(bytes uint64) string { return scaled(float64(bytes), "B") }
