@@ -1,6 +1,6 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test vm bench check clean
+.PHONY: help setup lab test vm bench check agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make bench   all that is promised in figures, measured: about 20 minutes, results in results/bench'
 	@echo 'make check   linters, types and shell scripts alone'
+	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
 	@echo 'make clean   removes what these made here (not the packages) and ends runs that still live'
 
@@ -27,6 +28,9 @@ bench: setup
 
 test: check
 	@$(die_with_make) setup/test.sh
+
+agents: setup
+	@$(die_with_make) setup/agents.sh
 
 vm: setup
 	@$(die_with_make) setup/vm.sh

@@ -306,6 +306,25 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 	})
 }
 
+func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
+	relay, _ := lab.Two(t)
+	b := &bench{t: t, relay: relay, brain: brain.New(t)}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As in deploy/bicast-agent.service. Its controller is out of reach, which is none of its guard's affair.
+	process := exec.Command("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs",
+		program, "run", "--role", "relay", "--directory", b.brain.Directory("relay"))
+	process.Env = append(os.Environ(), asAgent+"=1")
+	process.Stderr = diary(t)
+	relay.Do(process.Start)
+	eventually(t, "the userspace path manager is set", func() bool { return b.manager() == "1" })
+	process.Process.Kill()
+	process.Wait()
+	eventually(t, "the namespace is under the kernel's path manager", func() bool { return b.manager() == "0" })
+}
+
 func guards(t *testing.T, netns string) int { return len(guardsOf(t, netns)) }
 
 // The guards of a namespace that live.

@@ -29,6 +29,12 @@ def test_systemd_finds_nothing_wrong_with_the_units() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
+    place = ("mount -t tmpfs none /usr/local/bin", "install -m 755 /bin/true /usr/local/bin/bicast-agent")
+    done = run(in_opt(*place, "systemd-analyze verify --man=no /opt/bicast/deploy/bicast-agent.service"), os.environ)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_tree_elsewhere_is_not_installed() -> None:
     done = run([TREE / "deploy/install.sh", TREE / "topologies/paper.yaml"], os.environ)
     assert done.returncode == 78

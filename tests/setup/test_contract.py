@@ -1,0 +1,29 @@
+"""What Go and Python read of the contract is what its tools make of it now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.setup.place import TREE, run
+
+
+def generated(root: Path) -> dict[str, str]:
+    made = [*root.glob("api/*_pb2*.py*"), *root.glob("api/agentv1/*.go")]
+    return {str(path.relative_to(root)): path.read_text() for path in made}
+
+
+def test_what_is_committed_is_what_the_tools_make(tmp_path: Path) -> None:
+    done = run([TREE / "setup/proto.sh", tmp_path], os.environ)
+    assert done.returncode == 0, done.stderr
+    made = generated(tmp_path)
+    assert len(made) == 5
+    assert generated(TREE) == made, "api/agent.proto was changed: run setup/proto.sh, and commit what it makes"
+
+
+def test_both_languages_mean_the_same_contract() -> None:
+    from api import agent_pb2
+
+    assert agent_pb2.FromAgent.DESCRIPTOR.full_name == "bicast.agent.v1.FromAgent"
+    report = agent_pb2.Report(sequence=7, connections=[agent_pb2.Connection(token=1, serves=True)])
+    assert agent_pb2.FromAgent.FromString(agent_pb2.FromAgent(report=report).SerializeToString()).report == report
