@@ -25,10 +25,10 @@ from controller.agency.refusals import AgencyError, Refusals, Refused
 from controller.agency.session import Post, later
 from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
-from controller.enrolling import EnrolledView, EnrolmentCounts, Invited, UnknownAgent
+from controller.enrolling import EnrolledView, Invited, UnknownAgent
 from controller.model import AgentService, Endpoint
 from controller.reports import AgentEffect, Direct, HangUp
-from controller.wishes import Answer, Impossible
+from controller.wishes import Answer, Impossible, NotAnswered
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +55,12 @@ class Agents:
     def __init__(self, settings: AgentService, post: Post) -> None:
         """Raises AgencyError where it cannot be: a directory, an address."""
         self._trust = Trust(settings.directory)
-        self._refusals = Refusals()
+        self._refused = Refusals()
         self._guests: Guests = {}
         self._listeners = {"listen": listening(settings.listen, "listen"), "join": listening(settings.join, "join")}
         self.listen, self.join = (_address(each) for each in self._listeners.values())
         self._sessions = Sessions(
-            self._trust, self._guests, self._refusals, post, _as_reached(self.listen, self.join.host)
+            self._trust, self._guests, self._refused, post, _as_reached(self.listen, self.join.host)
         )
         self._loop = asyncio.new_event_loop()
         self._ready: Future[None] = Future()
@@ -94,7 +94,7 @@ class Agents:
             invitation = self._trust.invite(name)
         except (Refused, AgencyError) as error:
             raise Impossible(str(error)) from error
-        log.info("a token for the agent %s was made; it is good once, for 15 minutes", name)
+        log.info("a token for agent %s was made; it is good once, for 15 minutes", name)
         return Invited(name, invitation.token, invitation.until, _as_reached(self.join, None))
 
     def revoke(self, name: str) -> Answer:
@@ -108,18 +108,18 @@ class Agents:
             raise Impossible(f"{name} is not revoked: {error}") from error
         if before.revoked_at == since:
             return Answer((f"{name} is already revoked",), False, 0)
+        peer = self._sessions.here().get(name)
         self._ended(name)
-        log.info("the agent %s is revoked", name)
-        return Answer((f"{name} is revoked: its stream has ended, and its certificate is refused",), True, 0)
+        ended = f"; its stream, from {peer}, has ended" if peer else ""
+        log.info("agent %s is revoked%s", name, ended)
+        return Answer((f"{name} is revoked{ended}",), True, 0)
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
         here = self._sessions.here()
         return tuple(_view(name, entry, here.get(name)) for name, entry in sorted(self._trust.ledger.entries().items()))
 
-    def counts(self) -> EnrolmentCounts:
-        return EnrolmentCounts(
-            self._sessions.reports, {reason.value: count for reason, count in self._refusals.counts().items()}
-        )
+    def refusals(self) -> dict[str, int]:
+        return {reason.value: count for reason, count in self._refused.counts().items()}
 
     def _ended(self, name: str) -> None:
         done: Future[None] = Future()
@@ -129,7 +129,10 @@ class Agents:
             done.set_result(None)
 
         later(self._loop, revoke)
-        done.result(REVOKED_WITHIN_S)
+        try:
+            done.result(REVOKED_WITHIN_S)
+        except TimeoutError:
+            raise NotAnswered(f"{name} is refused from now on; whether its stream has ended is not known") from None
 
     # In the agents' thread
 
@@ -163,7 +166,7 @@ class Agents:
                 raise outcome
 
     def _door(self, key: str, context: ssl.SSLContext, behind: str) -> Door:
-        return Door(self._listeners[key], context, behind, self._guests, self._refusals)
+        return Door(self._listeners[key], context, behind, self._guests, self._refused)
 
 
 async def _server(name: str, handler: grpc.GenericRpcHandler, own: dict[str, int]) -> grpc.aio.Server:

@@ -38,6 +38,12 @@ class Client:
     def put(self, *path: str, wish: dict[str, str]) -> Any:
         return self._ask("PUT", path, json.dumps(wish).encode())
 
+    def invite(self, name: str) -> Any:
+        return self._ask("POST", ("agents", name, "token"), b"{}")
+
+    def revoke(self, name: str) -> Any:
+        return self._ask("DELETE", ("agents", name), None)
+
     def set_mode(self, terminal: str, mode: str) -> Any:
         path = ("mode",) if terminal == EVERYBODY else ("terminals", terminal, "mode")
         return self.put(*path, wish={"mode": mode})

@@ -30,12 +30,6 @@ class EnrolledView:
     token_until: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class EnrolmentCounts:
-    reports: int
-    refusals: Mapping[str, int]  # by reason
-
-
 class UnknownAgent(Exception):
     """The sentence names the agent and those that there are."""
 
@@ -49,7 +43,9 @@ class Enroller(Protocol):
 
     def enrolled(self) -> tuple[EnrolledView, ...]: ...
 
-    def counts(self) -> EnrolmentCounts: ...
+    def refusals(self) -> Mapping[str, int]:
+        """How many, by the reason."""
+        ...
 
 
 class NoAgents:
@@ -64,8 +60,8 @@ class NoAgents:
     def enrolled(self) -> tuple[EnrolledView, ...]:
         return ()
 
-    def counts(self) -> EnrolmentCounts:
-        return EnrolmentCounts(0, {})
+    def refusals(self) -> Mapping[str, int]:
+        return {}
 
 
 def _off() -> Impossible:

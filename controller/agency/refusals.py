@@ -26,6 +26,7 @@ class Reason(StrEnum):
     REVOKED = "revoked"
     REPLACED = "replaced"  # there is a newer certificate of that name
     RIVAL = "rival"  # another stream of that name is served, and lives
+    SILENCE = "silence"  # no hello
     SPEECH = "speech"  # what was said is against api/agent.proto
 
 

@@ -45,7 +45,6 @@ class Session:
     def __init__(self, number: int, guest: Guest, certificate: Shown, stream: Stream, post: Post) -> None:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
-        self.reports = 0
         self._stream, self._post = stream, post
         self._heard = asyncio.Event()
         self._verdict: Ended | None = None
@@ -64,8 +63,7 @@ class Session:
             async with asyncio.timeout(HELLO_WITHIN_S):
                 word = await self._read()
         except TimeoutError:
-            sentence = f"said nothing for {HELLO_WITHIN_S:g} s: expected a hello"
-            raise Ended(grpc.StatusCode.DEADLINE_EXCEEDED, sentence) from None
+            raise Refused(Reason.SILENCE, f"said nothing for {HELLO_WITHIN_S:g} s: expected a hello") from None
         if word is None or not word.HasField("hello"):
             raise Refused(Reason.SPEECH, "did not say hello first")
         return word.hello
@@ -156,7 +154,6 @@ class Session:
     def _taken(self) -> None:
         assert self._untaken is not None
         sequence, self._untaken = self._untaken, None
-        self.reports += 1
         self._say(speech.taken(sequence))
 
     async def _answered(self, result: pb.Result) -> None:

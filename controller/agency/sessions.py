@@ -37,6 +37,7 @@ CODES = {
     Reason.REVOKED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.REPLACED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.RIVAL: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.SILENCE: grpc.StatusCode.DEADLINE_EXCEEDED,
     Reason.SPEECH: grpc.StatusCode.INVALID_ARGUMENT,
 }
 
@@ -50,7 +51,6 @@ class Sessions:
         self._post, self._sessions_at = post, sessions_at
         self._numbers = count(1)
         self._served: dict[str, Session] = {}
-        self._reports = 0  # of streams that have ended
 
     @property
     def session_handler(self) -> grpc.GenericRpcHandler:
@@ -68,10 +68,6 @@ class Sessions:
     def here(self) -> dict[str, str]:
         """The peer of each agent that is served, by name."""
         return {name: session.guest.peer for name, session in dict(self._served).items()}
-
-    @property
-    def reports(self) -> int:
-        return self._reports + sum(session.reports for session in tuple(self._served.values()))
 
     # From the agents' thread
 
@@ -116,8 +112,7 @@ class Sessions:
         except Refused as refused:
             self._refusals.note(guest.peer, name, refused.reason, str(refused))
             code, sentence = CODES[refused.reason], str(refused)
-        except Ended as ended:
-            log.info("agent %s, from %s, has left: %s", name, guest.peer, ended)
+        except Ended as ended:  # of which the core was told
             code, sentence = ended.code, str(ended)
         guest.leave(LAST_WORDS_S)
         if code is not grpc.StatusCode.OK:
@@ -132,12 +127,10 @@ class Sessions:
         self._trust.ledger.check(name, serial)  # it may have had to wait
         self._served[name] = session
         try:
-            log.info("agent %s is here, from %s", name, session.guest.peer)
             self._used(name, serial)
             await session.live(opened, hello)
         finally:
             del self._served[name]
-            self._reports += session.reports
             session.over.set()
 
     async def _make_room(self, newcomer: Session) -> None:

@@ -113,6 +113,14 @@ def malformed(request: Request, faults: Sequence[Fault]) -> Response:
     return problem(request.scope, 422, f"nothing was done. {detail}", faults)
 
 
+def described(*reasons: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Responses for the OpenAPI document, in the shape that FastAPI takes; their schema is added there, once."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {
+        status: {"description": reason, "content": content} for group in reasons for status, reason in group.items()
+    }
+
+
 def _fault(error: Mapping[str, Any], body: object) -> Fault:
     where = ".".join(str(step) for step in error["loc"])
     kind, value = error["type"], error["input"]

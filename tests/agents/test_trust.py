@@ -54,7 +54,7 @@ def refused(house: House, log: Log, reason: str) -> str:
     """It was refused once, and counted under that reason alone; the log's line, which names the peer."""
     line = log.get(timeout=PATIENCE_S).getMessage()
     assert " refused: " in line and "from 127.0.0.1:" in line
-    assert {each: number for each, number in house.agents.counts().refusals.items() if number} == {reason: 1}
+    assert {each: number for each, number in house.agents.refusals().items() if number} == {reason: 1}
     return line
 
 

@@ -1,0 +1,62 @@
+"""Enrolling agents, and who is: the part of the API that asks the agents' side and not the core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, ConfigDict
+
+from controller.enrolling import EnrolledView, Enroller, Invited
+from controller.web.problems import described
+from controller.wishes import Answer
+
+
+class TokenWish(BaseModel):
+    """Nothing can be chosen; but only JSON is what no page of somebody else's can make a browser send."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
+
+    @app.get("/api/v1/agents", summary="All agents that were ever enrolled")
+    def agents() -> tuple[EnrolledView, ...]:
+        return enroller.enrolled()
+
+    @app.post(
+        "/api/v1/agents/{name}/token",
+        summary="Make the token with which an agent of this name may join, once and soon; it ends the one before",
+        responses=described(wrong),
+    )
+    def invite(name: str, wish: TokenWish) -> Invited:
+        return enroller.invite(name)
+
+    @app.delete(
+        "/api/v1/agents/{name}",
+        summary="Revoke an agent: its stream ends at once, and its certificate is refused from then on",
+        responses=described({404: "no such agent", 409: "impossible"}),
+    )
+    def revoke(name: str) -> Answer:
+        return enroller.revoke(name)
+
+
+def count_refusals(registry: CollectorRegistry, enroller: Enroller) -> None:
+    registry.register(_Refusals(enroller))
+
+
+class _Refusals(Collector):
+    def __init__(self, enroller: Enroller) -> None:
+        self._enroller = enroller
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        refusals = CounterMetricFamily(
+            "bicast_agent_refusals", "Who came as an agent and was refused, by the reason", labels=["reason"]
+        )
+        for reason, count in self._enroller.refusals().items():
+            refusals.add_metric([reason], count)
+        yield refusals
