@@ -7,7 +7,7 @@ opened ──► heard of ◄──► silent (three periods without a word: its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from controller.policy.evidence import Ledger, Standing
@@ -148,6 +148,11 @@ class Agent:
             if each.name == MOVES:
                 return None if each.available else each.reason
         return f"it does not say that it can move connections (capability {MOVES})"
+
+    def tokens(self, terminal: str) -> Iterable[int]:
+        """The terminal's connections in the last report."""
+        standing = self.standings.get(terminal)
+        return standing.connections if standing else ()
 
     def reach(self, terminal: str) -> Reach:
         others = self.serves_strangers or any(name != terminal for name in self.standings)

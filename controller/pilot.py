@@ -59,6 +59,7 @@ class Pilot:
             steered = self.steered[terminal.name]
             for name, is_up in up.items():
                 steered.port_seen(name, is_up, now)
+            self._touched[terminal.name] = None
             entries += self._decided(steered, wanted, now)
         return entries
 
@@ -225,7 +226,9 @@ class Pilot:
         for name in choice.letting_go:
             yield from self._let_go(steered, self.agents[name], now)
         for name in choice.movers:
-            if name not in entry.hands:
+            if name in entry.hands:  # it has moved them by itself; its last report is older than that
+                steered.unfollowed(self.agents[name], self.agents[name].tokens(entry.terminal), now)
+            else:
                 chosen = wanted.standing(steered.site, steered.terminal) is not None
                 order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
                 yield self._order(steered, self.agents[name], entry, order, now)
@@ -263,8 +266,7 @@ class Pilot:
         return self.logbook.write(steered.name, now, by, standing, standing, because, hard=False)
 
     def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
-        seen = agent.standings.get(steered.name)
-        steered.unfollowed(agent, seen.connections if seen else (), now)
+        steered.unfollowed(agent, agent.tokens(steered.name), now)
         direct = agent.order(order, self._tickets)
         self.logbook.ordered(entry, agent.name, direct.directive)
         return direct

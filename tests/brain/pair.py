@@ -1,4 +1,5 @@
-"""The core and fake switches in one process, no sockets; what is on its way arrives when the test says so."""
+"""The core, fake switches and fake hands in one process, no sockets; what is on its way arrives when the test
+says so."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Re
 from controller.known import Known, Port, Wanted
 from controller.model import Config
 from controller.program import Program
+from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, HangUp
 from controller.switch import Switch
+from tests.fakes.hand import FakeHand
 from tests.fakes.switch import FakeSwitch
 
 
@@ -28,6 +31,9 @@ class Pair:
         self._at: dict[int, FakeSwitch] = {}
         self._dead: list[int] = []  # sessions of which the switch knows no more, and the core does not know it
         self._sessions = 0
+        self.hands: dict[int, FakeHand] = {}  # by session, which numbers agents apart from switches
+        self._to_hands: deque[Direct] = deque()
+        self._agents = 0
 
     # The world
 
@@ -66,9 +72,31 @@ class Pair:
         """The controller dies with -9 and is started again; wishes were kept."""
         dpids = {fake.dpid for fake in self._at.values()}
         self._lines, self._at, self._dead = {}, {}, []
+        hands, self.hands = list(self.hands.values()), {}
+        self._to_hands.clear()
         self.core = Core(config or self.core.config, self.core.wanted, self.now)
         for dpid in dpids:
             self.connect(dpid)
+        for hand in hands:
+            self.join(hand)
+
+    def join(self, hand: FakeHand) -> None:
+        """Or come back, with the old stream ended first."""
+        self.leave(hand)
+        self._agents += 1
+        self.hands[self._agents] = hand
+        self.tell(hand.opened(self._agents))
+
+    def leave(self, hand: FakeHand) -> None:
+        if self.hands.pop(hand.session, None):
+            self.tell(AgentClosed(hand.session, "the test ended it"))
+
+    def second(self, *hands: FakeHand) -> None:
+        """One second, with one report of each who is in session, and all that follows from it."""
+        self.pass_time(1.0)
+        for hand in hands or tuple(self.hands.values()):
+            self.tell(hand.report())
+        self.drain()
 
     def port(self, name: str, port: Port | None, dpid: int = 1) -> None:
         fake = self.fakes[dpid]
@@ -80,16 +108,20 @@ class Pair:
         if name in self.fakes[dpid].ports:
             self.port(name, replace(self.fakes[dpid].ports[name], up=up), dpid)
 
-    def tell(self, event: SwitchEvent) -> None:
+    def tell(self, event: SwitchEvent | AgentEvent) -> None:
         self.carry(self.core.handle(event, self.now))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.carry(self.core.tick(self.now))
 
-    def carry(self, effects: Iterable[Effect]) -> None:
+    def carry(self, effects: Iterable[Effect | AgentEffect]) -> None:
         for effect in effects:
-            if effect.session in self._lines:
+            if isinstance(effect, Direct):
+                self._to_hands.append(effect)
+            elif isinstance(effect, HangUp):
+                self.leave(self.hands[effect.session])
+            elif effect.session in self._lines:
                 self._lines[effect.session].append(effect)
 
     # What is on its way
@@ -98,6 +130,11 @@ class Pair:
         """One message arrives at a switch and its answers at the core."""
         if not any(self._lines.values()):
             self.carry(self.core.rest(self.now))
+        if self._to_hands:
+            direct = self._to_hands.popleft()
+            if direct.session in self.hands:
+                self.tell(self.hands[direct.session].carry_out(direct))
+            return True
         session = next((session for session, line in self._lines.items() if line), None)
         if session is None:
             return False

@@ -28,6 +28,7 @@ from controller.events import (
 from controller.known import Port
 from controller.model import Mode
 from controller.program import Flow, Group, GroupKind, ToGroup, fields
+from controller.reports import ReflexFired, Resulted, Role
 from controller.snapshot import GatewayState
 from controller.views import snapshot
 from controller.wishes import Impossible, UnknownTerminal
@@ -35,6 +36,7 @@ from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
 from tests.fakes.admission import Refused
+from tests.fakes.hand import FakeConnection, FakeHand
 from tests.fakes.switch import FakeSwitch
 
 
@@ -417,6 +419,10 @@ class AnyInterleaving(RuleBasedStateMachine):
         super().__init__()
         self.written = sites.document()
         self.pair = Pair(sites.loaded(self.written), [FakeSwitch(PORTS)])
+        self.world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3") for _ in range(2)]
+        addresses = ("192.168.110.3", "192.168.210.3", "fd00:110::3")
+        self.relay = FakeHand("relay", Role.RELAY, ("203.0.113.5",), self.world)
+        self.client = FakeHand("client", Role.TERMINAL, addresses, self.world)
 
     @rule()
     def connects(self) -> None:
@@ -456,7 +462,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def somebody_wishes_a_mode(self, name: str, mode: Mode) -> None:
         self.pair.carry(self.pair.core.wish_mode(name, mode, self.pair.now)[1])
 
-    @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte"]))
+    @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))
     def somebody_switches(self, name: str, uplink: str) -> None:
         self.pair.carry(self.pair.core.wish_active(name, uplink, self.pair.now)[1])
 
@@ -488,6 +494,39 @@ class AnyInterleaving(RuleBasedStateMachine):
         if groups:
             self.pair.fakes[1].change(DeleteGroup(groups[at % len(groups)]))
 
+    @rule(which=st.sampled_from(["relay", "client"]))
+    def an_agent_joins(self, which: str) -> None:
+        self.pair.join(getattr(self, which))
+
+    @rule(which=st.sampled_from(["relay", "client"]))
+    def an_agent_leaves(self, which: str) -> None:
+        self.pair.leave(getattr(self, which))
+
+    @rule(loss=st.sampled_from([0.0, 0.3]), dead=st.sampled_from(["", "192.168.110.3", "192.168.210.3"]))
+    def agents_report(self, loss: float, dead: str) -> None:
+        for connection in self.world:
+            if connection.subflows:
+                connection.download(100, loss=loss, dead=(dead,))
+        for hand in tuple(self.pair.hands.values()):
+            self.pair.tell(hand.report())
+
+    @rule(server=st.sampled_from(["203.0.113.5", "198.51.100.9"]))
+    def a_connection_is_made(self, server: str) -> None:
+        self.world.append(FakeConnection.between(server, "192.168.110.3", "192.168.210.3"))
+        del self.world[:-4]
+
+    @rule()
+    def a_reflex_fires(self) -> None:
+        for hand in tuple(self.pair.hands.values()):
+            for name in tuple(hand.armed):
+                self.pair.tell(hand.fires(name, 200))
+
+    @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
+    def somebody_lies(self, which: str, name: str) -> None:
+        session = getattr(self, which).session
+        self.pair.tell(ReflexFired(session, name, "it did not", 100, 1))
+        self.pair.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
+
     @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
         self.pair.pass_time(seconds)
@@ -497,6 +536,11 @@ class AnyInterleaving(RuleBasedStateMachine):
         fake = self.pair.fakes[1]
         for flow in fake.flows.values():
             assert all(action.group_id in fake.groups for action in flow.actions if isinstance(action, ToGroup))
+
+    @invariant()
+    def a_terminal_is_where_it_is_wanted(self) -> None:
+        for steered in self.pair.core.pilot.steered.values():
+            assert steered.course.active == self.pair.core.wanted.active_uplink(steered.site, steered.terminal)
 
     def teardown(self) -> None:
         if self.pair.switch().session is None:

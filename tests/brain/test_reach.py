@@ -1,0 +1,80 @@
+"""Whose hand moves, and which reflexes stand: never two hands for one connection, whatever flags are found."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy.evidence import Held, Standing
+from controller.policy.health import Health, Path
+from controller.policy.reach import Reach, astray, choose
+from controller.policy.reflexes import Reflex, reflex
+from controller.reports import PathManager, Role
+
+HELD = st.builds(Held, st.sampled_from(["wifi", "lte"]), st.booleans(), st.booleans())
+STANDINGS = st.builds(Standing, st.dictionaries(st.integers(1, 3), st.lists(HELD, min_size=1, max_size=3), min_size=1))
+REACHES = st.builds(
+    Reach,
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.sampled_from(Role),
+    st.sampled_from(PathManager),
+    st.none() | st.just("it cannot"),
+    st.none() | STANDINGS,
+    st.booleans(),
+)
+
+
+@given(st.lists(REACHES, max_size=4, unique_by=lambda reach: reach.agent))
+def test_of_both_ends_one_moves_and_who_cannot_is_never_asked(reaches: list[Reach]) -> None:
+    choice = choose(reaches)
+    by_name = {reach.agent: reach for reach in reaches}
+    moving = [by_name[name] for name in choice.movers]
+    assert len({reach.role for reach in moving}) <= 1
+    assert sum(reach.role is Role.TERMINAL for reach in moving) <= 1
+    assert not [reach for reach in moving if reach.unable or reach.role is Role.GATEWAY]
+    assert bool(moving) == (choice.unmoved is None)
+    assert not set(choice.movers) & set(choice.letting_go)
+    if choice.wider:
+        assert not moving
+
+
+def standing(*held: Held) -> Standing:
+    return Standing({1: list(held)})
+
+
+def test_a_connection_strays_when_it_does_not_prefer_the_path_and_could() -> None:
+    wifi, lte = Held("wifi", False, False), Held("lte", False, False)
+    assert astray(standing(wifi, lte), "lte") == {1}
+    assert astray(standing(Held("wifi", True, False), Held("lte", True, False)), "lte") == {1}
+    for content in (
+        standing(Held("wifi", True, False), lte),
+        standing(Held("wifi", False, True), lte),
+        standing(wifi),
+        standing(wifi, Held("lte", False, True)),
+    ):
+        assert not astray(content, "lte")
+
+
+WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
+
+
+def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
+    good, lossy, dead = Path(Health.GOOD), Path(Health.LOSSY), Path(Health.DEAD)
+    found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0)
+    assert found == Reflex("phone", "wifi", "dsl", 150)
+    assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0) is None
+    assert reflex("phone", "wifi", {}, {"wifi": good, "lte": good}, 0) is None
+    assert reflex("phone", "wifi", WHERE, {"lte": good}, 0) is None
+
+
+@given(st.integers(0, 10_000_000))
+def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
+    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us)
+    assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
+
+
+def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
+    armed = Reflex("phone", "wifi", "lte", 200)
+    assert not Reflex("phone", "wifi", "lte", 150).outdates(armed)
+    assert Reflex("phone", "wifi", "lte", 250).outdates(armed)
+    assert Reflex("phone", "lte", "wifi", 200).outdates(armed)

@@ -1,0 +1,213 @@
+"""A hand that executes: hosts with MPTCP connections in memory, flagged, closed and reported as agents on kernels do.
+
+A connection is one object that both of its ends see. Each end has flags of its own and cannot take back the other's;
+a subflow that either end has flagged carries data only where every subflow is flagged. Paths lose what they are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from controller.reports import (
+    AgentOpened,
+    Arm,
+    Capability,
+    Connection,
+    Cost,
+    Direct,
+    Disarm,
+    PathManager,
+    Prefer,
+    ReflexFired,
+    Reported,
+    ReportEvery,
+    Resulted,
+    Role,
+    Subflow,
+)
+
+_ports, _tokens = count(20_000), count(1)
+
+
+@dataclass
+class End:
+    """What one end of a subflow counts and has flagged."""
+
+    backup: bool = False
+    segments_sent: int = 0
+    retransmits: int = 0
+    bytes_acked: int = 0
+    in_flight: int = 0
+    since_ack_ms: int = 0
+
+
+@dataclass
+class FakeSubflow:
+    address: str  # the terminal's
+    port: int = field(default_factory=lambda: next(_ports))
+    terminal: End = field(default_factory=End)
+    server: End = field(default_factory=End)
+
+    @property
+    def backup(self) -> bool:
+        return self.terminal.backup or self.server.backup
+
+
+@dataclass
+class FakeConnection:
+    """Downloads: the serving end sends. `server` is its address."""
+
+    server: str
+    subflows: list[FakeSubflow]
+    token: int = field(default_factory=lambda: next(_tokens))
+
+    @classmethod
+    def between(cls, server: str, *addresses: str) -> FakeConnection:
+        return cls(server, [FakeSubflow(address) for address in addresses])
+
+    def carrying(self) -> list[FakeSubflow]:
+        """Both flagged is neither flagged: the paths carry together."""
+        return [each for each in self.subflows if not each.backup] or self.subflows
+
+    def download(self, segments: int, ms: int = 1000, dead: Iterable[str] = (), loss: float = 0.0) -> None:
+        """Data for a while, on every path that carries; `dead` paths swallow it, the others lose a part."""
+        for subflow in self.carrying():
+            end = subflow.server
+            end.in_flight = 1
+            if subflow.address in dead:
+                end.since_ack_ms += ms
+                end.segments_sent += 1
+                end.retransmits += 1
+            else:
+                end.since_ack_ms = 1
+                end.segments_sent += segments
+                end.retransmits += int(segments * loss)
+                end.bytes_acked += int(segments * (1 - loss)) * 1400
+
+
+Mine = list[tuple[FakeSubflow, End]]  # with this host's end of each
+
+
+class FakeHand:
+    """One host with its agent. It sees those of the world's connections of which it is an end."""
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        addresses: tuple[str, ...],
+        world: list[FakeConnection],
+        path_manager: PathManager | None = None,
+        unable: str | None = None,
+    ) -> None:
+        self.name, self.role, self.addresses, self.world = name, role, addresses, world
+        by_role = PathManager.USERSPACE if role is Role.RELAY else PathManager.KERNEL
+        self.path_manager = path_manager or by_role
+        self.unable = unable
+        self.armed: dict[str, Arm] = {}
+        self.orders: list[object] = []
+        self.session = 0
+        self._sequence = 0
+
+    # What it sees
+
+    def ends(self) -> Iterator[tuple[FakeConnection, FakeSubflow, End]]:
+        for connection in self.world:
+            for subflow in connection.subflows:
+                if self.role is Role.TERMINAL and subflow.address in self.addresses:
+                    yield connection, subflow, subflow.terminal
+                if self.role is Role.RELAY and connection.server in self.addresses:
+                    yield connection, subflow, subflow.server
+
+    def opened(self, session: int) -> AgentOpened:
+        self.session, self._sequence = session, 0
+        moves = Capability("mptcp", self.unable is None, self.unable or "")
+        reports = Capability("report", True, "")
+        return AgentOpened(
+            session, self.name, "fake", self.role, self.path_manager, "fake", (reports, moves), self.addresses
+        )
+
+    def report(self, interval_ms: int = 1000) -> Reported:
+        self._sequence += 1
+        found: dict[int, list[Subflow]] = {}
+        for connection, subflow, end in self.ends():
+            found.setdefault(connection.token, []).append(self._told(connection, subflow, end))
+        serves = self.role is Role.RELAY
+        connections = tuple(Connection(token, serves, tuple(subflows)) for token, subflows in found.items())
+        return Reported(self.session, self._sequence, interval_ms, connections, Cost(1000, 10_000_000))
+
+    def _told(self, connection: FakeConnection, subflow: FakeSubflow, end: End) -> Subflow:
+        here, there = (subflow.address, subflow.port), (connection.server, 443)
+        local, remote = (here, there) if self.role is Role.TERMINAL else (there, here)
+        other = subflow.server if self.role is Role.TERMINAL else subflow.terminal
+        return Subflow(
+            local_address=local[0],
+            local_port=local[1],
+            remote_address=remote[0],
+            remote_port=remote[1],
+            backup_by_us=end.backup,
+            backup_by_peer=other.backup,
+            srtt_us=20_000,
+            min_rtt_us=20_000,
+            cwnd_segments=10,
+            in_flight_segments=end.in_flight,
+            delivery_rate_bps=1_000_000,
+            segments_sent=end.segments_sent,
+            retransmits=end.retransmits,
+            bytes_acked=end.bytes_acked,
+            bytes_received=0,
+            since_ack_ms=end.since_ack_ms,
+        )
+
+    # What it does
+
+    def carry_out(self, direct: Direct) -> Resulted:
+        self.orders.append(direct.order)
+        connections, error = 0, None
+        match direct.order:
+            case Prefer():
+                connections, error = self._prefer(direct.order)
+            case Arm(name):
+                self.armed[name] = direct.order
+            case Disarm(name):
+                self.armed.pop(name, None)
+            case ReportEvery():
+                pass
+        said = error or f"{type(direct.order).__name__} is done"
+        return Resulted(self.session, direct.directive, error is None, said, connections, 100)
+
+    def fires(self, name: str, stalled_ms: int) -> ReflexFired:
+        armed = self.armed.pop(name)
+        connections, _ = self._prefer(Prefer(armed.fallback, (armed.watched,), hard=True))
+        return ReflexFired(self.session, name, "it fired", stalled_ms, connections)
+
+    def _prefer(self, order: Prefer) -> tuple[int, str | None]:
+        others = {address for path in order.others for address in path}
+        if self.unable:
+            return 0, self.unable
+        if self.role is Role.RELAY and self.path_manager is PathManager.KERNEL:
+            return 0, "the kernel's path manager flags a path for every client of this host"
+        reached, error = 0, None
+        for connection in self.world:
+            mine = [(subflow, end) for each, subflow, end in self.ends() if each is connection]
+            wanted = [(subflow, end) for subflow, end in mine if subflow.address in order.path]
+            left = [(subflow, end) for subflow, end in mine if subflow.address in others]
+            if wanted:
+                reached += 1
+                error = self._switch(connection, wanted, left, order.hard) or error
+            elif left:
+                error = "none of the paths to prefer is established"
+        return reached, error
+
+    def _switch(self, connection: FakeConnection, wanted: Mine, left: Mine, hard: bool) -> str | None:
+        for _, end in wanted:
+            end.backup = False
+        if all(subflow.backup for subflow, _ in wanted) and not hard:
+            return "it stays backup: the other end has flagged it"
+        for subflow, end in left:
+            end.backup = True
+            if hard:
+                connection.subflows.remove(subflow)
+        return None
