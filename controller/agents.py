@@ -11,7 +11,6 @@ import asyncio
 import logging
 import secrets
 import socket
-import ssl
 import threading
 from concurrent.futures import Future
 from ipaddress import ip_address
@@ -146,11 +145,11 @@ class Agents:
             await _server(sessions, self._sessions.session_handler, OF_SESSIONS),
             await _server(joining, self._sessions.join_handler, OF_JOINING),
         ]
+        at = self._listeners
         doors = (
-            self._door("listen", self._trust.for_sessions(), sessions),
-            self._door("join", self._trust.for_joining(), joining),
+            Door(at["listen"], self._trust.for_sessions(), sessions, self._guests, self._refused),
+            Door(at["join"], self._trust.for_joining(), joining, self._guests, self._refused, JOINING_WITHIN_S),
         )
-        doors[1].stays_s = JOINING_WITHIN_S
         serving = [asyncio.create_task(door.serve()) for door in doors]
         self._ready.set_result(None)
         stopping = asyncio.create_task(self._stopping.wait())
@@ -164,9 +163,6 @@ class Agents:
         for outcome in await asyncio.gather(*serving, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
-
-    def _door(self, key: str, context: ssl.SSLContext, behind: str) -> Door:
-        return Door(self._listeners[key], context, behind, self._guests, self._refused)
 
 
 async def _server(name: str, handler: grpc.GenericRpcHandler, own: dict[str, int]) -> grpc.aio.Server:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import secrets
 import socket
 import ssl
-from typing import Any
 
 from controller.agency.refusals import AgencyError, Reason, Refusals
 from controller.agency.trust import Shown, shown
@@ -25,6 +25,9 @@ HANDSHAKE_WITHIN_S = 5.0
 CLOSED_WITHIN_S = 2.0
 WAITING = 512  # all agents of a large house, come back at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
+MOST = 1024
+MOST_OF_A_NAME = 4  # one stream, and what a broken network has left
+DESCRIPTORS_EACH = 3  # one outside, two inside
 
 
 class Guest:
@@ -44,15 +47,20 @@ Guests = dict[str, Guest]  # by the peer that gRPC knows them as
 
 class Door:
     def __init__(
-        self, listener: socket.socket, context: ssl.SSLContext, behind: str, guests: Guests, refusals: Refusals
+        self,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        behind: str,
+        guests: Guests,
+        refusals: Refusals,
+        stays_s: float | None = None,
     ) -> None:
-        """`behind` is the abstract name at which gRPC listens."""
+        """`behind` is the abstract name at which gRPC listens; `stays_s` for how long a connection may be open."""
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
-        self.most = 1024
-        self.most_of_a_name = 4  # one stream each, and what a broken network has left
-        self.stays_s: float | None = None  # for how long a connection may be open
-        self._present: dict[asyncio.Task[None], Any] = {}
+        self._stays_s = stays_s
+        self._most = _most_connections()
+        self._present: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
         """Until it is cancelled; all that came in ends then."""
@@ -74,13 +82,13 @@ class Door:
             await asyncio.gather(*self._present, return_exceptions=True)
 
     def _receive(self, sock: socket.socket, peer: str) -> None:
-        if len(self._present) >= self.most:
+        if len(self._present) >= self._most:
             sock.close()
-            self._refusals.note(peer, None, Reason.CROWD, f"{self.most} connections are open, as many as may be")
+            self._refusals.note(peer, None, Reason.CROWD, f"{self._most} connections are open, as many as may be")
             return
         task = asyncio.create_task(self._attend(sock, peer))
-        self._present[task] = peer
-        task.add_done_callback(self._present.pop)
+        self._present.add(task)
+        task.add_done_callback(self._present.discard)
 
     async def _attend(self, sock: socket.socket, peer: str) -> None:
         """One connection, from its handshake to its end."""
@@ -98,7 +106,7 @@ class Door:
             return
         assert isinstance(transport, asyncio.Transport)
         try:
-            async with asyncio.timeout(self.stays_s):
+            async with asyncio.timeout(self._stays_s):
                 await self._lead_on(Guest(peer, _certificate(transport), outside), outside)
         except TimeoutError:
             pass
@@ -108,7 +116,7 @@ class Door:
     async def _lead_on(self, guest: Guest, outside: _End) -> None:
         name = guest.certificate.name if guest.certificate else None
         same = sum(each.certificate is not None and each.certificate.name == name for each in self._guests.values())
-        if same >= self.most_of_a_name:
+        if same >= MOST_OF_A_NAME:
             self._refusals.note(guest.peer, name, Reason.CROWD, f"has {same} connections open, as many as one may")
             return
         own = f"bicast-guest-{secrets.token_hex(16)}"
@@ -199,6 +207,12 @@ async def _connect(own: str, behind: str, inside: _End) -> None:
 def _certificate(transport: asyncio.Transport) -> Shown | None:
     der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     return shown(der) if der else None
+
+
+def _most_connections() -> int:
+    """At two doors, half of the descriptors at the most: switches need theirs."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 
 
 def _why(error: OSError) -> str:

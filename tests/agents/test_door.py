@@ -1,0 +1,100 @@
+"""Strangers at the doors: nobody is waited for, and nobody fills the house."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from controller import agents
+from controller.agency import door
+from controller.agency.refusals import AgencyError
+from controller.model import AgentService, Endpoint
+from tests.agents.agent import HELLO, PATIENCE_S, Identity
+from tests.agents.house import House
+from tests.agents.log import Log, refused
+
+
+def outside(house: House) -> ssl.SSLSocket:
+    """A connection that says nothing more."""
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    at = house.agents.join
+    plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S)
+    return context.wrap_socket(plain, server_hostname="bicast-controller")
+
+
+def to_the_end(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def test_a_handshake_that_is_not_made_is_not_waited_for(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 0.2)
+    at = house.agents.listen
+    with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
+        plain.sendall(b"\x16\x03\x01\x02\x00")
+        to_the_end(plain)
+    assert "0.2 seconds" in refused(house, log, "handshake")
+
+
+def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "JOINING_WITHIN_S", 0.2)
+    house = build()
+    with outside(house) as connection:
+        to_the_end(connection)
+
+
+def test_a_crowd_is_told_to_wait_outside(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
+    monkeypatch.setattr(door, "MOST", 2)
+    house = build()
+    token = house.agents.invite("phone").token
+    with outside(house), outside(house) as second:
+        with pytest.raises(OSError):
+            outside(house).close()
+        refused(house, log, "crowd")
+        second.close()
+        while not isinstance(house.join("phone", token), Identity):  # until its place is seen to be free
+            pass
+
+
+def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "MOST_OF_A_NAME", 1)
+    identity = house.enrolled("phone")
+    house.served(identity)
+    assert house.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "'phone'" in refused(house, log, "crowd")
+    house.served(house.enrolled("laptop"))
+
+
+@pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
+def test_there_is_no_way_in_beside_the_doors(house: House, method: str) -> None:
+    """Somebody on this machine who finds where gRPC listens, and borrows a guest's name."""
+    identity = house.enrolled("phone")
+    house.served(identity)
+    names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@bicast-" in line}
+    kind = "sessions" if "Session" in method else "joining"
+    (listening,) = (each for each in names if each.startswith(f"@bicast-{kind}-"))
+    with grpc.insecure_channel(f"unix-abstract:{listening[1:]}") as channel:
+        call = channel.unary_unary(f"/bicast.agent.v1.{method}")
+        with pytest.raises(grpc.RpcError) as refusal:
+            call(HELLO.SerializeToString(), timeout=PATIENCE_S)
+    assert refusal.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    taken = next(each for each in names if each.startswith("@bicast-guest-"))
+    with socket.socket(socket.AF_UNIX) as borrower, pytest.raises(OSError):
+        borrower.bind("\0" + taken[1:])
+
+
+def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) -> None:
+    for service, key in (
+        (AgentService(house.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
+        (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
+    ):
+        with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
+            agents.Agents(service, lambda *_: None)
