@@ -99,6 +99,12 @@ func prefer(id uint64) *agentv1.Directive {
 	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{}}}
 }
 
+// A directive that could be read, if there were room for it.
+func huge() *agentv1.Directive {
+	path := &agentv1.Path{TerminalAddresses: []string{strings.Repeat("1", 3<<20)}}
+	return &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
+}
+
 func reportEvery(id uint64, ms uint32) *agentv1.Directive {
 	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: ms}}}
 }
@@ -192,6 +198,9 @@ func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
 	<-host.began
 	visit.End(status.Error(codes.Unavailable, "going away"))
 	visit.Ended()
+	if a.brain.Visited(500 * time.Millisecond) {
+		t.Fatal("a new stream began before the order of the last one had ended")
+	}
 	close(host.hold)
 	if err := <-host.ended; err != nil {
 		t.Fatalf("the order was broken off: %v", err)
@@ -238,7 +247,7 @@ func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
 		"a directive first":      func(visit *brain.Visit) { visit.Order(prefer(1)) },
 		"an empty word first":    func(visit *brain.Visit) { visit.Say(&agentv1.FromController{}) },
 		"garbage first":          func(visit *brain.Visit) { visit.SayRaw([]byte{0xff, 0xff, 0xff, 0xff}) },
-		"a huge word first":      func(visit *brain.Visit) { visit.SayRaw(make([]byte, 3<<20)) },
+		"a huge word first":      func(visit *brain.Visit) { visit.Order(huge()) },
 		"a protocol of the past": func(visit *brain.Visit) { welcome(visit, 0) },
 		"a protocol to come":     func(visit *brain.Visit) { welcome(visit, 99) },
 		"garbage": func(visit *brain.Visit) {
@@ -247,7 +256,7 @@ func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
 		},
 		"a huge word": func(visit *brain.Visit) {
 			welcome(visit, 1)
-			visit.SayRaw(make([]byte, 3<<20))
+			visit.Order(huge())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
