@@ -135,7 +135,9 @@ class Agent:
 
     @property
     def missing(self) -> tuple[Capability, ...]:
-        return tuple(each for each in self.capabilities if not each.available)
+        """A gateway's agent moves nothing, and that is as it should be."""
+        expected = {MOVES} if self.role is Role.GATEWAY else set()
+        return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
 
     @property
     def unable(self) -> str | None:

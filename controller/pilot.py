@@ -20,8 +20,9 @@ from controller.model import Config, Mode, Site
 from controller.policy.evidence import weigh
 from controller.policy.reach import Choice, astray
 from controller.policy.reflexes import RENEW_S
-from controller.policy.ways import Home, Leaves, Way, homes, way
+from controller.policy.ways import Home, Leaves, Way, way
 from controller.reports import AgentClosed, AgentOpened, Arm, Direct, Prefer, ReflexFired, Reported, Resulted, Role
+from controller.residents import Residents
 from controller.steered import Steered, all_steered, unmovable
 from controller.tickets import Tickets
 
@@ -35,16 +36,14 @@ class Pilot:
         self.steered: dict[str, Steered] = {}  # by terminal
         self._tickets = tickets
         self._sessions: dict[int, Agent] = {}
-        self._homes: dict[str, tuple[Home, ...]] = {}
-        self._alone: dict[str, Home] = {}  # the addresses that are at home in one place only
+        self._residents = Residents(())
         self._touched: dict[str, None] = {}  # terminals to tend, in order
         self.reconfigure(config, wanted, now)
 
     def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
         self.steered = all_steered(config.sites, self.steered, wanted, now)
         self.logbook.keep(self.steered)
-        self._homes = homes(config.sites)
-        self._alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
+        self._residents = Residents(config.sites)
         for agent in self.agents.values():
             agent.concerns = frozenset()  # its next report says it anew
             agent.armed = {name: armed for name, armed in agent.armed.items() if name in self.steered}
@@ -107,7 +106,7 @@ class Pilot:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        home_of = (agent.homes if at_terminal else self._alone).get
+        home_of = (agent.homes if at_terminal else self._residents.alone).get
         weighed = weigh(agent.ledger, event.connections, event.interval_ms, at_terminal, home_of, way_of)
         agent.ledger, agent.standings = weighed.ledger, weighed.standings
         agent.serves_strangers = weighed.serves_strangers
@@ -294,17 +293,9 @@ class Pilot:
     # Who is who
 
     def _settle_in(self, agent: Agent) -> None:
-        """A host is a terminal by its name, if one has it; else by its addresses."""
-        agent.homes, agent.owns, agent.owns_nobody = {}, (), None
-        if agent.role is not Role.TERMINAL:
-            return
-        for address in agent.addresses:
-            found = self._homes.get(address, ())
-            if agent.name in self.steered:
-                found = tuple(home for home in found if home.terminal.name == agent.name)
-            if len(found) == 1:
-                agent.homes[address] = found[0]
+        agent.homes, agent.owns_nobody = {}, None
+        if agent.role is Role.TERMINAL:
+            agent.homes = self._residents.at_host(agent.name, agent.addresses)
+            if not agent.homes:
+                agent.owns_nobody = self._residents.why_nobody(agent.name, agent.addresses)
         agent.owns = tuple(dict.fromkeys(home.terminal.name for home in agent.homes.values()))
-        if not agent.owns:
-            whose = f"the terminal {agent.name}" if agent.name in self.steered else "any terminal"
-            agent.owns_nobody = f"none of its addresses ({', '.join(agent.addresses) or 'it has none'}) is of {whose}"

@@ -27,7 +27,6 @@ class Steered:
         self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
         self.course = Course(wanted.active_uplink(site, terminal), now)
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
-        self.choice = Choice()
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
 
     @property
@@ -89,8 +88,7 @@ class Steered:
     def choose(self) -> Choice:
         """An agent of the terminal's own name comes first, then whoever came first."""
         by_age = sorted(self.agents.values(), key=lambda agent: (agent.name != self.name, agent.session or 0))
-        self.choice = choose(agent.reach(self.name) for agent in by_age)
-        return self.choice
+        return choose(agent.reach(self.name) for agent in by_age)
 
     def reflex(self, agent: Agent) -> Reflex | None:
         """What this hand should do by itself, if anything."""

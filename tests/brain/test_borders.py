@@ -13,7 +13,7 @@ PURE = [
     *("model", "program", "known", "bicast", "responders", "proxies", "advertising", "served", "recall", "groups"),
     *("reconcile", "render", "describe", "neighbours", "learning", "doorstep"),
     *("core", "switch", "events", "tickets", "snapshot", "views", "wishes", "apart"),
-    *("pilot", "steered", "hands", "logbook", "moves", "courses", "reports"),
+    *("pilot", "steered", "residents", "hands", "logbook", "moves", "courses", "reports"),
     *(f"policy/{name}" for name in ("evidence", "health", "reach", "reflexes", "switching", "ways")),
 ]
 PURE_FORBIDDEN = {

@@ -287,6 +287,11 @@ def test_a_host_is_the_terminal_of_its_name_or_else_of_its_addresses() -> None:
     scene.second()
     assert scene.core.pilot.agents["laptop-agent"].concerns == {"client"}
     scene.leave(other)
+    half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world)  # its Wi-Fi comes up later
+    scene.join(half)
+    scene.second()
+    assert scene.core.pilot.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
+    scene.leave(half)
     thief = FakeHand("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
     scene.join(thief)
     scene.second()
