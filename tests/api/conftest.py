@@ -9,6 +9,7 @@ import pytest
 from controller.api import make_app
 from controller.web.serving import Serving, serve
 from tests.api.desk import SETTINGS, Desk
+from tests.api.front import Front
 
 TOKEN = "0123456789abcdef"
 
@@ -26,25 +27,39 @@ def desk(shared: Desk) -> Desk:
 
 
 @pytest.fixture(scope="session")
-def serving(shared: Desk) -> Iterator[Serving]:
+def shared_front() -> Front:
+    return Front()
+
+
+@pytest.fixture
+def front(shared_front: Front) -> Front:
+    """Who enrols agents for both servers, as at the start."""
+    shared_front.reset()
+    return shared_front
+
+
+@pytest.fixture(scope="session")
+def serving(shared: Desk, shared_front: Front) -> Iterator[Serving]:
     """A real server on loopback, with no token."""
-    running = serve(make_app(shared.read, shared.program, shared.decisions, shared, SETTINGS), SETTINGS)
+    app = make_app(shared.read, shared.program, shared.decisions, shared, SETTINGS, shared_front)
+    running = serve(app, SETTINGS)
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="session")
-def guarded(shared: Desk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def guarded(shared: Desk, shared_front: Front, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """A real server that asks for a token."""
     file = tmp_path_factory.mktemp("guarded") / "token"
     file.write_text(TOKEN + "\n")
     settings = replace(SETTINGS, token_file=str(file))
-    running = serve(make_app(shared.read, shared.program, shared.decisions, shared, settings), settings)
+    app = make_app(shared.read, shared.program, shared.decisions, shared, settings, shared_front)
+    running = serve(app, settings)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def http(serving: Serving, desk: Desk) -> Iterator[httpx.Client]:
+def http(serving: Serving, desk: Desk, front: Front) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
         yield client

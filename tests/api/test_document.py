@@ -32,7 +32,8 @@ def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Se
 @schema.include(path_regex="{name}").parametrize()
 @generously
 def test_every_answer_about_what_is_there_is_one_that_the_document_describes(case: Case, serving: Serving) -> None:
-    case.path_parameters = {"name": "home" if "gateways" in case.path else "client"}
+    names = {"gateways": "home", "terminals": "client", "agents": "phone"}
+    case.path_parameters = {"name": names[case.path.split("/")[3]]}
     answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=30)
     assert answer.status_code != 404
 
@@ -59,6 +60,9 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/terminals/{name}/mode",
         "/api/v1/terminals/{name}/active",
         "/api/v1/terminals/{name}/decisions",
+        "/api/v1/agents",
+        "/api/v1/agents/{name}",
+        "/api/v1/agents/{name}/token",
     }
 
 

@@ -4,8 +4,10 @@ import pytest
 
 from controller.web.serving import Serving
 from tests.api.conftest import desk as desk
+from tests.api.conftest import front as front
 from tests.api.conftest import serving as serving
 from tests.api.conftest import shared as shared
+from tests.api.conftest import shared_front as shared_front
 from tests.api.desk import Desk
 
 

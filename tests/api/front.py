@@ -1,0 +1,46 @@
+"""Who enrols agents, in memory: the phone is served, the laptop is revoked."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import replace
+
+from controller.enrolling import EnrolledView, Invited, UnknownAgent
+from controller.wishes import Answer, Impossible
+
+PHONE = EnrolledView("phone", "192.0.2.7:50000", 2_000_000_000.0, None, None)
+LAPTOP = EnrolledView("laptop", None, None, 1_700_000_000.0, None)
+
+
+class Front:
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self.reset()
+
+    def reset(self) -> None:
+        self.known = {one.name: one for one in (LAPTOP, PHONE)}
+        self.join = "192.0.2.1:8656"
+
+    def invite(self, name: str) -> Invited:
+        with self._one_at_a_time:
+            if not re.fullmatch("[a-z0-9][a-z0-9-]{0,62}", name):
+                raise Impossible(f"{name[:80]!r} is no name of an agent")
+            before = self.known.get(name, EnrolledView(name, None, None, None, None))
+            self.known[name] = replace(before, token_until=1_700_000_900.0)
+            return Invited(name, "secret.pin", 1_700_000_900.0, self.join)
+
+    def revoke(self, name: str) -> Answer:
+        with self._one_at_a_time:
+            if name not in self.known:
+                raise UnknownAgent(f"no agent is named {name!r}; there are: laptop, phone")
+            if self.known[name].revoked_at is not None:
+                return Answer((f"{name} is already revoked",), False, 0)
+            self.known[name] = replace(self.known[name], peer=None, revoked_at=1_700_000_001.0)
+            return Answer((f"{name} is revoked",), True, 0)
+
+    def enrolled(self) -> tuple[EnrolledView, ...]:
+        return tuple(self.known[name] for name in sorted(self.known))
+
+    def refusals(self) -> dict[str, int]:
+        return {"token_used": 3, "handshake": 0}
