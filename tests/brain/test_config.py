@@ -85,6 +85,10 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("default uplink leads nowhere", (*WIFI, "next_hops"), [{"address": "192.168.100.1"}],
      "subnets.wifi-side.uplink: found 'wifi'", "a next hop for IPv6"),
     ("endless port number", ("controller",), {"api": {"listen": "127.0.0.1:" + "9" * 5000}}, "api.listen", "a port"),
+    ("agents said to be", ("controller",), {"agents": True}, "controller.agents: found 'true'", "a mapping"),
+    ("agents' key", ("controller",), {"agents": {"port": 1}}, "controller.agents.port", "directory, join, listen"),
+    ("agents at a name", ("controller",), {"agents": {"join": "here:1"}}, "agents.join: found 'here:1'", "an address"),
+    ("two in one place", ("controller",), {"agents": {"join": "127.0.0.1:8655"}}, "agents.join", "than `listen` has"),
     ("no sites", ("sites",), {}, "sites: found {}", "at least one site"),
 ]  # fmt: skip
 
@@ -186,11 +190,22 @@ def test_files_that_a_configuration_names_are_found_beside_it() -> None:
     written["controller"] = {
         "openflow": {"tls": {"certificate": "tls/c.pem", "key": "/keys/k.pem", "ca": "ca.pem"}},
         "state": "state.json",
+        "agents": {"directory": "agents"},
     }
     settings = config.parse(yaml.safe_dump(written, sort_keys=False), "/etc/bicast/gateway.yaml").settings
     assert settings.tls is not None
     assert (settings.tls.certificate, settings.tls.key) == ("/etc/bicast/tls/c.pem", "/keys/k.pem")
     assert settings.state_file == "/etc/bicast/state.json"
+    assert settings.agents is not None and settings.agents.directory == "/etc/bicast/agents"
+
+
+def test_agents_are_served_where_the_file_says_so_and_on_the_loopback_unless_told_otherwise() -> None:
+    written = sites.document()
+    assert config.parse(yaml.safe_dump(written)).settings.agents is None
+    written["controller"] = {"agents": {}}
+    agents = config.parse(yaml.safe_dump(written)).settings.agents
+    assert agents is not None
+    assert (str(agents.listen), str(agents.join)) == ("127.0.0.1:8655", "127.0.0.1:8656")
 
 
 def test_aliases_do_not_make_a_complaint_endless() -> None:
