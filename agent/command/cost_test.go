@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -50,7 +49,7 @@ func cost(b *testing.B, order *agentv1.Directive) {
 		}
 	}
 	program := filepath.Join(b.TempDir(), "bicast-agent")
-	build := exec.Command(filepath.Join(runtime.GOROOT(), "bin", "go"), "build", "-ldflags=-s -w", "-o", program, "bicast/agent")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "bicast/agent")
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}

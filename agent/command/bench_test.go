@@ -1,0 +1,193 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/agent/command"
+	"bicast/agent/internal/brain"
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+	"bicast/mptcp"
+)
+
+// With this in its environment the test's own program is bicast-agent.
+const asAgent = "BICAST_TEST_AS_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) == "" {
+		os.Exit(m.Run())
+	}
+	switch verb, rest := os.Args[1], os.Args[2:]; verb {
+	case "join":
+		os.Exit(command.Join(rest, os.Stdout, os.Stderr))
+	case "run":
+		os.Exit(command.Run(rest, os.Stderr))
+	case command.GuardVerb:
+		os.Exit(command.Guard(rest, os.Stderr))
+	}
+	os.Exit(99)
+}
+
+func agent(arguments ...string) *exec.Cmd {
+	process := exec.Command("/proc/self/exe", arguments...)
+	process.Env = append(os.Environ(), asAgent+"=1")
+	return process
+}
+
+// What a process says, shown where the test fails. A file, for a guard outlives its agent and would hold a pipe.
+func diary(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "said")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		file.Close()
+		if said, err := os.ReadFile(file.Name()); err == nil && t.Failed() {
+			t.Logf("the agent said:\n%s", said)
+		}
+	})
+	return file
+}
+
+// A relay with a real agent, a phone with a connection to it that has a subflow on each path, and their controller.
+type bench struct {
+	t            *testing.T
+	phone, relay *lab.Host
+	near, far    *mptcp.Handle // of the phone, of the relay
+	brain        *brain.Brain
+	visit        *brain.Visit
+	hello        *agentv1.Hello
+	process      *exec.Cmd
+	conn         net.Conn
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, brain: brain.New(t)}
+	b.phone, b.relay = lab.Two(t)
+	b.near, b.far = open(t, b.phone), open(t, b.relay)
+	b.start()
+	b.conn = b.phone.Dial(b.relay.Echo(lab.Service+":0"), "10.1.0.1")
+	b.exchange()
+	b.joinLTE()
+	return b
+}
+
+func open(t *testing.T, host *lab.Host) *mptcp.Handle {
+	t.Helper()
+	handle, err := mptcp.Open(host.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { handle.Close() })
+	return handle
+}
+
+func (b *bench) start() {
+	b.t.Helper()
+	b.process = agent("run", "--role", "relay", "--netns", b.relay.Path(), "--directory", b.brain.Directory("relay"))
+	b.process.Stderr = diary(b.t)
+	if err := b.process.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	process := b.process
+	b.t.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+	})
+	b.visit, b.hello = b.brain.Welcomed(60000)
+}
+
+func (b *bench) exchange() {
+	b.t.Helper()
+	b.conn.SetDeadline(time.Now().Add(brain.Patience))
+	if err := lab.Exchange(b.conn, 100_000); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// The connection as one end has it; there is one.
+func (b *bench) connection(handle *mptcp.Handle) mptcp.Connection {
+	b.t.Helper()
+	connections, err := handle.Connections()
+	if err != nil || len(connections) != 1 || connections[0].Token == 0 {
+		b.t.Fatalf("%v, %v, expected one MPTCP connection", connections, err)
+	}
+	return connections[0]
+}
+
+func (b *bench) joinLTE() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	defer cancel()
+	c := b.connection(b.near)
+	if _, err := b.near.AddSubflow(ctx, c, netip.MustParseAddr("10.2.0.1"), c.Remote()); err != nil {
+		b.t.Fatalf("the relay accepts no second subflow: %v", err)
+	}
+}
+
+// The terminal's addresses over which the relay sends.
+func (b *bench) active() string {
+	b.t.Helper()
+	var found []string
+	for _, s := range b.connection(b.far).Subflows {
+		if !s.Backup() {
+			found = append(found, s.Remote.Addr().String())
+		}
+	}
+	return strings.Join(found, " ")
+}
+
+func (b *bench) manager() string {
+	b.t.Helper()
+	var text []byte
+	b.relay.Do(func() (err error) {
+		text, err = os.ReadFile("/proc/sys/net/mptcp/pm_type")
+		return err
+	})
+	return strings.TrimSpace(string(text))
+}
+
+// eventually asks again and again: what the kernel tells of here is no event.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(brain.Patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it did not come to be that %s", what)
+		}
+	}
+}
+
+func path(addresses ...string) *agentv1.Path { return &agentv1.Path{TerminalAddresses: addresses} }
+
+func guards(t *testing.T, netns string) int { return len(guardsOf(t, netns)) }
+
+// The guards of a namespace that live.
+func guardsOf(t *testing.T, netns string) []int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, file := range files {
+		words, err := os.ReadFile(file)
+		if err == nil && bytes.HasSuffix(words, []byte("\x00"+command.GuardVerb+"\x00"+netns+"\x00")) {
+			pid := 0
+			for _, digit := range filepath.Base(filepath.Dir(file)) {
+				pid = pid*10 + int(digit-'0')
+			}
+			found = append(found, pid)
+		}
+	}
+	return found
+}

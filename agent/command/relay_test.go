@@ -1,0 +1,169 @@
+package command_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/internal/brain"
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+func TestARelaysAgentMovesAConnectionByOrder(t *testing.T) {
+	b := newBench(t)
+	if b.hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
+		t.Fatalf("%v, expected a relay to be under the userspace path manager when it says hello", b.hello)
+	}
+	b.visit.Order(&agentv1.Directive{Id: 5, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{
+		Path: path("10.2.0.1"), Others: []*agentv1.Path{path("10.1.0.1")},
+	}}})
+	if result := b.visit.Result(); !result.GetDone() || result.GetConnections() != 1 || result.GetDirective() != 5 {
+		t.Fatalf("%v, expected one connection to be moved", result)
+	}
+	if active := b.active(); active != "10.2.0.1" {
+		t.Fatalf("the relay sends to %s, expected LTE alone", active)
+	}
+	b.exchange()
+	b.visit.Order(&agentv1.Directive{Id: 6, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{
+		Path: path("10.1.0.99"), Others: []*agentv1.Path{path("10.2.0.1")},
+	}}})
+	if result := b.visit.Result(); result.GetDone() || b.active() != "10.2.0.1" {
+		t.Fatalf("%v, expected a refusal: the connection has no such path", result)
+	}
+}
+
+func TestAReflexLeavesADeadPathByItself(t *testing.T) {
+	b := newBench(t)
+	b.visit.Order(&agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{
+		Path: path("10.1.0.1"), Others: []*agentv1.Path{path("10.2.0.1")},
+	}}})
+	b.visit.Order(&agentv1.Directive{Id: 2, Order: &agentv1.Directive_Arm{Arm: &agentv1.Arm{
+		Name: "phone", Watched: path("10.1.0.1"), Fallback: path("10.2.0.1"), NoProgressMs: 60, LeaseMs: 60_000,
+	}}})
+	for range 2 {
+		if result := b.visit.Result(); !result.GetDone() {
+			t.Fatalf("%v, expected it done", result)
+		}
+	}
+	b.brain.Stop() // it is for when nobody can be asked
+	b.relay.Blacken("wifi", "10.1.0.1")
+	b.exchange()
+	if active := b.active(); active != "10.2.0.1" {
+		t.Fatalf("the relay sends to %s, expected LTE alone", active)
+	}
+	b.brain.Start()
+	b.visit, _ = b.brain.Welcomed(60000)
+	for {
+		if fired := b.visit.Word().GetFired(); fired != nil {
+			if fired.GetName() != "phone" || fired.GetConnections() != 1 || fired.GetStalledMs() < 60 {
+				t.Fatalf("%v, expected the reflex, with one connection, after 60 ms at least", fired)
+			}
+			return
+		}
+	}
+}
+
+func TestAnAgentThatEndsHandsTheNamespaceBack(t *testing.T) {
+	b := newBench(t)
+	if b.manager() != "1" {
+		t.Fatal("the userspace path manager is not set")
+	}
+	if err := b.process.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.process.Wait(); err != nil {
+		t.Fatalf("%v, expected it to end well", err)
+	}
+	if b.manager() != "0" {
+		t.Fatal("the namespace is not under the kernel's path manager again")
+	}
+	b.expectJoinsUntilTheLastConnectionEnds()
+}
+
+func TestAnAgentThatIsKilledHandsTheNamespaceBack(t *testing.T) {
+	b := newBench(t)
+	if err := b.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is under the kernel's path manager", func() bool { return b.manager() == "0" })
+	b.expectJoinsUntilTheLastConnectionEnds()
+}
+
+func (b *bench) expectJoinsUntilTheLastConnectionEnds() {
+	b.t.Helper()
+	c := b.connection(b.near)
+	if _, err := b.near.RemoveSubflow(c, c.Subflows[1]); err != nil {
+		b.t.Fatal(err)
+	}
+	b.joinLTE()
+	if guards(b.t, b.relay.Path()) != 1 {
+		b.t.Fatal("nobody guards the connection that is left")
+	}
+	b.conn.Close()
+	eventually(b.t, "the guard has gone with the last connection", func() bool { return guards(b.t, b.relay.Path()) == 0 })
+}
+
+func TestAnAgentThatIsKilledAndStartedAgainKeepsTheNamespace(t *testing.T) {
+	b := newBench(t)
+	for range 3 {
+		b.process.Process.Kill()
+		b.process.Wait()
+		b.start()
+		if b.hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
+			t.Fatalf("%v, expected the userspace path manager again", b.hello)
+		}
+	}
+	b.joinAgain()
+}
+
+func (b *bench) joinAgain() {
+	b.t.Helper()
+	c := b.connection(b.near)
+	if _, err := b.near.RemoveSubflow(c, c.Subflows[1]); err != nil {
+		b.t.Fatal(err)
+	}
+	b.joinLTE()
+}
+
+func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
+	b := newBench(t)
+	for _, pid := range guardsOf(t, b.relay.Path()) {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	eventually(t, "there is a guard again", func() bool { return guards(t, b.relay.Path()) == 1 && b.manager() == "1" })
+	eventually(t, "joins are accepted again", func() bool {
+		c := b.connection(b.near)
+		if len(c.Subflows) > 1 {
+			b.near.RemoveSubflow(c, c.Subflows[1])
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err := b.near.AddSubflow(ctx, c, netip.MustParseAddr("10.2.0.1"), c.Remote())
+		return err == nil
+	})
+}
+
+func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
+	relay, _ := lab.Two(t)
+	b := &bench{t: t, relay: relay, brain: brain.New(t)}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As in deploy/bicast-agent.service. Its controller is out of reach, which is none of its guard's affair.
+	process := exec.Command("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs",
+		program, "run", "--role", "relay", "--directory", b.brain.Directory("relay"))
+	process.Env = append(os.Environ(), asAgent+"=1")
+	process.Stderr = diary(t)
+	relay.Do(process.Start)
+	eventually(t, "the userspace path manager is set", func() bool { return b.manager() == "1" })
+	process.Process.Kill()
+	process.Wait()
+	eventually(t, "the namespace is under the kernel's path manager", func() bool { return b.manager() == "0" })
+}

@@ -1,0 +1,63 @@
+package command_test
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/internal/brain"
+	"bicast/api/agentv1"
+)
+
+func TestJoiningAndRunningInWords(t *testing.T) {
+	b := brain.New(t)
+	directory := t.TempDir()
+	run := func(arguments ...string) (string, int) {
+		t.Helper()
+		out, err := agent(arguments...).CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		if exit == nil {
+			return string(out), 0
+		}
+		return string(out), exit.ExitCode()
+	}
+	for _, wrong := range []struct {
+		code  int
+		words string
+		argv  []string
+	}{
+		{1, "has not joined", []string{"run", "--directory", directory}},
+		{2, "terminal, gateway or relay", []string{"run", "--role", "phone"}},
+		{2, "join wants", []string{"join", b.Enrolment}},
+		{2, "bicast enroll NAME", []string{"join", b.Enrolment, "--name", "phone", "--token", "half"}},
+		{2, "not defined", []string{"join", "--nome", "phone"}},
+		{0, "usage: bicast-agent join", []string{"join", "--help"}},
+		{0, "usage: bicast-agent run", []string{"run", "--help"}},
+	} {
+		if said, code := run(wrong.argv...); code != wrong.code || !strings.Contains(said, wrong.words) {
+			t.Fatalf("%v: exit code %d and %q, expected %d and %q in it", wrong.argv, code, said, wrong.code, wrong.words)
+		}
+	}
+	said, code := run("join", b.Enrolment, "--name", "phone", "--token", b.Token("phone").String(), "--directory", directory)
+	if code != 0 || !strings.Contains(said, "joined as phone") {
+		t.Fatalf("exit code %d and %q, expected to have joined", code, said)
+	}
+	phone := agent("run", "--directory", directory)
+	phone.Stderr = diary(t)
+	if err := phone.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, hello := b.Welcomed(1000); hello.GetRole() != agentv1.Role_ROLE_TERMINAL {
+		t.Fatalf("%v, expected a terminal", hello)
+	}
+	phone.Process.Signal(unix.SIGTERM)
+	if err := phone.Wait(); err != nil {
+		t.Fatalf("%v, expected it to end well", err)
+	}
+}

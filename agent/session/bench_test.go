@@ -1,0 +1,129 @@
+package session_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"bicast/agent/internal/brain"
+	"bicast/agent/session"
+	"bicast/api/agentv1"
+)
+
+// A host that says what the test tells it to.
+type fakeHost struct {
+	now   atomic.Uint64 // what a report says
+	reads atomic.Uint64
+	fired chan *agentv1.Fired
+	hold  chan struct{} // orders are carried out when it is closed; nil: at once
+	began chan struct{}
+	ended chan error // whether an order was given the time that it took
+}
+
+func (f *fakeHost) Hello() *agentv1.Hello {
+	return &agentv1.Hello{Protocol: session.Protocol, Role: agentv1.Role_ROLE_TERMINAL}
+}
+
+func (f *fakeHost) Report() (*agentv1.Report, error) {
+	f.reads.Add(1)
+	return &agentv1.Report{MonotonicUs: f.now.Load()}, nil
+}
+
+func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
+	if f.hold != nil {
+		f.began <- struct{}{}
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+		}
+		f.ended <- ctx.Err()
+	}
+	return &agentv1.Result{Done: directive.GetOrder() != nil, Said: "obeyed"}
+}
+
+func (f *fakeHost) Fired() <-chan *agentv1.Fired { return f.fired }
+
+func slowHost() *fakeHost {
+	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
+}
+
+// What the session says, line by line.
+type diary chan string
+
+func (d diary) Write(line []byte) (int, error) {
+	d <- string(line)
+	return len(line), nil
+}
+
+type agent struct {
+	*fakeHost
+	brain *brain.Brain
+	said  diary
+	end   func()
+}
+
+func begin(t *testing.T) *agent {
+	t.Helper()
+	return beginAs(t, &fakeHost{fired: make(chan *agentv1.Fired, 8)})
+}
+
+func beginAs(t *testing.T, host *fakeHost) *agent {
+	t.Helper()
+	a := &agent{fakeHost: host, brain: brain.New(t), said: make(diary, 1024)}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		log := slog.New(slog.NewTextHandler(a.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		session.New(session.Dialer(a.brain.Directory("phone")), a.fakeHost, log).Run(ctx)
+	}()
+	a.end = func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(brain.Patience):
+			t.Error("the session does not end")
+		}
+	}
+	t.Cleanup(a.end)
+	return a
+}
+
+func prefer(id uint64) *agentv1.Directive {
+	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{}}}
+}
+
+// A directive that could be read, if there were room for it.
+func huge() *agentv1.Directive {
+	path := &agentv1.Path{TerminalAddresses: []string{strings.Repeat("1", 3<<20)}}
+	return &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
+}
+
+func reportEvery(id uint64, ms uint32) *agentv1.Directive {
+	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: ms}}}
+}
+
+// await is the lines until one has all the words, that one included.
+func (d diary) await(t *testing.T, words ...string) []string {
+	t.Helper()
+	var lines []string
+	patience := time.After(brain.Patience)
+next:
+	for {
+		select {
+		case line := <-d:
+			lines = append(lines, line)
+			for _, word := range words {
+				if !strings.Contains(line, word) {
+					continue next
+				}
+			}
+			return lines
+		case <-patience:
+			t.Fatalf("%q is not said; what is:\n%s", words, strings.Join(lines, ""))
+		}
+	}
+}
