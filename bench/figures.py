@@ -20,6 +20,10 @@ def at_least(least: float) -> Promise:
     return Promise(f">= {least:g}", lambda value: value >= least)
 
 
+def at_most(most: float) -> Promise:
+    return Promise(f"<= {most:g}", lambda value: value <= most)
+
+
 def below(most: float) -> Promise:
     return Promise(f"< {most:g}", lambda value: value < most)
 

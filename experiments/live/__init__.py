@@ -1,0 +1,1 @@
+"""What the experiments with live MPTCP connections share: a stream whose every read is stamped, its paths, agents."""

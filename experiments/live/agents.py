@@ -1,0 +1,82 @@
+"""A real agent on a machine of the laboratory: enrolled, joined and running, until the block ends."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from experiments import ExperimentFailed
+from experiments.live.connections import AGENT, netns
+from experiments.running import LOOK_EVERY_S, Controller
+from topologies import command, isolate
+from topologies.nodes import Machine
+
+WITHIN_S = 20.0
+Found = TypeVar("Found")
+TERMINAL = "client"
+# What stands in the controller's part of gateway.yaml, so that agents are served.
+SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
+
+
+class Agent:
+    def __init__(self, controller: Controller, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._controller, self._name, self._process, self._log = controller, name, process, log
+
+    def await_armed(self, watched: str) -> int:
+        """Until it would leave this uplink by itself; after how many milliseconds without progress it would."""
+
+        def armed() -> int | None:
+            known = self._controller.client.get("terminals", TERMINAL, "decisions")["reflexes"]
+            good = [each for each in known if each["agent"] == self._name and not each["refused"]]
+            return next((int(each["no_progress_ms"]) for each in good if each["watched"] == watched), None)
+
+        return self._await(armed, f"is armed against the death of {watched}")
+
+    def await_session(self) -> None:
+        """From then on connections are made under the path manager that it holds."""
+        self._await(lambda: self._known().get("state") == "here" or None, "is in session")
+
+    def _known(self) -> dict[str, Any]:
+        agents: list[dict[str, Any]] = self._controller.client.get("status")["agents"]
+        return next((one for one in agents if one["name"] == self._name), {})
+
+    def await_seeing(self) -> None:
+        """Until it is in session, and has reported of the terminal."""
+
+        self._await(lambda: TERMINAL in self._known().get("terminals", ()) or None, f"tells of {TERMINAL}")
+
+    def _await(self, look: Callable[[], Found | None], what: str) -> Found:
+        deadline = time.monotonic() + WITHIN_S
+        while (found := look()) is None:
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise ExperimentFailed(
+                    f"it is not so within {WITHIN_S:.0f} s that agent {self._name} {what}; the last that it said: "
+                    f"{self._log.read_text().strip()[-500:]}"
+                )
+            time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+        return found
+
+
+@contextmanager
+def agent(controller: Controller, machine: Machine, name: str, role: str) -> Iterator[Agent]:
+    """It reads and orders the machine's namespace, and reaches the controller by the world's own."""
+    invited = controller.client.invite(name)
+    with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
+        joining = ("join", invited["join"], "--name", name, "--token", invited["token"], "--directory", place)
+        command.run(AGENT, *joining, where=name)
+        log = Path(place) / "log"
+        words = [AGENT, "run", "--role", role, "--directory", place, "--netns", netns(machine)]
+        with log.open("wb") as said:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        one = Agent(controller, name, process, log)
+        try:
+            one.await_session()
+            yield one
+        finally:
+            process.terminate()
+            process.wait()

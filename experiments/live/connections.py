@@ -1,0 +1,60 @@
+"""A machine's live MPTCP connections, seen and ordered by build/bicast-agent."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from experiments import ExperimentFailed
+from experiments.live.streaming import PORT
+from experiments.running import TREE
+from topologies import command
+from topologies.command import Done
+from topologies.nodes import Machine
+
+AGENT = str(TREE / "build" / "bicast-agent")
+WITHIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subflow:
+    """One subflow, by the client's address."""
+
+    client: str
+    backup: bool  # as either end has it
+    delivered_bytes: int  # both directions together
+
+
+def mptcp(machine: Machine, *words: str) -> Done:
+    """One of the words of `bicast mptcp`, in this machine's namespace."""
+    return command.run(AGENT, "mptcp", *words, "--netns", netns(machine), where=machine.name)
+
+
+def netns(machine: Machine) -> str:
+    return f"/proc/{machine.pid}/ns/net"
+
+
+def paths(server: Machine) -> list[Subflow]:
+    """Of the one stream's connection, as its serving end has them; none while there is none."""
+    found: list[Subflow] = []
+    for connection in json.loads(mptcp(server, "list", "--json").stdout):
+        for one in connection["subflows"]:
+            if connection["serves"] and one["local_port"] == PORT and one["established"]:
+                backup = one["backup_by_us"] or one["backup_by_peer"]
+                found.append(Subflow(one["remote_address"], backup, one["bytes_acked"] + one["bytes_received"]))
+    return found
+
+
+def await_paths(server: Machine, *clients: str) -> list[Subflow]:
+    """Until a subflow stands from each of these addresses, and none else."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        found = paths(server)
+        if sorted(one.client for one in found) == sorted(clients):
+            return found
+        if time.monotonic() > deadline:
+            raise ExperimentFailed(
+                f"{server.name}: within {WITHIN_S:.0f} s no stream had subflows from {' and '.join(clients)}, "
+                f"but {found}"
+            )

@@ -1,0 +1,71 @@
+"""The laboratory with two paths that differ in delay, the controller on it, and the judge of whether a run counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.running import OPENFLOW, TREE, Controller, controlled
+from topologies import ovs
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+from topologies.switching import SwitchingTopo
+from topologies.watch import watched
+
+FILE = TREE / "topologies" / "paper.yaml"
+UPLINKS = {"wifi": "192.168.110.3", "lte": "192.168.210.3"}  # by name, the client's address there
+BACKUP = "lte"
+# A sender of today's kernels keeps up to 4 MB; what it has queued on one path stays there when another becomes active.
+SHORT_QUEUE = "4096 16384 131072"
+DEFAULT_QUEUE = "4096 16384 4194304"
+
+
+@dataclass(frozen=True, slots=True)
+class Laboratory:
+    net: Stage
+    controller: Controller
+
+    @property
+    def client(self) -> Machine:
+        return self.net.machine("client")
+
+    @property
+    def server(self) -> Machine:
+        return self.net.machine("server")
+
+    def begin(self) -> None:
+        """As if nothing had been: what TCP remembers of the run before is forgotten, and lateness counts from here."""
+        for machine in (self.client, self.server):
+            machine.run("ip", "tcp_metrics", "flush")
+        self.stalled()
+
+    def stalled(self) -> bool:
+        """Whether the machine has held a link up since this was last asked: what was measured meanwhile counts not."""
+        found = [self.net.uplink(name).lateness() for name in UPLINKS]
+        return any(each.stalled for each in found)
+
+    def restore_endpoints(self) -> None:
+        """The client's, as the topology made them: moving a connection under the kernel's path manager changes them."""
+        self.client.run("ip", "mptcp", "endpoint", "flush")
+        for number, (device, address) in enumerate(UPLINKS.items(), 1):
+            flags = ("subflow", "backup") if device == BACKUP else ("subflow",)
+            self.client.run("ip", "mptcp", "endpoint", "add", address, "dev", device, "id", str(number), *flags)
+
+    def queue(self, limits: str) -> None:
+        """How much each end's senders may keep, as net.ipv4.tcp_wmem."""
+        for machine in (self.client, self.server):
+            machine.run("sysctl", "--quiet", "--write", f"net.ipv4.tcp_wmem={limits}")
+
+
+@contextmanager
+def laboratory(logs: Path, settings: str = "", **shape: object) -> Iterator[Laboratory]:
+    """Steady; `settings` go to the controller's part of gateway.yaml, `shape` to the topology."""
+    with (
+        controlled(FILE, settings) as controller,
+        raised(SwitchingTopo(**shape), controller=OPENFLOW) as net,
+        watched(ovs.needed(), logs),
+    ):
+        controller.await_steady()
+        yield Laboratory(net, controller)

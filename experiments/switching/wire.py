@@ -1,0 +1,79 @@
+"""What an end of a stream saw on the wire: when MP_PRIO left or came, and when data came by which path."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from experiments import ExperimentFailed
+from experiments.live.streaming import PORT
+from topologies import command
+from topologies.nodes import Machine
+from topologies.paper import SERVER
+
+MP_PRIO = "5"  # RFC 8684, 3.3.8
+SNAPPED_BYTES = 128  # link, IPv4 and TCP with all its options
+FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "ip.id", "tcp.len", "tcp.options.mptcp.subtype")
+
+
+@dataclass(slots=True)
+class Seen:
+    """Moments of time.monotonic(), in order; paths by the client's address."""
+
+    data: dict[str, list[float]] = field(default_factory=dict)
+    priorities: list[float] = field(default_factory=list)  # a gateway's copies of one are one
+    known: set[tuple[str, str]] = field(default_factory=set)  # by sender and IP identification
+
+    def first_data(self, path: str, since: float, until: float, silent_s: float) -> float | None:
+        """None: what it carried before was still coming within `silent_s` before, or nothing came."""
+        moments = self.data.get(path, [])
+        if any(since - silent_s < moment <= since for moment in moments):
+            return None
+        return next((moment for moment in moments if since < moment < until), None)
+
+    def last_data(self, path: str, since: float, until: float) -> float | None:
+        return max((moment for moment in self.data.get(path, []) if since < moment < until), default=None)
+
+
+@contextmanager
+def captured(machine: Machine, file: Path, what: str = "tcp") -> Iterator[None]:
+    """`what` is tcpdump's word for packets, the stream's port to be put behind it."""
+    words = ["tcpdump", "-i", "any", "-n", "-s", str(SNAPPED_BYTES), "-B", "8192", "-Z", "root", "-w", str(file)]
+    process = machine.popen([*words, f"{what} port {PORT}"], stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    try:
+        said = process.stderr.readline()
+        while "listening on" not in said:
+            if not said:
+                raise ExperimentFailed(f"{machine.name}: tcpdump ended with {process.wait()}")
+            said = process.stderr.readline()
+        yield
+    finally:
+        process.terminate()
+        _, counted = process.communicate()
+    if "\n0 packets dropped by kernel" not in counted:
+        raise ExperimentFailed(f"{machine.name}: tcpdump has not kept pace, so it proves nothing: {counted.strip()}")
+
+
+def read(file: Path) -> Seen:
+    fields = [word for name in FIELDS for word in ("-e", name)]
+    told = command.run("tshark", "-n", "-r", str(file), "-T", "fields", *fields, where=str(file)).stdout
+    offset_s = time.time() - time.monotonic()
+    seen = Seen()
+    for line in told.splitlines():
+        _note(seen, line.split("\t"), offset_s)
+    return seen
+
+
+def _note(seen: Seen, words: Sequence[str], offset_s: float) -> None:
+    at, source, destination, identity, payload_bytes, subtypes = words
+    moment = float(at) - offset_s
+    if MP_PRIO in subtypes.split(",") and (source, identity) not in seen.known:
+        seen.known.add((source, identity))
+        seen.priorities.append(moment)
+    if source == SERVER and int(payload_bytes or 0):
+        seen.data.setdefault(destination, []).append(moment)
