@@ -1,0 +1,1 @@
+"""The contract between the brain and the hands (agent.proto), and what is made of it."""
