@@ -57,7 +57,8 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
 
 def _decision(decision: dict[str, Any]) -> Iterator[str]:
     how = ", the hard way" if decision["hard"] else ""
-    move = f"from {decision['left']} to {decision['uplink']}"
+    stays = decision["left"] == decision["uplink"]
+    move = f"stay on {decision['uplink']}" if stays else f"from {decision['left']} to {decision['uplink']}"
     yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
     yield f"    because {decision['because']}"
     for hand in decision["hands"]:
@@ -73,7 +74,9 @@ def _hand(hand: dict[str, Any]) -> str:
     if hand["done"] is None:
         return f"{hand['agent']}: no answer yet"
     state = "" if hand["done"] else "not done: "
-    reached = f"{hand['connections']} connection{'' if hand['connections'] == 1 else 's'} in {hand['took_us']} us"
+    reached = f"{hand['connections']} connection{'' if hand['connections'] == 1 else 's'}"
+    if hand["took_us"]:  # unknown where the hand moved by itself
+        reached += f" in {hand['took_us']} us"
     again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""
     return f"{hand['agent']}: {state}{hand['said']} ({reached}{again})"
 

@@ -8,7 +8,8 @@
            └──────── port up, progress, silent ◄───────── dead
 
 Loss is what the sender had to send again over a window of reports. What lies between the two thresholds
-changes nothing, so that an uplink at the edge does not flap.
+changes nothing, so that an uplink at the edge does not flap; nor does loss that is not in every report of the window:
+a sender that begins overshoots, and loses a tenth of a second or two on the best of paths.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class Reading:
     acked_bytes: int
     stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
 
+    @property
+    def loss(self) -> float:
+        return self.retransmits / max(1, self.segments)
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -78,9 +83,15 @@ class Path:
     heard_at: float = 0.0  # the last report with traffic
     window: tuple[Reading, ...] = ()
 
+    before: Health = Health.UNKNOWN  # the one that it had before this one
+
     @property
     def loss(self) -> float:
         return sum(each.retransmits for each in self.window) / max(1, sum(each.segments for each in self.window))
+
+    @property
+    def keeps_losing(self) -> bool:
+        return len(self.window) == WINDOW and all(each.loss > CLEAN_UNTIL for each in self.window)
 
 
 def port_seen(path: Path, up: bool, now: float) -> Path:
@@ -103,7 +114,7 @@ def reported(path: Path, reading: Reading, now: float) -> Path:
         path = _after(path, Sign.PROGRESS, "acknowledgements come again", now)
     segments = sum(each.segments for each in path.window)
     because = f"{path.loss:.0%} of {segments} segments sent again in {len(path.window)} reports"
-    if path.loss >= LOSSY_FROM and segments >= ENOUGH_SEGMENTS:
+    if path.keeps_losing and path.loss >= LOSSY_FROM and segments >= ENOUGH_SEGMENTS:
         return _after(replace(path, clean_since=None), Sign.LOSING, because, now)
     if path.loss > CLEAN_UNTIL:
         return replace(path, clean_since=None)
@@ -139,5 +150,6 @@ def passed(path: Path, now: float) -> Path:
 
 def _after(path: Path, sign: Sign, because: str, now: float) -> Path:
     health = AFTER[path.health, sign]
-    since = path.since if health is path.health else now
-    return replace(path, health=health, because=because, since=since)
+    if health is path.health:
+        return replace(path, because=because)
+    return replace(path, health=health, because=because, since=now, before=path.health)

@@ -1,14 +1,14 @@
 """Which uplink a terminal should prefer, and why.
 
-The best health wins; among equals the one in use stays. A terminal goes back to its default uplink when that is known
-to be good, or, when nothing is known of it any more, after a pause that doubles with every return that failed: an
-uplink that carries nothing can only be tried.
+The best health wins; among equals the one in use stays, and what was bad until it fell silent is no better than lossy.
+A terminal goes back to its default uplink when that is known to be good, or, when nothing is known of it any more,
+after a pause that doubles with every return that failed: an uplink that carries nothing can only be tried.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.policy.health import Health, Path
 
@@ -34,14 +34,15 @@ class Course:
     active: str
     since: float
     returns_failed: int = 0
+    returned: bool = False  # that it is on its default is a return, which can fail
 
     def moved(self, to: str, default: str, now: float) -> Course:
         if to == default:
-            return replace(self, active=to, since=now)
+            return Course(to, now, self.returns_failed, returned=True)
         failed = self.returns_failed
         if self.active == default:
-            failed = failed + 1 if now - self.since < KEPT_AFTER_S else 0
-        return replace(self, active=to, since=now, returns_failed=failed)
+            failed = failed + 1 if self.returned and now - self.since < KEPT_AFTER_S else 0
+        return Course(to, now, failed)
 
 
 def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path], now: float) -> Decision | None:
@@ -49,15 +50,22 @@ def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path
     active = paths.get(course.active)
     if active is None:
         return None
-    best = min(paths, key=lambda name: (RANK[paths[name].health], name != course.active, name != default))
+    ranks = {name: _rank(path, now) for name, path in paths.items()}
+    best = min(paths, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (Health.LOSSY, Health.DEAD)  # that nothing is known is no reason to leave
-    if bad and RANK[paths[best].health] < RANK[active.health]:
+    if bad and ranks[best] < ranks[course.active]:
         because = f"{course.active}: {active.because}; {best} is {paths[best].health}"
         return Decision(terminal, best, because, now, hard=active.health is Health.DEAD)
     if course.active != default and default in paths and _may_return(course, paths[default], now):
         because = f"{default} is {paths[default].health} ({paths[default].because}) and the default"
         return Decision(terminal, default, because, now, hard=False)
     return None
+
+
+def _rank(path: Path, now: float) -> int:
+    """One that was bad when it was last heard of counts as lossy for a while: else two of them take turns."""
+    suspect = path.health is Health.UNKNOWN and path.before in (Health.LOSSY, Health.DEAD)
+    return RANK[Health.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
 
 
 def _may_return(course: Course, default: Path, now: float) -> bool:

@@ -379,7 +379,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
     scene.pass_time(GONE_AFTER_S + 0.1)
     assert {scene.health("wifi"), scene.health("lte")} == {Health.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
-    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[1].because
+    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].because
     before = len(relay.orders)
     for _ in range(600):
         scene.pass_time(1.0)

@@ -35,9 +35,15 @@ def test_one_clean_report_makes_an_unknown_uplink_good() -> None:
 
 
 def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
-    path = told(CLEAN, LOSING, LOSING)
+    path = told(CLEAN, LOSING, LOSING, LOSING)
     assert path.health is Health.LOSSY
-    assert path.because == "13% of 300 segments sent again in 3 reports"
+    assert path.because == "20% of 300 segments sent again in 3 reports"
+
+
+def test_a_burst_of_loss_at_a_sender_that_begins_is_no_lossy_uplink() -> None:
+    burst = Reading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
+    assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is Health.GOOD
+    assert told(CLEAN, CLEAN, burst, burst, CLEAN).health is Health.GOOD
 
 
 def test_a_few_lost_segments_of_a_quiet_terminal_are_bad_luck() -> None:
@@ -103,6 +109,16 @@ def test_nobody_moves_to_what_is_no_better() -> None:
         assert chosen(ON_WIFI, wifi=both, lte=both) is None
 
 
+def test_two_lossy_uplinks_do_not_take_turns() -> None:
+    silent = health.passed(told(*[LOSING] * 3, start=100.0), 102.0 + health.SILENT_AFTER_S)
+    assert silent.health is Health.UNKNOWN and silent.since == 112.0
+    lossy = told(*[LOSING] * 3, start=110.0)
+    assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S - 1, wifi=silent, lte=lossy) is None
+    assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S, wifi=silent, lte=lossy)
+    dead = told(CLEAN, STALLED, start=110.0)
+    assert chosen(ON_LTE, at=113.0, wifi=silent, lte=dead), "lossy is better than dead"
+
+
 def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
     assert chosen(ON_WIFI, wifi=Path(), lte=told(CLEAN)) is None
 
@@ -123,6 +139,10 @@ def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() 
     back = Course("lte", 0.0, 2).moved("wifi", "wifi", 100.0)
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S - 1).returns_failed == 3
     assert back.moved("lte", "wifi", 100.0 + KEPT_AFTER_S).returns_failed == 0
+
+
+def test_to_leave_the_default_where_it_was_all_the_time_is_no_return_that_failed() -> None:
+    assert Course("wifi", 99.0).moved("lte", "wifi", 100.0).returns_failed == 0
 
 
 READINGS = st.builds(Reading, st.integers(0, 500), st.integers(0, 500), st.integers(0, 10**6), st.integers(0, 2000))
