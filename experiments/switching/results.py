@@ -59,6 +59,7 @@ def _of_one(name: str, by_client: bool, switched: dict[int, Run], peace: dict[in
 def _spread(what: str, values: Sequence[float], promise: Promise | None) -> Iterator[Figure]:
     if values:
         yield middle(f"{what}, median", values, "ms")
+    if values and promise:
         yield worst(f"{what}, longest", values, "ms", promise)
 
 

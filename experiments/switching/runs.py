@@ -134,6 +134,7 @@ class _Stage:
                 till(since + lasts_s)
                 until = time.monotonic()
                 stalled = lab.stalled()
+                till(until + EVERY_S)  # what the last order has set going arrives
             streamed = stream.finish()
         seen = wire.read(self.directory / "client.pcap")
         told_to = wire.read(self.directory / "server.pcap") if self.hand.by_client else seen

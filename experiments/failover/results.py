@@ -1,0 +1,71 @@
+"""What the deaths come to: pauses with what was promised of the best way, and a line a run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+from bench.figures import Figure, at_most, exactly, figure, middle, worst
+from experiments.failover.plan import Task, Way
+from experiments.failover.runs import Run
+
+MEDIAN_MS, WORST_MS = 250, 500
+HEADER = (
+    "fault", "direction", "way", "run", "longest_pause_ms", "bytes_by_the_other_path", "no_progress_ms", "whole",
+)  # fmt: skip
+
+Death = tuple[str, str]  # what happened to the path, and which way data went
+
+
+def pauses_ms(runs: Iterable[Run]) -> Mapping[Death, Mapping[Way, Sequence[float]]]:
+    """Of the runs that count, in the order of the plan."""
+    good = sorted((run for run in runs if not run.stalled), key=lambda run: _death(run.task))
+    found: dict[Death, dict[Way, list[float]]] = {}
+    for death, those in groupby(good, key=lambda run: _death(run.task)):
+        ways = found.setdefault(death, {})
+        for run in those:
+            ways.setdefault(run.task.way, []).append(run.pause_s * 1000)
+    return found
+
+
+def _death(task: Task) -> Death:
+    return task.fault, task.direction
+
+
+def figures(runs: Sequence[Run]) -> Iterator[Figure]:
+    good = [run for run in runs if not run.stalled]
+    if not good:
+        return
+    broken = [float(not run.streamed.whole) for run in good]
+    yield figure("transfers whose bytes differ", sum(broken), broken, "transfers", exactly(0))
+    stayed = [float(run.moved_bytes == 0) for run in good]
+    yield figure("transfers that stayed on the dead path", sum(stayed), stayed, "transfers", exactly(0))
+    for (fault, direction), ways in pauses_ms(good).items():
+        for number, (way, values) in enumerate(ways.items()):
+            head = f"{fault}, {direction}: longest pause; " if number == 0 else "  "
+            yield middle(f"{head}{way.name}, median", values, "ms")
+            yield worst(f"  {way.name}, worst", values, "ms")
+        ours = {way: values for way, values in ways.items() if not way.is_default and not way.orphaned}
+        if ours:
+            best = min(ours, key=lambda way: (median(ours[way]), max(ours[way])))
+            yield middle(f"  the best way ({best.name}), median", ours[best], "ms", at_most(MEDIAN_MS))
+            yield worst(f"  the best way ({best.name}), worst", ours[best], "ms", at_most(WORST_MS))
+
+
+def keep_runs(runs: Iterable[Run], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="", encoding="utf-8") as kept:
+        writer = csv.writer(kept, lineterminator="\n")
+        writer.writerow(HEADER)
+        writer.writerows(_row(run) for run in runs if not run.stalled)
+
+
+def _row(run: Run) -> tuple[object, ...]:
+    task = run.task
+    place = (task.fault, task.direction, task.way.name, task.number)
+    patience = "" if run.no_progress_ms is None else run.no_progress_ms
+    whole = "yes" if run.streamed.whole else "no"
+    return (*place, f"{run.pause_s * 1000:.1f}", run.moved_bytes, patience, whole)
