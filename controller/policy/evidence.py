@@ -9,6 +9,9 @@ Who sends finds out what is lost, so the end at which a segment was sent again t
 A path on which data waits for acknowledgements may be dead in either direction. In single a subflow that does not
 belong to the active uplink leans on both: it accuses its own while the active one is seen to deliver, else that.
 One subflow that stands still accuses nobody while another on the same path gets on: its peer may have died.
+
+What is lost while the sender's own queue stands in the path, seen by round trips far above the shortest one, is the
+sender's doing, on any path: it counts neither for nor against the uplink.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from dataclasses import dataclass, field
 from controller.policy.health import Reading
 from controller.policy.ways import Home, Leaves, Way, stays_inside
 from controller.reports import Connection, Subflow
+
+QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
 
 SubflowKey = tuple[str, int, str, int]
 
@@ -100,7 +105,7 @@ def weigh(
                 standing.connections.setdefault(connection.token, []).append(held)
                 standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
             if before is not None:
-                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now)
+                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now, _queues(subflow))
                 if now.waited_ms:
                     stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
     for way, own, stalled_ms in stalls:
@@ -121,18 +126,28 @@ def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:
 
 
 def _count(
-    sums: dict[tuple[str, str], _Sum], laid_to: str | None, own: str, way: Way, old: Seen | None, now: Seen
+    sums: dict[tuple[str, str], _Sum],
+    laid_to: str | None,
+    own: str,
+    way: Way,
+    old: Seen | None,
+    now: Seen,
+    queues: bool,
 ) -> None:
     if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
         old = Seen(0, 0, 0, False, 0)  # a new one, perhaps between the same ports
     acked = now.bytes_acked - old.bytes_acked
     if acked:
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
-    if laid_to is not None:
-        found = sums.setdefault((way.terminal, laid_to), _Sum())
+    found = sums.setdefault((way.terminal, laid_to or own), _Sum())
+    found.acked_bytes += acked
+    if laid_to is not None and not queues:
         found.segments += now.segments_sent - old.segments_sent
         found.retransmits += max(0, now.retransmits - old.retransmits)
-        found.acked_bytes += acked
+
+
+def _queues(subflow: Subflow) -> bool:
+    return subflow.min_rtt_us > 0 and subflow.srtt_us > 2 * subflow.min_rtt_us + QUEUE_US
 
 
 def _laid_to(way: Way, own: str, at_terminal: bool) -> str | None:

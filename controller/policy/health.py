@@ -109,9 +109,12 @@ def reported(path: Path, reading: Reading, now: float) -> Path:
         return _after(stalled, Sign.STALLED, f"no acknowledgement for {reading.stalled_ms} ms, data in flight", now)
     if not reading.segments and not reading.acked_bytes:
         return path
-    path = replace(path, heard_at=now, window=(*path.window, reading)[-WINDOW:])
+    path = replace(path, heard_at=now)
     if path.health is Health.DEAD and reading.acked_bytes:
         path = _after(path, Sign.PROGRESS, "acknowledgements come again", now)
+    if not reading.segments:  # it delivers, and of loss nothing is said
+        return path
+    path = replace(path, window=(*path.window, reading)[-WINDOW:])
     segments = sum(each.segments for each in path.window)
     because = f"{path.loss:.0%} of {segments} segments sent again in {len(path.window)} reports"
     if path.keeps_losing and path.loss >= LOSSY_FROM and segments >= ENOUGH_SEGMENTS:

@@ -29,9 +29,10 @@ class Reflex:
     no_progress_ms: int
 
     def outdates(self, armed: Reflex) -> bool:
-        """That a stall may be called one sooner can wait until it is armed again anyway."""
+        """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
+        handshake's that was lost, and be many times too long."""
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
-        return not same or self.no_progress_ms > armed.no_progress_ms
+        return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
 
     def order(self, where: Paths) -> Arm:
         watched, fallback = where[self.watched], where[self.fallback]

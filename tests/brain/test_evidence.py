@@ -105,6 +105,14 @@ def test_a_port_that_is_used_again_is_another_subflow() -> None:
 WAITS = {"in_flight_segments": 3, "bytes_acked": 5000}
 
 
+@pytest.mark.parametrize(("srtt_us", "counts"), [(20_000, True), (80_000, True), (90_000, False)])
+def test_what_is_lost_in_the_senders_own_queue_is_not_the_uplinks(srtt_us: int, counts: bool) -> None:
+    reports = Reports(Mode.OFF)
+    reports.tell(at_terminal())
+    readings = reports.tell(at_terminal(**LOST, srtt_us=srtt_us)).readings
+    assert readings == {("client", "wifi"): COUNTED if counts else Reading(0, 0, 90_000, 0)}
+
+
 def test_a_path_stands_still_when_data_waited_from_one_report_to_the_next() -> None:
     reports = Reports(Mode.OFF, at_terminal=False)
     reports.tell(served(**WAITS, since_ack_ms=900))

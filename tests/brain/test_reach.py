@@ -77,4 +77,5 @@ def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
     armed = Reflex("phone", "wifi", "lte", 200)
     assert not Reflex("phone", "wifi", "lte", 150).outdates(armed)
     assert Reflex("phone", "wifi", "lte", 250).outdates(armed)
+    assert armed.outdates(Reflex("phone", "wifi", "lte", 6400))
     assert Reflex("phone", "lte", "wifi", 200).outdates(armed)

@@ -80,6 +80,12 @@ def test_silence_makes_what_was_known_unknown() -> None:
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is Health.UNKNOWN
 
 
+def test_acknowledgements_alone_end_death_and_say_nothing_of_loss() -> None:
+    dead = told(CLEAN, STALLED)
+    assert told(Reading(0, 0, 5000, 0), path=dead).health is Health.UNKNOWN
+    assert told(Reading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is Health.LOSSY
+
+
 def test_a_report_with_no_traffic_says_nothing() -> None:
     path = told(CLEAN)
     assert health.reported(path, NOTHING, 500) == path
