@@ -71,8 +71,12 @@ func (r *Reflexes) Arm(order *agentv1.Arm) (string, error) {
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if _, again := r.armed[order.GetName()]; !again && len(r.armed) == mostArmed {
+	before, again := r.armed[order.GetName()]
+	if !again && len(r.armed) == mostArmed {
 		return "", fmt.Errorf("%d reflexes are armed already, and more are refused: disarm one", mostArmed)
+	}
+	if again && slices.Equal(before.watched, made.watched) { // a stall that has begun goes on
+		made.progress, made.flows = before.progress, before.flows
 	}
 	r.armed[order.GetName()] = made
 	select {

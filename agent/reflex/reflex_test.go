@@ -194,6 +194,16 @@ func TestDisarmedAndArmedAgain(t *testing.T) {
 	b.expectFired(1)
 }
 
+func TestAStallThatHasBegunIsNotForgottenWhenTheLeaseIsRenewed(t *testing.T) {
+	b := newBench(t)
+	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7), waiting(2, lte, 0)}
+	b.arm("wifi")
+	b.pass(stallMS / 2 * time.Millisecond)
+	b.arm("wifi")
+	b.pass((stallMS/2 + stallMS/4 + 1) * time.Millisecond)
+	b.expectFired(1)
+}
+
 func TestWhatNobodyListensToIsForgottenOldestFirst(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
