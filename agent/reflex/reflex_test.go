@@ -185,9 +185,7 @@ func TestDisarmedAndArmedAgain(t *testing.T) {
 	}
 	b.pass(time.Second)
 	b.expectFired(0)
-	b.arm("wifi")
-	b.pass(stallMS / 2 * time.Millisecond)
-	b.arm("wifi") // replaces: it has seen nothing yet
+	b.arm("wifi") // it has seen nothing yet
 	b.pass(stallMS * 3 / 4 * time.Millisecond)
 	b.expectFired(0)
 	b.pass(stallMS * time.Millisecond)
