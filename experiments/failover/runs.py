@@ -53,8 +53,8 @@ def carry_out(tasks: Iterable[Task], logs: Path) -> Iterator[Run]:
 
 
 def _run(lab: Laboratory, task: Task) -> Run:
+    _begin_anew(lab)
     with ExitStack() as undone:
-        undone.callback(_as_before, lab)
         pin_mode(lab.controller.client, task.way.mode)
         if task.way.tuned:
             undone.enter_context(_tuned(lab))
@@ -123,8 +123,8 @@ def _hand(lab: Laboratory, task: Task) -> Iterator[Agent]:
         yield one
 
 
-def _as_before(lab: Laboratory) -> None:
-    """What agents moved, and what policies decided and learned, is forgotten."""
+def _begin_anew(lab: Laboratory) -> None:
+    """What agents moved, what policies decided and learned, and what anybody wished before is forgotten."""
     lab.restore_endpoints()
     client = lab.controller.client
     deadline = time.monotonic() + WITHIN_S

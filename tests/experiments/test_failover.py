@@ -1,0 +1,86 @@
+"""A path dies under a transfer: it arrives whole by the other one, and the pause is told beside what was promised."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments import failover
+from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, FULL, UPLOAD, WAYS, Plan, Task, Way
+from experiments.failover.results import HEADER, figures
+from experiments.failover.runs import Run, carry_out
+from experiments.live.streaming import Streamed
+
+DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = WAYS[1:]
+FINITE_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the machine stalls is nothing to behaviour."""
+    monkeypatch.setattr(failover.runs, "ATTEMPTS", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "direction", "way"),
+    [(BLACK, DOWNLOAD, REFLEX), (BLACK, UPLOAD, BOTH), (DOWN, UPLOAD, DEFAULT)],
+    ids=lambda each: each.name if isinstance(each, Way) else each,
+)
+def test_a_transfer_survives_its_path(fault: str, direction: str, way: Way, tmp_path: Path) -> None:
+    run = list(carry_out([Task(fault, direction, way, 1)], tmp_path))[-1]
+    assert run.streamed.whole
+    assert run.moved_bytes > 100_000
+    assert 0 < run.pause_s < FINITE_S
+    assert (run.no_progress_ms is not None) is way.armed
+
+
+def test_what_was_done_for_one_run_is_undone_before_the_next(tmp_path: Path) -> None:
+    tasks = [Task(DOWN, UPLOAD, ORPHANED, 1), Task(BLACK, DOWNLOAD, BOTH, 1)]
+    runs = [run for run in carry_out(tasks, tmp_path) if run.streamed.whole and run.moved_bytes]
+    assert [run.task for run in runs] == tasks
+
+
+def a_run(way: Way, pause_s: float, stalled: bool = False, number: int = 1, whole: bool = True) -> Run:
+    died = 10.0
+    reads = Streamed([9.9, died + pause_s, died + pause_s + 0.01], [1.0, 2.0, 3.0], whole)
+    return Run(Task(BLACK, DOWNLOAD, way, number), reads, died, 1, None, stalled)
+
+
+def test_the_promise_is_of_the_best_way_and_the_kernel_s_own_is_beside_it() -> None:
+    runs = [a_run(DEFAULT, 0.05), a_run(SETUP, 0.6), a_run(BOTH, 0.1), a_run(ORPHANED, 0.01)]
+    told = {one.what.strip(): one for one in figures(runs)}
+    median, worst = (told[f"the best way ({BOTH.name}), {which}"] for which in ("median", "worst"))
+    assert (median.value, median.met, worst.met) == (pytest.approx(200), True, True)
+    later = {one.what.strip(): one for one in figures([*runs, a_run(BOTH, 0.6, number=2)])}
+    assert later[f"the best way ({BOTH.name}), worst"].met is False
+    assert [one.value for one in later.values() if one.what.endswith(f"{DEFAULT.name}, median")] == [pytest.approx(150)]
+
+
+def test_what_a_stalled_machine_measured_counts_nowhere() -> None:
+    assert list(figures([a_run(BOTH, 0.1), a_run(BOTH, 2.0, stalled=True)])) == list(figures([a_run(BOTH, 0.1)]))
+
+
+def test_a_byte_that_differs_is_told() -> None:
+    told = {one.what: one for one in figures([a_run(BOTH, 0.1), a_run(BOTH, 0.1, number=2, whole=False)])}
+    assert (told["transfers whose bytes differ"].value, told["transfers whose bytes differ"].met) == (1, False)
+
+
+def test_every_death_is_met_in_every_way_once_before_any_is_repeated() -> None:
+    tasks = list(FULL.tasks)
+    assert len(set(tasks)) == len(tasks) == 10 * 2 * 2 * len(WAYS)
+    assert [task.number for task in tasks] == sorted(task.number for task in tasks)
+
+
+def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [a_run(DEFAULT, 0.9), replace(a_run(BOTH, 0.1), no_progress_ms=150)]
+    failover.present(Plan("some", 1), runs, tmp_path, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs_left_out"] == 0
+    lines = Path(told["csv"]).read_text().splitlines()
+    assert (lines[0], len(lines)) == (",".join(HEADER), 3)
+    assert Path(told["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    failover.present(Plan("some", 1), runs, tmp_path, as_json=False)
+    assert "longest pause" in capsys.readouterr().out

@@ -1,0 +1,81 @@
+"""A live download is switched by every hand that can, arrives whole, and what came of it is told with its promises."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments import ExperimentFailed, switching
+from experiments.live.streaming import Streamed
+from experiments.switching.results import HEADER, figures
+from experiments.switching.runs import HANDS, Hand, Plan, Run, Switch, carry_out
+
+QUEUE = "128 KiB"
+
+
+@pytest.mark.parametrize("hand", HANDS, ids=lambda hand: hand.name)
+def test_one_switch_moves_a_live_download_and_not_a_byte_of_it_changes(
+    hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switching.runs, "ATTEMPTS", 1)  # whether the machine stalls is nothing to behaviour
+    runs = list(carry_out(Plan("one", 1, 1, (hand,), (QUEUE,)), tmp_path))
+    assert all(run.streamed.whole for run in runs)
+    peace, switched = runs[0], runs[-1]
+    assert (peace.switches, peace.priorities_received) == ((), 0)
+    (switch,) = switched.switches
+    assert switched.priorities_received == 2  # one for each path
+    assert (switch.old, switch.new) == ("wifi", "lte")
+    assert switch.first_data is not None
+    assert switched.bps > 1e6
+
+
+def streamed(*moments: float) -> Streamed:
+    return Streamed(moments, [1000.0 * number for number in range(1, 1 + len(moments))], whole=True)
+
+
+def a_run(switches: tuple[Switch, ...] = (), stalled: bool = False, **others: object) -> Run:
+    run = Run(HANDS[0], QUEUE, 1, switches, streamed(0.0, 0.02, 0.06, 0.1), 0.0, 0.1, 2 * len(switches), stalled)
+    return replace(run, **others)  # type: ignore[arg-type]
+
+
+ONE = Switch("wifi", "lte", ordered=1.0, took_s=0.01, priority=1.005, first_data=1.045, last_data=1.08)
+
+
+def test_a_pause_is_told_of_the_reads_on_its_both_sides() -> None:
+    assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s() == pytest.approx(0.28)
+    assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(since=0.1, until=0.2) == pytest.approx(0.28)
+    assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(since=0.3) == pytest.approx(0.02)
+    assert streamed(0.0, 0.02, 0.3, 0.32).longest_pause_s(until=0.02) == pytest.approx(0.02)
+
+
+def test_each_promise_is_judged_by_what_was_measured() -> None:
+    late = replace(ONE, first_data=1.2)
+    for switch, kept in ((ONE, True), (late, False)):
+        told = {one.what.strip(): one for one in figures([a_run(), a_run((switch,))])}
+        assert told["order to first data, wifi to lte, longest"].met is kept
+        assert told["first MP_PRIO to first data, wifi to lte, longest"].value == pytest.approx(
+            (switch.first_data - 1.005) * 1000  # type: ignore[operator]
+        )
+    told = {one.what.strip(): one for one in figures([a_run(), a_run((ONE,), priorities_received=1)])}
+    assert told["MP_PRIO received of 2 in 1 switches"].met is False
+    slow = a_run((ONE,), streamed=Streamed([0.0, 0.1], [0.0, 1000.0], whole=False))
+    told = {one.what.strip(): one for one in figures([a_run(), slow])}
+    assert told["throughput, of the same download left in peace"].met is False
+    assert next(one for one in figures([a_run(), slow]) if "differ" in one.what).value == 1
+
+
+def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, counted = Plan("some", 1, 1), [a_run(), a_run((ONE,))]
+    late = a_run((replace(ONE, first_data=9.0),), stalled=True)
+    assert list(figures([*counted, late])) == list(figures(counted))
+    switching.present(plan, [*counted, late], tmp_path, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs_left_out"] == 1
+    lines = (tmp_path / "some-switches.csv").read_text().splitlines()
+    assert (lines[0], len(lines)) == (",".join(HEADER), 2)
+    assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    with pytest.raises(ExperimentFailed, match="the machine stalled in all of it"):
+        switching.present(plan, [late], tmp_path, as_json=True)
