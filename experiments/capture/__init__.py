@@ -1,7 +1,7 @@
 """Paper 002's tables 3 and 4 (section 3.3): what rides twice, captured at the client, the router and the server.
 
 The server speaks a word at a time, the client answers; in the middle the client's active subflow is switched by
-MP_PRIO (`ip mptcp endpoint change`). Upstream MPTCP takes that from the client for both directions.
+`./bicast switch`: the client's agent sends MP_PRIO. Upstream MPTCP takes that from the client for both directions.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from experiments import ExperimentFailed
 from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
 from experiments.capture.segments import read as read_segments
+from experiments.live.agents import SETTINGS, TERMINAL, agent
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, controlled
-from topologies import isolate
+from topologies import command, isolate
 from topologies.nodes import Machine
 from topologies.paper import SERVER, PaperTopo
 from topologies.stage import Stage, raised
@@ -46,17 +47,28 @@ WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # numbered in the topology's order
 
 def run(args: argparse.Namespace) -> int:
     isolate.enter()
-    with controlled(FILE) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
+    with controlled(FILE, SETTINGS) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
         controller.await_steady()
         pin_mode(controller.client, "bicast")
-        seen = observe(net, DIRECTORY)
+        with agent(controller, net.machine("client"), TERMINAL, "terminal"):
+            seen = observe(net, DIRECTORY, by_controller)
     found = claims(seen)
     print(json.dumps(document(seen, found), indent=2) if args.json else text(seen, found))
     return 0
 
 
-def observe(net: Stage, directory: Path) -> Conversation:
-    """The conversation, with nothing lost; its captures are kept in `directory`."""
+def by_controller(_client: Machine) -> None:
+    command.run(str(TREE / "bicast"), "switch", TERMINAL, "lte")
+
+
+def by_endpoints(client: Machine) -> None:
+    """The same without an agent, by what iproute2 has."""
+    client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
+    client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
+
+
+def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
+    """The conversation, with nothing lost; its captures are kept in `directory`. `switch` goes from Wi-Fi to LTE."""
     directory.mkdir(parents=True, exist_ok=True)
     for way in (net.uplink("lte").forward, net.uplink("lte").backward):
         way.set(loss_percent=0)
@@ -69,8 +81,7 @@ def observe(net: Stage, directory: Path) -> Conversation:
             talk.say(1)  # before the first data is acknowledged MPTCP opens no second subflow (RFC 8684, 3.2)
             _await_subflows(server, backup=AFTER)
             talk.say(WORDS - 1)
-            client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
-            client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
+            switch(client)
             _await_subflows(server, backup=BEFORE)
             talk.say(WORDS)
     return Conversation(WORDS, *(read_segments(file) for file in files.values()))

@@ -24,7 +24,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
         controller.await_steady()
         for mode in ("bicast", "off"):
             pin_mode(controller.client, mode)
-            found[mode] = capture.observe(net, tmp_path_factory.mktemp(mode))
+            found[mode] = capture.observe(net, tmp_path_factory.mktemp(mode), capture.by_endpoints)
             back_to_wifi(net)
     return found
 
