@@ -146,6 +146,8 @@ def _subflow(one: pb.Subflow) -> Subflow:
 def _address(text: str) -> str:
     """In the one spelling that can be compared; empty where the kernel did not tell it."""
     try:
+        if "%" in text:
+            raise ValueError("a zone may be any text, and is of no use here")
         return str(ip_address(text)) if text else ""
     except ValueError:
         raise _against(f"sent {_text(text)!r} for an address") from None

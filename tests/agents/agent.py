@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from dataclasses import dataclass
+from itertools import islice
 
 import grpc
 from cryptography import x509
@@ -80,7 +81,9 @@ def join(
 class Stream:
     """One session. A word is sent when it is said; what comes is heard in its order."""
 
-    def __init__(self, address: Endpoint, ca_pem: bytes, identity: Identity | None) -> None:
+    def __init__(self, address: Endpoint, ca_pem: bytes, identity: Identity | None, reads: int | None) -> None:
+        """`reads`: so many words, and then no more; None: all."""
+        self._reads = reads
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[pb.FromController | Ended] = queue.SimpleQueue()
         self._channel = _channel(str(address), ca_pem, identity)
@@ -137,11 +140,12 @@ class Stream:
 
     def _read(self) -> None:
         try:
-            for word in self._call:
+            for word in islice(self._call, self._reads):
                 self._inbox.put(word)
         except grpc.RpcError:
             pass
-        self._inbox.put(Ended(self._call.code(), self._call.details()))
+        if self._reads is None:
+            self._inbox.put(Ended(self._call.code(), self._call.details()))
 
 
 def pem(certificate: x509.Certificate) -> bytes:

@@ -72,8 +72,8 @@ class House:
         assert isinstance(identity, Identity), identity
         return identity
 
-    def stream(self, identity: Identity | None) -> Stream:
-        stream = Stream(self.agents.listen, self.ca_pem, identity)
+    def stream(self, identity: Identity | None, reads: int | None = None) -> Stream:
+        stream = Stream(self.agents.listen, self.ca_pem, identity, reads)
         self._streams.append(stream)
         return stream
 

@@ -9,6 +9,7 @@ from api import agent_pb2 as pb
 from controller.agency import session as one_session
 from controller.reports import (
     AgentClosed,
+    AgentOpened,
     Arm,
     Connection,
     Direct,
@@ -202,11 +203,12 @@ def test_who_says_nothing_is_not_waited_for(house: House, monkeypatch: pytest.Mo
 
 def test_who_does_not_answer_the_core_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_session, "MOST_UNREAD", 4)
-    stream, opened = house.served(house.enrolled("phone"))
-    for number in range(1, 6):
-        house.agents.perform(Direct(opened.session, number, Disarm("x" * (1 << 18))))
-    assert stream is not None
+    stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
+    session = house.event(AgentOpened).session
+    for number in range(1, 65):  # 64 MiB: more than the network would hold for it
+        house.agents.perform(Direct(session, number, Disarm("x" * (1 << 20))))
     assert "does not read" in house.closed().reason
+    stream.lost()
 
 
 def test_a_controller_that_stops_says_so(house: House) -> None:

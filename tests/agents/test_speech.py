@@ -1,0 +1,81 @@
+"""Whatever an agent sends is a word that the core can bear, or is refused in a sentence."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from api import agent_pb2 as pb
+from controller.agency import speech
+from controller.agency.refusals import Refused
+from tests.agents.agent import HELLO
+
+GOOD = [
+    HELLO,
+    pb.FromAgent(
+        report=pb.Report(
+            sequence=2**64 - 1,
+            connections=[
+                pb.Connection(token=1, subflows=[pb.Subflow(local_address="fd00::1", remote_address="192.0.2.1")])
+            ],
+            cost=pb.Cost(cpu_us=1),
+        )
+    ),
+    pb.FromAgent(result=pb.Result(directive=1, said="a\u2028b" * 1000)),
+    pb.FromAgent(fired=pb.Fired(name="\x1b[2J", said="")),
+]
+
+
+def told(raw: bytes) -> object:
+    """What the core would be told."""
+    word = speech.heard(raw)
+    match word.WhichOneof("word"):
+        case "hello":
+            return speech.opened(1, "phone", "192.0.2.1:5", word.hello)
+        case "report":
+            return speech.reported(1, word.report)
+        case "result":
+            return speech.resulted(1, word.result)
+        case "fired":
+            return speech.fired(1, word.fired)
+    raise AssertionError("a word that nobody knows was let through")
+
+
+def refused_or_borne(raw: bytes) -> None:
+    try:
+        event = told(raw)
+    except Refused as refused:
+        assert len(str(refused)) < 1000 and str(refused).isprintable()
+    else:
+        texts = [each for name in ("version", "said", "name") if (each := getattr(event, name, "")) is not None]
+        assert all(text.isprintable() and len(text) <= speech.LONGEST_TEXT + 3 for text in texts)
+        for address in getattr(event, "addresses", ()):
+            assert address == "" or (str(ip_address(address)) == address and address.isprintable())
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+def test_any_bytes_are_refused_or_borne(raw: bytes) -> None:
+    refused_or_borne(raw)
+
+
+@given(st.sampled_from(GOOD), st.integers(min_value=0), st.binary(min_size=1, max_size=4))
+def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: bytes) -> None:
+    raw = bytearray(word.SerializeToString())
+    at %= len(raw)
+    raw[at : at + len(put)] = put
+    refused_or_borne(bytes(raw))
+
+
+@given(st.text(max_size=60))
+@example("fe80::1%\x1b[2J")
+def test_an_address_is_one_or_is_refused(text: str) -> None:
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=[text])).SerializeToString())
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version=text)).SerializeToString())
+
+
+def test_good_words_are_borne() -> None:
+    for word in GOOD:
+        assert told(word.SerializeToString())
