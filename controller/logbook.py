@@ -92,6 +92,14 @@ class Logbook:
         self._entries.setdefault(terminal, deque(maxlen=KEPT)).append(entry)
         return entry
 
+    def standing(self, terminal: str, uplink: str, by: By, now: float) -> Entry:
+        """The decision that is in force."""
+        last = self.last(terminal)
+        if last is not None and last.uplink == uplink:
+            return last
+        because = "it was chosen before this controller was started"
+        return self.write(terminal, now, by, uplink, uplink, because, hard=False)
+
     def keep(self, terminals: Iterable[str]) -> None:
         """Of others nothing is told any more."""
         kept = set(terminals)

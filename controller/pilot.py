@@ -226,7 +226,7 @@ class Pilot:
             yield from self._let_go(steered, self.agents[name], now)
         for name in choice.movers:
             if name in entry.hands:  # it has moved them by itself; its last report is older than that
-                steered.unfollowed(self.agents[name], self.agents[name].tokens(entry.terminal), now)
+                steered.moved_by_hand(self.agents[name], self.agents[name].tokens(entry.terminal), now)
             else:
                 chosen = wanted.standing(steered.site, steered.terminal) is not None
                 order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
@@ -253,19 +253,13 @@ class Pilot:
             if seen is None or agent.preferring(steered.addresses):
                 continue
             if steered.unfollowed(agent, astray(seen, standing), now):
-                entry = self._entry(steered, wanted, standing, now)
+                by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
+                entry = self.logbook.standing(steered.name, standing, by, now)
                 yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
 
-    def _entry(self, steered: Steered, wanted: Wanted, standing: str, now: float) -> Entry:
-        last = self.logbook.last(steered.name)
-        if last is not None and last.uplink == standing:
-            return last
-        by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
-        because = "it was chosen before this controller was started"
-        return self.logbook.write(steered.name, now, by, standing, standing, because, hard=False)
-
     def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
-        steered.unfollowed(agent, agent.tokens(steered.name), now)
+        take = steered.moved_by_hand if order.hard else steered.unfollowed
+        take(agent, agent.tokens(steered.name), now)
         direct = agent.order(order, self._tickets)
         self.logbook.ordered(entry, agent.name, direct.directive)
         return direct

@@ -16,6 +16,7 @@ from controller.policy.ways import able, paths
 from controller.reports import Prefer
 
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
+SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved
 
 
 class Steered:
@@ -120,6 +121,10 @@ class Steered:
         if new:
             self._followed[agent.name] = (before | new, since)
         return new
+
+    def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
+        """Only what is dead was left: what else stands is looked at again as soon as a report shows it."""
+        self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
 
 
 def unmovable(steered: Steered, uplink: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,10 +76,15 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made.service.stop()
 
 
-def test_whoever_switches_is_told_what_both_hands_did(agent: Agent) -> None:
+def test_whoever_switches_is_told_what_both_hands_did_as_soon_as_it_is_known(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    asked = time.monotonic()
     answer = agent.service.set_active("client", "lte")
     kept = "client has lte as its active uplink; it is kept, and counts when gateway home connects"
     assert answer.done == (kept, "relay-1 moved 1 connection: Prefer is done")
+    assert time.monotonic() - asked < 30
 
 
 def test_an_agent_that_does_not_answer_in_time_is_named_and_its_answer_is_kept(

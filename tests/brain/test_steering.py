@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from controller.courses import course
@@ -30,8 +32,10 @@ TO_WIFI = Prefer((WIFI, WIFI6), ((LTE,),), hard=False)
 class Scene(Pair):
     """The paper's site, connected and with every MAC known, and a world of connections."""
 
-    def __init__(self, wanted: Wanted | None = None, mode: str = "single") -> None:
-        written = sites.document()
+    def __init__(
+        self, wanted: Wanted | None = None, mode: str = "single", written: dict[str, Any] | None = None
+    ) -> None:
+        written = written or sites.document()
         written["sites"]["home"]["terminals"]["client"]["mode"] = mode
         super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], wanted)
         self.world: list[FakeConnection] = []
@@ -133,6 +137,57 @@ def test_a_port_that_goes_down_moves_the_connections_at_once() -> None:
     scene.drain()
     assert scene.active == "lte" and prefers(relay)[-1].hard
     assert "its port is down" in scene.entries()[0].because
+
+
+def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> None:
+    scene = Scene()
+    scene.up("wifi0", False)
+    scene.drain()
+    for _ in range(100):
+        scene.pass_time(1.0)
+    assert scene.active == "wifi" and not scene.entries() and scene.core.wanted == Wanted()
+
+
+def test_of_three_paths_the_dead_one_is_closed_and_the_other_is_only_flagged() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["uplinks"]["dsl"] = {
+        "port": "lan0",
+        "addresses": ["192.168.220.2/24"],
+        "next_hops": [{"address": "192.168.220.1", "mac": LTE_HOP_MAC}],
+    }
+    del home["terminals"]["phone"], home["subnets"]["lan"]
+    home["subnets"]["dsl-side"] = {"gateways": ["192.168.230.2/24"], "uplink": "dsl"}
+    places = home["terminals"]["client"]["addresses"]
+    home["terminals"]["client"]["addresses"] = [*places[:2], {"address": "192.168.230.3", "port": "c2"}]
+    scene = Scene(written=written)
+    relay = scene.relay()
+    connection = scene.connection(RELAY_ADDRESS, WIFI, LTE, "192.168.230.3")
+    scene.downloads(2)
+    scene.up("wifi0", False)
+    scene.drain()
+    scene.downloads(3)
+    assert prefers(relay)[0] == Prefer((LTE,), ((WIFI,),), hard=True) and len(prefers(relay)) == 2
+    assert backups(connection) == {LTE: (False, False), "192.168.230.3": (False, True)}
+
+
+def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() -> None:
+    scene = Scene()
+    scene.client()
+    up = scene.connection("198.51.100.1")
+
+    def loses() -> None:
+        up.subflows[0].terminal.segments_sent += 100
+        up.subflows[0].terminal.retransmits += 20
+        up.subflows[0].terminal.bytes_acked += 100_000
+
+    while scene.active == "wifi":
+        loses()
+        scene.second()
+    loses()
+    scene.now += 0.5
+    scene.tell(next(iter(scene.hands.values())).report())
+    assert not scene.core.pilot.steered["client"].paths["lte"].window
 
 
 def test_a_terminal_comes_back_to_its_default_when_that_is_good_again() -> None:
@@ -306,9 +361,11 @@ def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
+    scene.core.wanted = Wanted(decided={"client": "lte"})
     scene.switch_to("wifi")
     scene.downloads(6, loss=0.3)
     assert scene.active == "wifi" and scene.health("wifi") is Health.LOSSY and len(scene.entries()) == 1
+    assert scene.core.wanted == Wanted(active={"client": "wifi"})
     assert not relay.armed
     answer, entries = scene.switch_to("auto")
     assert answer.changed and "left to policies, which have it on lte" in answer.done[0]
@@ -415,6 +472,16 @@ def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> 
     assert len(arms(relay)) == 2
     scene.downloads(6, loss=0.2)
     assert scene.active == "lte" and relay.armed["client"].watched == (LTE,)
+
+
+def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    relay.armed.clear()
+    scene.join(relay)
+    scene.second()
+    assert relay.armed.keys() == {"client"}
 
 
 def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothing() -> None:
