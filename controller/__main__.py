@@ -13,14 +13,13 @@ from controller import config as configuration
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.api import make_app
-from controller.app import Wire
 from controller.document import ConfigError
 from controller.enrolling import NoAgents
 from controller.events import Effect
-from controller.framework import FrameworkError
 from controller.reports import AgentEffect
 from controller.service import Service
 from controller.store import Store, StoreError
+from controller.trouble import FrameworkError
 from controller.web.gate import CannotServe
 from controller.web.serving import serve
 
@@ -51,6 +50,8 @@ def run(path: str) -> int:
 
 
 def _serve(path: str) -> None:
+    from controller.app import Wire  # which chooses the framework, and may find none
+
     config = configuration.load(path)
     settings = config.settings
     wires: list[Wire] = []

@@ -21,15 +21,12 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from controller.model import Endpoint
+from controller.trouble import FrameworkError
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "BICAST_FRAMEWORK"
 FRAMEWORKS = ("os_ken", "ryu")
-
-
-class FrameworkError(Exception):
-    """The framework cannot run here; said when it is chosen or started."""
 
 
 class SwitchError(Exception):

@@ -11,8 +11,9 @@ import threading
 import time
 from typing import Any
 
-from controller.framework import FrameworkError, SwitchError, hub
+from controller.framework import SwitchError, hub
 from controller.model import Tls
+from controller.trouble import FrameworkError
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:

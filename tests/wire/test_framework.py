@@ -16,10 +16,11 @@ import pytest
 
 from controller import app, framework
 from controller.events import Ask, Close, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened, SwitchRefused
-from controller.framework import FrameworkError
 from controller.model import Endpoint, Tls
+from controller.trouble import FrameworkError
 from controller.wire.connection import ECHO_S, SILENT_ECHOES
 from tests.wire.conftest import Desk
+from tests.wire.home import GATEWAY
 from tests.wire.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
 from tests.wire.switches import Ovs, until
 
@@ -39,8 +40,12 @@ MODULES = [
 
 
 def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _run("-c", code, **environment)
+
+
+def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, *words],
         capture_output=True,
         text=True,
         timeout=30,
@@ -77,6 +82,15 @@ def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
     done = _python("import controller.framework", BICAST_FRAMEWORK=other)
     assert done.returncode == 1
     assert f"FrameworkError: {other} is installed nowhere here" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("-m", "controller"), ("-m", "cli", "run")], ids=" ".join)
+def test_whoever_runs_the_controller_is_told_so_in_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(GATEWAY)
+    done = _run(*words, str(file), BICAST_FRAMEWORK="pox")
+    assert done.returncode == 1
+    assert done.stderr == "bicast: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu\n"
 
 
 @pytest.mark.parametrize("module", MODULES)
