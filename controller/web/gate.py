@@ -7,10 +7,10 @@ browser is the stranger: a page of somebody else's may reach us under its own na
 
 from __future__ import annotations
 
+import re
 from hmac import compare_digest
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -20,6 +20,7 @@ from controller.model import Settings
 from controller.web.problems import problem
 
 LARGEST_BODY_BYTES = 16 << 10
+HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{0,5})?")
 WITHOUT_BODY = ("GET", "HEAD")
 
 
@@ -102,10 +103,9 @@ class Gate:
 
 
 def _name(host: str) -> str:
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """Of a Host as RFC 9110 section 7.2 has it; what is more than a name and a port is nobody's."""
+    parts = HOST.fullmatch(host)
+    return "" if parts is None else (parts["literal"] or parts["name"]).lower()
 
 
 async def _read(headers: Headers, receive: Receive) -> bytes | None:

@@ -22,7 +22,13 @@ from tests.api.desk import SETTINGS, START, Desk
 OFF = {"mode": "off"}
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8653", "127.0.0.1.evil.example", "192.0.2.1", "[", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:8653", "127.0.0.1.evil.example", "192.0.2.1", "[", ""),
+        *("evil@127.0.0.1", "127.0.0.1#evil", "127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1:evil", "[::1]evil"),
+    ],
+)
 def test_a_name_that_is_not_ours_is_not_answered(http: httpx.Client, desk: Desk, host: str) -> None:
     problem(http.get("/api/v1/terminals", headers={"Host": host}), 421)
     problem(http.put("/api/v1/mode", json=OFF, headers={"Host": host}), 421)
