@@ -68,7 +68,7 @@ def _run(lab: Laboratory, task: Task) -> Run:
                 lab.controller.kill()
                 undone.callback(lab.controller.start)
             till(time.monotonic() + STEADY_S)
-            lab.begin()
+            lab.stalled()  # from here on it counts
             before = _by_other(lab)
             died = time.monotonic()
             undone.callback(_kill(lab, task.fault))
@@ -125,12 +125,13 @@ def _hand(lab: Laboratory, task: Task) -> Iterator[Agent]:
 
 def _begin_anew(lab: Laboratory) -> None:
     """What agents moved, what policies decided and learned, and what anybody wished before is forgotten."""
+    lab.forget()
     lab.restore_endpoints()
     client = lab.controller.client
     deadline = time.monotonic() + WITHIN_S
-    while any(one["state"] != "gone" for one in client.get("status")["agents"]):
+    while any(one["state"] == "here" for one in client.get("status")["agents"]):
         if time.monotonic() > deadline:
-            raise ExperimentFailed(f"an agent that was ended is not gone for the controller after {WITHIN_S:.0f} s")
+            raise ExperimentFailed(f"an agent that was ended is still here for the controller after {WITHIN_S:.0f} s")
         till(time.monotonic() + LOOK_EVERY_S)
     for uplink in (ACTIVE, "auto"):  # with no agent policies choose nothing: it stays there
         client.set_active(TERMINAL, uplink)

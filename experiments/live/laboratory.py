@@ -35,11 +35,10 @@ class Laboratory:
     def server(self) -> Machine:
         return self.net.machine("server")
 
-    def begin(self) -> None:
-        """As if nothing had been: what TCP remembers of the run before is forgotten, and lateness counts from here."""
+    def forget(self) -> None:
+        """What TCP remembers of the runs before: a stream would begin with its ssthresh and its reordering."""
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
-        self.stalled()
 
     def stalled(self) -> bool:
         """Whether the machine has held a link up since this was last asked: what was measured meanwhile counts not."""

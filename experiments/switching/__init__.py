@@ -4,7 +4,8 @@
 ./bicast experiment switching --full     five rounds of that
 
 Paper 002, section 3.3 and its reference 7 (an external program switches the primary subflow). Wi-Fi and LTE have
-20 Mbit/s each, and 20 and 50 ms there and back.
+20 Mbit/s each, and 20 and 50 ms there and back. An order is timed from the start of `bicast-agent mptcp switch`, or
+from the API's being asked what `./bicast switch` asks; and from the first MP_PRIO: the kernels' and the wire's share.
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     pauses.set_xlabel("longest pause of the receiver, ms")
     for panel in (data, pauses):
         panel.set_xlim(left=0)
-        panel.legend(fontsize="small")
+        panel.legend(fontsize="small", loc="upper right")
+    data.invert_yaxis()
     figure.savefig(file, dpi=120)
     return file

@@ -120,6 +120,7 @@ class _Stage:
     def run(self, queue: str, number: int, switches: int, lasts_s: float) -> Run:
         lab = self.lab
         lab.queue(QUEUES[queue])
+        lab.forget()
         with streaming(lab.server, lab.client, SERVER) as stream:
             stream.await_flowing()
             await_paths(lab.server, *UPLINKS.values())
@@ -128,7 +129,7 @@ class _Stage:
                 wire.captured(lab.client, self.directory / "client.pcap"),
                 wire.captured(lab.server, self.directory / "server.pcap", "tcp dst"),
             ):
-                lab.begin()
+                lab.stalled()  # from here on it counts
                 since = time.monotonic()
                 orders = [self._switch(since + at * EVERY_S, NEXT[at % 2]) for at in range(switches)]
                 till(since + lasts_s)
