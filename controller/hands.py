@@ -30,6 +30,7 @@ from controller.tickets import Tickets
 
 PERIOD_S = 1.0  # between reports, as they are asked for
 GONE_AFTER_S = 3 * PERIOD_S
+ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
 MOVES = "mptcp"  # the capability
 
 
@@ -38,6 +39,12 @@ class Armed:
     reflex: Reflex
     at: float
     refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    order: Directive
+    since: float
 
 
 class Agent:
@@ -66,7 +73,8 @@ class Agent:
         self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
         self.owns_nobody: str | None = None  # why it is no terminal of ours, where it should be one
         self.armed: dict[str, Armed] = {}  # by terminal
-        self._waiting: dict[int, Directive] = {}
+        self._waiting: dict[int, Waiting] = {}
+        self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
 
     @property
     def alive(self) -> bool:
@@ -84,7 +92,7 @@ class Agent:
         """The directives that will have no answer."""
         self.session, self.since = None, now
         self._forget()
-        lost, self._waiting = list(self._waiting), {}
+        lost, self._waiting, self._preferring = list(self._waiting), {}, {}
         return lost
 
     def hear(self, now: float) -> None:
@@ -108,28 +116,37 @@ class Agent:
 
     # Orders
 
-    def order(self, order: Directive, tickets: Tickets) -> Direct:
+    def order(self, order: Directive, terminal: str, tickets: Tickets, now: float) -> Direct:
         assert self.session is not None
         directive = tickets.draw()
-        self._waiting[directive] = order
+        self._waiting[directive] = Waiting(order, now)
+        if isinstance(order, Prefer):
+            self._preferring[terminal] = directive
         return Direct(self.session, directive, order)
 
     def answered(self, directive: int) -> Directive | None:
         """What it was, if it was asked in this session."""
-        return self._waiting.pop(directive, None)
+        waiting = self._waiting.pop(directive, None)
+        return waiting.order if waiting else None
 
-    def preferring(self, terminal_addresses: frozenset[str]) -> bool:
+    def overdue(self, now: float) -> list[int]:
+        """Directives that are waited for no longer: it lives and does not answer."""
+        late = [number for number, each in self._waiting.items() if now - each.since >= ANSWERS_WITHIN_S]
+        for number in late:
+            del self._waiting[number]
+        return late
+
+    def preferring(self, terminal: str) -> bool:
         """Whether an order to move this terminal is on its way."""
-        orders = (order for order in self._waiting.values() if isinstance(order, Prefer))
-        return any(terminal_addresses.issuperset(order.path) for order in orders)
+        return self._preferring.get(terminal) in self._waiting
 
     def cannot_arm(self, terminal: str, why: str) -> None:
         if terminal in self.armed:
             self.armed[terminal] = replace(self.armed[terminal], refused=why)
 
-    def disarm(self, terminal: str, tickets: Tickets) -> Iterator[Direct]:
+    def disarm(self, terminal: str, tickets: Tickets, now: float) -> Iterator[Direct]:
         if self.armed.pop(terminal, None) and self.session is not None:
-            yield self.order(Disarm(terminal), tickets)
+            yield self.order(Disarm(terminal), terminal, tickets, now)
 
     # What it can
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from controller.hands import Agent, Armed
+from controller.hands import ANSWERS_WITHIN_S, Agent, Armed
 from controller.known import Port, Wanted
 from controller.logbook import By, Entry, Logbook
 from controller.model import Config, Mode, Site
@@ -162,6 +162,8 @@ class Pilot:
 
     def tick(self, wanted: Wanted, now: float) -> list[Entry]:
         for agent in self.agents.values():
+            for directive in agent.overdue(now):
+                self.logbook.unanswered(directive, f"it did not answer within {ANSWERS_WITHIN_S:.0f} s")
             if agent.falls_silent(now):
                 log.warning("agent %s is silent: what it reported counts no more", agent.name)
                 self._leaves(agent, f"agent {agent.name} is silent", now)
@@ -250,7 +252,7 @@ class Pilot:
             yield from self._let_go(steered, self.agents[name], now)
         for agent in (self.agents[name] for name in choice.movers):
             seen = agent.standings.get(steered.name)
-            if seen is None or agent.preferring(steered.addresses):
+            if seen is None or agent.preferring(steered.name):
                 continue
             if steered.unfollowed(agent, astray(seen, standing), now):
                 by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
@@ -260,7 +262,7 @@ class Pilot:
     def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
         take = steered.moved_by_hand if order.hard else steered.unfollowed
         take(agent, agent.tokens(steered.name), now)
-        direct = agent.order(order, self._tickets)
+        direct = agent.order(order, steered.name, self._tickets, now)
         self.logbook.ordered(entry, agent.name, direct.directive)
         return direct
 
@@ -269,7 +271,7 @@ class Pilot:
         held = seen.connections if seen else {}
         flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
         if steered.unfollowed(agent, flagged, now):
-            yield agent.order(steered.let_go(), self._tickets)
+            yield agent.order(steered.let_go(), steered.name, self._tickets, now)
 
     def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
         for agent in steered.agents.values():
@@ -277,12 +279,12 @@ class Pilot:
             due = agent.name in choice.movers and steered.is_policies(wanted)
             reflex = steered.reflex(agent) if due else None
             if reflex is None:
-                yield from agent.disarm(steered.name, self._tickets)
+                yield from agent.disarm(steered.name, self._tickets, now)
                 continue
             stands = armed is not None and not reflex.outdates(armed.reflex) and now - armed.at < RENEW_S
             if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
                 agent.armed[steered.name] = Armed(reflex, now)
-                yield agent.order(reflex.order(steered.where), self._tickets)
+                yield agent.order(reflex.order(steered.where), steered.name, self._tickets, now)
 
     # Who is who
 

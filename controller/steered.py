@@ -24,7 +24,6 @@ class Steered:
         self.site, self.terminal = site, terminal
         self.where = paths(site, terminal)
         self.able = able(site, terminal)
-        self.addresses = frozenset(str(at.address) for at in terminal.addresses)
         self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
         self.course = Course(wanted.active_uplink(site, terminal), now)
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it

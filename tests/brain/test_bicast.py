@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.bicast import compile
-from controller.known import Known, Observed, Wanted
+from controller.known import Known, Observed, Port, Wanted
 from controller.model import Datapath, Mode, Site
-from controller.program import GROUP_IDS, GroupKind, SetField
+from controller.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
 from controller.recall import remembered
 from controller.reconcile import diff
 from tests.brain import sites
@@ -200,6 +200,45 @@ def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
     assert not ready().send(spoofed, WIFI).sent
 
 
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [
+        *((source, "192.168.110.3") for source in (
+            "10.1.0.7", "10.1.0.99", "192.168.110.3", "192.168.110.2", "192.168.100.2", "192.168.200.2",
+            "127.0.0.1", "224.0.0.1", "255.255.255.255", "0.0.0.0", "169.254.1.1",
+        )),
+        *((source, "fd00:110::3") for source in (
+            "fd00:1::7", "fd00:110::3", "fd00:110::2", "fd00:100::2", "fd00:200::2", "::", "::1", "ff02::1", "fe80::1",
+            "::ffff:c0a8:6e03",
+        )),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_nothing_from_outside_is_believed_to_be_of_the_inside(source: str, destination: str, uplink: str) -> None:
+    mac = WIFI_MAC if uplink == "wifi0" else PORTS[uplink].mac
+    assert not ready().send(tcp(source, destination, eth_dst=mac), PORTS[uplink].number).sent
+
+
+@pytest.mark.parametrize("source", ["192.168.100.1", "192.168.100.77", "fd00:100::1", "fd00:200::1", "2001:db8::1"])
+def test_neighbours_on_an_uplink_and_strangers_behind_it_are_believed(source: str) -> None:
+    destination = "192.168.110.3" if "." in source else "fd00:110::3"
+    assert leaves(ready(), tcp(source, destination, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
+
+
+def test_neighbour_discovery_of_link_local_sources_is_answered_on_an_uplink() -> None:
+    outcome = ready().send(solicit("fe80::1", "fd00:100::2", eth_src=WIFI_HOP_MAC), WIFI)
+    assert [(sent.port, sent.packet.eth_src) for sent in outcome.sent] == [(WIFI, WIFI_MAC)]
+
+
+@pytest.mark.parametrize("vlan", [0x1005, 0x1000])
+def test_tagged_packets_between_ports_that_are_not_ours_are_left_to_whose_they_are(vlan: int) -> None:
+    switch = ready()
+    switch.ports |= {"other0": Port(8, "02:00:00:00:00:08", True), "other1": Port(9, "02:00:00:00:00:09", True)}
+    switch.add_foreign(Flow(0, 1, fields(in_port=8), (Output(9),)))
+    packet = replace(from_client(), vlan_vid=vlan)
+    assert leaves(switch, packet, 8) == {9: packet}
+
+
 def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
     outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src="08:00:27:86:0d:bc"), C1)
     (sent,) = outcome.sent
@@ -237,6 +276,30 @@ def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_a
     assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
     assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+
+
+def test_two_gateways_that_cannot_advertise_ask_each_other_back_once() -> None:
+    """What is asked back is a solicitation again, and the other gateway must not take it for a question of its own."""
+    asked = solicit("fd00:100::1", "fd00:100::2", eth_src=WIFI_HOP_MAC)
+    (back,) = ready().send(asked, WIFI).sent
+    assert (back.packet.ipv6_dst, back.packet.ipv6_nd_target) == ("fd00:100::1", "fd00:100::1")
+    written = sites.document()
+    wifi = written["sites"]["home"]["uplinks"]["wifi"]
+    wifi["addresses"][1], wifi["next_hops"][1]["address"], wifi["mac"] = "fd00:100::1/64", "fd00:100::2", WIFI_HOP_MAC
+    other = sites.loaded(written).sites[0]
+    outcome = switch_with(sites.known(other), other).send(back.packet, WIFI)
+    assert not outcome.sent and outcome.punted == (back.packet,), "the app advertises"
+
+
+@pytest.mark.parametrize("datapath", list(Datapath))
+@pytest.mark.parametrize("own", ["fd00:100::2", "fd00:200::2", "fd00:110::2"])
+def test_a_solicitation_in_the_gateways_own_name_is_nobodys(own: str, datapath: Datapath) -> None:
+    site = replace(sites.paper_site(), datapath=datapath)
+    outcome = switch_with(sites.known(site), site).send(solicit(own, "fd00:100::2", eth_src=LTE_HOP_MAC), WIFI)
+    assert not outcome.sent and not outcome.punted
+    if own == "fd00:110::2":
+        outcome = switch_with(sites.known(site), site).send(solicit(own, own, eth_src=LTE_HOP_MAC), C1)
+        assert not outcome.sent and not outcome.punted
 
 
 def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> None:

@@ -235,6 +235,16 @@ def test_the_app_advertises_for_neighbours_where_no_flow_can(datapath: Datapath)
     assert solicited(nobody(6), "::") == 0
 
 
+def test_what_asks_a_neighbour_alone_is_left_to_the_app_where_the_switch_would_ask_back() -> None:
+    """What is asked back is so, too: two that ask back would never end."""
+    switch = switch_of(site_of([1, 2], Datapath.SYSTEM))
+    (back,) = ask(switch, "lan1", asks(1, address(2, 6))).sent
+    assert back.packet.ipv6_dst == address(1, 6)
+    alone = replace(asks(1, address(2, 6)), ipv6_dst=address(2, 6), eth_dst="02:00:00:00:03:01")
+    outcome = ask(switch, "lan1", alone)
+    assert not outcome.sent and outcome.punted == (alone,)
+
+
 def test_an_answer_to_what_was_asked_back_reaches_nobody() -> None:
     """Where the switch asks back in a neighbour's name, the neighbour is told, who did not ask."""
     switch = switch_of(site_of([1, 2], Datapath.SYSTEM))

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from controller.courses import course
-from controller.hands import GONE_AFTER_S
+from controller.hands import ANSWERS_WITHIN_S, GONE_AFTER_S
 from controller.known import Wanted
 from controller.logbook import By, Entry
 from controller.model import Mode
 from controller.policy.health import Health
 from controller.policy.reflexes import LEASE_S, RENEW_S
-from controller.reports import Arm, Disarm, PathManager, Prefer, ReflexFired, Role
+from controller.reports import Arm, Direct, Disarm, PathManager, Prefer, ReflexFired, Role
 from controller.snapshot import ActiveBy
 from controller.wishes import Answer, Impossible
 from tests.brain import sites
@@ -422,6 +422,20 @@ def test_a_result_that_comes_later_is_kept() -> None:
     scene.carry(effects)
     scene.drain()
     assert entries[0].answered and scene.entries()[0].hands["relay-1"].said == "Prefer is done"
+
+
+def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_again() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.second()
+    _, effects, entries = scene.core.wish_active("client", "lte", scene.now)
+    asked = [each for each in effects if isinstance(each, Direct) and isinstance(each.order, Prefer)]
+    for _ in range(int(ANSWERS_WITHIN_S) - 1):
+        scene.second()
+    assert len(asked) == 1 and not prefers(relay) and not entries[0].answered
+    scene.second()
+    scene.second()
+    assert entries[0].hands["relay-1"].orders == 2 and [each.address for each in connection.carrying()] == [LTE]
 
 
 # Silence
