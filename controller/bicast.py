@@ -1,7 +1,8 @@
 """The heart: a site and what is known of it, compiled into the program of its switch.
 
     0 ENTRY   what comes in, by port: ARP is answered, neighbour discovery is shown to the app, a ping of the
-              gateway is answered, and packets for the gateway's MAC go on if their source is the terminal's
+              gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
+              from outside and in nobody's name who is inside
     1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come
     2 LEAVE   by terminal and class: to the group that knows which uplinks they leave by
     3, 4      the second halves of answers (responders.py, proxies.py)
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from controller import proxies, responders
+from controller import proxies, responders, sources
 from controller.known import Known, Port
 from controller.model import Family, Interface, Mode, Site, Subnet, TrafficClass, Uplink
 from controller.program import (
@@ -47,7 +48,8 @@ LEAVE = 2
 
 TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
 TAGGED_PRIORITY = 100  # ENTRY: above everything
-FORWARD_PRIORITY = 10  # ENTRY: below everything that responders.py and proxies.py take
+UNBELIEVED_PRIORITY = 15  # ENTRY: below everything that responders.py and proxies.py take
+FORWARD_PRIORITY = 10  # ENTRY: below everything else
 OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
     50, 45, 40, 30, 20, 10,
 )  # ROUTE  # fmt: skip
@@ -148,7 +150,8 @@ class _Flows:
         self._wires = {name: Port(number, mac, up=True) for name, number, mac in wires}
 
     def flows(self) -> Iterator[Flow]:
-        yield Flow(ENTRY, TAGGED_PRIORITY, fields(vlan_vid=TAGGED))
+        for wire in self._wires.values():
+            yield Flow(ENTRY, TAGGED_PRIORITY, fields(in_port=wire.number, vlan_vid=TAGGED))
         for uplink in self._site.uplinks:
             if port := self._wires.get(uplink.port):
                 yield from self._uplink_entry(uplink, port)
@@ -167,9 +170,14 @@ class _Flows:
             hop = uplink.next_hop(Family.of(own))
             learn = str(hop.address) if hop and not hop.mac else None
             yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
+        for address in sources.own(self._site):
+            yield from responders.from_ourselves(port.number, address)
         for family in Family:
             match = fields(in_port=port.number, eth_dst=mac, eth_type=family.eth_type)
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
+            for network in sources.unbelieved(self._site, family):
+                claimed = fields(in_port=port.number, eth_type=family.eth_type, **{family.source: network})
+                yield Flow(ENTRY, UNBELIEVED_PRIORITY, claimed)
 
     def _inside_entry(self, name: str, port: Port) -> Iterator[Flow]:
         here = [each for each in served(self._site) if each.place.port == name]
@@ -179,6 +187,7 @@ class _Flows:
                 beside = [each for each in here if each.subnet is subnet and each.family is Family.of(own)]
                 learn = _written_network(own) if _any_learned(beside) else None
                 yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
+                yield from responders.from_ourselves(port.number, own.ip)
         for each in here:
             match = _by_source(each, port, eth_dst=_gateway_mac(each.subnet, port))
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
@@ -205,8 +214,8 @@ class _Flows:
                 yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(each.back.group_id)))
         outside = list(chain.from_iterable(uplink.addresses for uplink in self._site.uplinks))
         inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets))
-        for own in (*outside, *inside):
-            yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(own), str(own.ip)))
+        for address in sources.own(self._site):
+            yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(address), str(address)))
         for own in inside:
             yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), _written_network(own)))
         for own in outside:

@@ -24,13 +24,18 @@ from controller.responders import (
     ENTRY,
     NEIGHBOUR_ADVERTISEMENT,
     NEIGHBOUR_SOLICITATION,
+    SOLICITED_NODES,
     TARGET_LINK_LAYER,
     UNROUTED_HOP_LIMIT,
 )
 from controller.served import divided
 
 NEIGHBOUR = 4
-TO_APP_PRIORITY, ASKED_PRIORITY = 36, 35  # ENTRY: below the answers for the gateway's own addresses, above learning
+TO_APP_PRIORITY, ASKED_PRIORITY, ALONE_PRIORITY = (
+    36,
+    35,
+    34,
+)  # ENTRY: below the answers for the gateway's own addresses, above learning
 TOLD_PRIORITY = 25  # ENTRY: below learning, above forwarding
 OWN_PORT_PRIORITY, ANSWER_PRIORITY = 20, 10  # NEIGHBOUR
 SOLICITED = 0x4000_0000  # of no router, and not against the terminal's own word (RFC 4861, 4.4)
@@ -95,8 +100,11 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
         # What is asked back in a neighbour's name is answered to the neighbour, who did not ask.
         told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
         yield Flow(ENTRY, TOLD_PRIORITY, fields(**told))
-    yield Flow(ENTRY, ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
+        yield Flow(ENTRY, ALONE_PRIORITY, fields(**question), shown)
     yield Flow(ENTRY, TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
+    if datapath is not Datapath.NETDEV:
+        question["ipv6_dst"] = SOLICITED_NODES
+    yield Flow(ENTRY, ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
 
 
 def _advertisement(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:

@@ -7,7 +7,9 @@ detection is left to the app: its answer needs an option, and the question has n
 Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation is shown
 to the app, which advertises, and is sent back as the gateway's own solicitation of the asker. From its source and its
 source link-layer address the asker has what it wanted to know (RFC 4861, 7.2.3), with no controller alive; not
-confirmed, so that it asks again after a while.
+confirmed, so that it asks again after a while. Only what came to a solicited-node group is asked back, and what is
+asked back goes to the asker alone: two gateways would ask each other back for ever. Whoever asks the gateway alone, as
+one does who checks what it was told, is answered by the app, and asks the group when it hears nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from controller.program import Action, Flow, Move, OutputInPort, SetField, ToCon
 
 ENTRY = 0
 ADVERTISE = 3
-TO_APP_PRIORITY = 60
-LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 30, 20
+OURSELVES_PRIORITY, TO_APP_PRIORITY = 70, 60
+LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, ALONE_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 38, 30, 20
 
 ARP = 0x0806
 ARP_REQUEST, ARP_REPLY = 1, 2
 TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
 ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, 2.7.1
 UNROUTED_HOP_LIMIT = 255  # a solicitation with any other came through a router: discarded (RFC 4861, 7.1.1)
 FRESH_TTL = 64
 
@@ -39,6 +42,13 @@ def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath:
     else:
         yield from _discovery(in_port, mac, own, learn, datapath)
     yield _echo(family, in_port, mac, own)
+
+
+def from_ourselves(in_port: int, own: Address) -> Iterator[Flow]:
+    """A solicitation in our own name is of somebody else, and no one to answer."""
+    if Family.of(own) is Family.IPV6:
+        solicitation = {**_discovery_of(in_port), "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_src": str(own)}
+        yield Flow(ENTRY, OURSELVES_PRIORITY, fields(**solicitation))
 
 
 def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
@@ -61,21 +71,22 @@ def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Fl
 
 
 def _discovery(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
-    discovery: dict[str, Value] = {
-        "in_port": in_port,
-        "eth_type": Family.IPV6.eth_type,
-        "ip_proto": Family.IPV6.icmp_protocol,
-    }
+    discovery = _discovery_of(in_port)
     solicitation: dict[str, Value] = {"icmpv6_type": NEIGHBOUR_SOLICITATION, "nw_ttl": UNROUTED_HOP_LIMIT}
     asked = {**discovery, **solicitation, "ipv6_nd_target": str(own)}
     if datapath is Datapath.NETDEV:
         yield from _advertised(discovery, asked, mac, own, shown=learn is not None)
     else:
-        yield _asked_back(asked, mac, own)
+        yield _asked_back({**asked, "ipv6_dst": SOLICITED_NODES}, mac, own)
+        yield Flow(ENTRY, ALONE_PRIORITY, fields(**asked), (ToController(),))
     yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
     if learn:
         told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
         yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _discovery_of(in_port: int) -> dict[str, Value]:
+    return {"in_port": in_port, "eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol}
 
 
 def _advertised(
