@@ -15,7 +15,8 @@ from controller import config as configuration
 from controller.core import Core
 from controller.courses import course
 from controller.document import ConfigError
-from controller.events import Effect, SwitchEvent
+from controller.events import Effect, NeighbourSeen, Solicited, SwitchEvent
+from controller.inbox import Inbox
 from controller.logbook import Entry
 from controller.model import Config, Mode
 from controller.program import Program
@@ -47,11 +48,10 @@ class Service:
         self._config_path = config_path
         self._store = store
         self._perform = perform
-        self._wall_offset_s = time.time() - time.monotonic()
         self._core = Core(config, store.load(), time.monotonic())
         self._saved = self._tried = self._core.wanted  # what a restart would find, and what it should
         self._awaited: list[tuple[list[Entry], threading.Event]] = []  # by people: what agents make of it
-        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
     def start(self) -> None:
@@ -71,7 +71,10 @@ class Service:
             if taken is not None:
                 taken()
 
-        self._inbox.put(job)
+        if isinstance(event, NeighbourSeen | Solicited):
+            self._inbox.put_packet((event.session, event.in_port), job)
+        else:
+            self._inbox.put(job)
 
     # From people
 
@@ -98,10 +101,10 @@ class Service:
         return replace(answer, done=(*answer.done, *self._ask(said)))
 
     def decisions(self, terminal: str) -> CourseView:
-        return self._ask(lambda: course(self._core, terminal, time.monotonic(), self._wall_offset_s))
+        return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
 
     def snapshot(self) -> Snapshot:
-        return self._ask(lambda: snapshot(self._core, self._config_path, self._wall_offset_s))
+        return self._ask(lambda: snapshot(self._core, self._config_path, _wall_offset_s()))
 
     def program(self, site: str) -> Program | None:
         return self._ask(lambda: self._program(site))
@@ -128,7 +131,7 @@ class Service:
                 self._keep_decisions()
             due = self._core.moves.next_at
             try:
-                job = self._inbox.get(timeout=max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
+                job, pressed = self._inbox.get(max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
             except queue.Empty:
                 self._rest()
                 continue
@@ -138,7 +141,7 @@ class Service:
             job()
             if self._awaited:
                 self._tell_those_who_wait()
-            if self._inbox.empty():
+            if self._inbox.empty() or (pressed and not self._inbox.presses()):  # no flood of packets delays a move
                 self._rest()
 
     def _rest(self) -> None:
@@ -204,3 +207,8 @@ class Service:
             log.warning("what changed under `controller:` in %s counts from the next start on", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))
         log.info("the configuration of %s is in force", self._config_path)
+
+
+def _wall_offset_s() -> float:
+    """From the core's clock to Unix time. Taken anew each time: only the one of them may be set."""
+    return time.time() - time.monotonic()

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
 
-from controller import service
+from controller import inbox, service
 from controller.core import Core
-from controller.events import Effect, SwitchClosed
+from controller.events import Effect, NeighbourSeen, PortSeen, Solicited, SwitchClosed, SwitchEvent
+from controller.model import Mode
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Role
 from controller.store import Store
+from controller.wishes import Answer
 from tests.brain import sites
 from tests.fakes.hand import FakeConnection, FakeHand
 
@@ -40,6 +43,110 @@ def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: 
     for _ in range(3):
         assert ticks.acquire(timeout=5)
     core.stop()
+
+
+class Held:
+    """A service whose core keeps what it hears, and hears nothing while it is held."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.heard: list[SwitchEvent | Mode] = []
+        self._go_on = threading.Event()
+
+        def handle(_core: Core, event: SwitchEvent, _now: float) -> Iterator[Effect]:
+            self.heard.append(event)
+            return iter(())
+
+        monkeypatch.setattr(Core, "handle", handle)
+        config = sites.loaded(sites.document())
+        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), lambda _effect: None)
+        self.service.start()
+        began = threading.Event()
+
+        def hold() -> None:
+            began.set()
+            self._go_on.wait(10)
+
+        self.service._inbox.put(hold)
+        assert began.wait(5)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+        self.service.snapshot()
+        while not self.service._inbox.empty():
+            time.sleep(0.001)
+        self.service.stop()
+
+
+def _solicited(number: int, in_port: int) -> Solicited:
+    asker = IPv6Address("fd00::") + number
+    return Solicited(1, in_port, IPv6Address("fd00::1"), asker, "02:00:00:00:00:01")
+
+
+def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(tmp_path, monkeypatch)
+    for number in range(100):
+        held.service.post(_solicited(number, 1))
+    held.service.post(PortSeen(1, "wifi0", None))
+    held.service.post(SwitchClosed(1))
+
+    def wished(_core: Core, _name: str, mode: Mode, _now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
+        held.heard.append(mode)
+        return Answer((), False, 0), []
+
+    monkeypatch.setattr(Core, "wish_mode", wished)
+    wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
+    wish.start()
+    while len(held.service._inbox._pressing) < 3:
+        time.sleep(0.001)
+    held.go_on()
+    wish.join()
+    assert held.heard[:3] == [PortSeen(1, "wifi0", None), SwitchClosed(1), Mode.OFF]
+    assert held.heard[3:] == [_solicited(number, 1) for number in range(100)]
+
+
+def test_a_flood_is_bounded_and_takes_no_other_ports_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(tmp_path, monkeypatch)
+    told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
+    held.service.post(told)
+    for number in range(3 * inbox.MOST_PACKETS):
+        held.service.post(_solicited(number, 1))
+    held.service.post(told)
+    held.go_on()
+    assert len(held.heard) == inbox.MOST_PACKETS
+    assert held.heard[0] == told, "the first is heard first"
+    assert held.heard[2] == told, "and the second in its turn"
+    assert held.heard[-1] == _solicited(3 * inbox.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
+
+
+def test_what_presses_is_carried_out_while_packets_still_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(tmp_path, monkeypatch)
+    for number in range(100):
+        held.service.post(_solicited(number, 1))
+    held.service.post(PortSeen(1, "wifi0", None))
+    rested: list[int] = []
+
+    def rest(_core: Core, _now: float) -> Iterator[Effect]:
+        rested.append(len(held.heard))
+        return iter(())
+
+    monkeypatch.setattr(Core, "rest", rest)
+    held.go_on()
+    assert 1 in rested
+
+
+def test_times_are_told_by_the_clock_that_people_have_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core.start()
+    before, real = core.snapshot(), time.time
+    monkeypatch.setattr(service.time, "time", lambda: real() + 86400)
+    after = core.snapshot()
+    monkeypatch.undo()
+    core.stop()
+    assert after.config_loaded_at - before.config_loaded_at == pytest.approx(86400, abs=60)
+    assert after.gateways[0].since - before.gateways[0].since == pytest.approx(86400, abs=60)
 
 
 class Agent:
