@@ -1,0 +1,106 @@
+"""A wish moves the gateway and a live MPTCP connection, with a real agent where the connection is served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+from experiments.live.agents import SETTINGS, TERMINAL, Agent, agent
+from experiments.live.connections import await_paths, paths
+from experiments.live.laboratory import UPLINKS, Laboratory, laboratory
+from experiments.live.streaming import streaming
+from experiments.running import API
+from topologies.paper import SERVER
+
+RELAY = "relay-1"
+WITHIN_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    with laboratory(tmp_path_factory.mktemp("logs"), SETTINGS, lte_backup=False) as raised:
+        yield raised
+
+
+@pytest.fixture
+def relay(lab: Laboratory) -> Iterator[Agent]:
+    with agent(lab.controller, lab.server, RELAY, "relay") as running:
+        running.await_session()
+        yield running
+    lab.controller.client.set_active(TERMINAL, "auto")
+
+
+@pytest.fixture
+def download(lab: Laboratory, relay: Agent) -> Iterator[None]:
+    """By both paths, and the relay has told of it."""
+    with streaming(lab.server, lab.client, SERVER) as stream:
+        stream.await_flowing()
+        await_paths(lab.server, *UPLINKS.values())
+        relay.await_seeing()
+        yield
+        assert stream.finish().whole
+
+
+def active(lab: Laboratory) -> set[str]:
+    return {one.client for one in paths(lab.server) if not one.backup}
+
+
+def until(fits: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + WITHIN_S
+    while not fits() and time.monotonic() < deadline:
+        time.sleep(0.1)  # the kernel and the API have no event to wait for
+    return fits()
+
+
+def newest(lab: Laboratory) -> dict[str, Any]:
+    course = lab.controller.client.get("terminals", TERMINAL, "decisions")
+    assert isinstance(course, dict)
+    return dict(course["decisions"][0])
+
+
+def test_a_switch_moves_both_hands_and_why_tells_what_each_did(
+    lab: Laboratory, download: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = lab.controller.client.set_active(TERMINAL, "lte")
+    assert answer["messages"] and "relay-1 moved 1 connection" in answer["done"][1]
+    assert until(lambda: active(lab) == {UPLINKS["lte"]})
+    gateway, hand = newest(lab)["hands"]
+    assert gateway["done"] and hand["done"] and hand["agent"] == RELAY and hand["connections"] == 1
+    monkeypatch.setenv("BICAST_API", API)
+    assert main(["why", TERMINAL]) == 0
+    told = capsys.readouterr().out
+    assert "client is on lte: somebody chose it" in told and "moved by relay-1" in told
+    lab.controller.client.set_active(TERMINAL, "auto")
+    assert until(lambda: active(lab) == set(UPLINKS.values())), "flags of ours are still there"
+
+
+def test_a_controller_that_dies_and_returns_finds_its_wish_and_new_connections_follow_it(
+    lab: Laboratory, relay: Agent
+) -> None:
+    lab.controller.client.set_active(TERMINAL, "lte")
+    lab.controller.kill()
+    lab.controller.start()
+    lab.controller.await_steady()
+    relay.await_session()
+    with streaming(lab.server, lab.client, SERVER) as stream:
+        stream.await_flowing()
+        await_paths(lab.server, *UPLINKS.values())
+        assert until(lambda: active(lab) == {UPLINKS["lte"]})
+        assert stream.finish().whole
+    assert newest(lab)["because"] == "it was chosen before this controller was started"
+
+
+def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_only_the_gateway_moved(lab: Laboratory) -> None:
+    with agent(lab.controller, lab.server, RELAY, "relay") as running:
+        running.await_session()
+        lab.controller.client.set_active(TERMINAL, "lte")
+    assert until(lambda: lab.controller.client.get("status")["agents"][0]["state"] == "gone")
+    assert lab.controller.client.get("terminals", TERMINAL)["active_uplink"] == "lte"
+    answer = lab.controller.client.set_active(TERMINAL, "wifi")
+    assert answer["messages"]
+    assert answer["done"][1] == "no agent reaches its connections: only the gateway's path moved"
+    lab.controller.client.set_active(TERMINAL, "auto")
