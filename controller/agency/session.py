@@ -29,6 +29,8 @@ Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
 
 HELLO_WITHIN_S = 5.0
 FIRST_INTERVAL_MS = 1000
+QUIET_S = 10.0  # then it is asked whether it is still there
+ANSWERS_WITHIN_S = 5.0
 MOST_UNREAD = 256  # words that wait for an agent which does not read
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
@@ -46,7 +48,7 @@ class Session:
         self.number, self.guest, self.certificate = number, guest, certificate
         self.over = asyncio.Event()
         self._stream, self._post = stream, post
-        self._heard = asyncio.Event()
+        self._heard = asyncio.Event()  # a new one for each word, so that each who waits for one sees it
         self._verdict: Ended | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
@@ -73,7 +75,7 @@ class Session:
         reason = "the connection broke off"
         self._say(speech.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
-        parts = [asyncio.create_task(part()) for part in (self._listen, self._speak, self._wait)]
+        parts = [asyncio.create_task(part()) for part in (self._listen, self._speak, self._watch, self._wait)]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in done:
@@ -84,8 +86,10 @@ class Session:
         finally:
             for part in parts:
                 part.cancel()
-            await asyncio.gather(*parts, return_exceptions=True)
-            self._post(AgentClosed(self.number, reason), _nothing)
+            try:
+                await asyncio.gather(*parts, return_exceptions=True)
+            finally:  # gRPC cancels a stream whose connection broke off, and sometimes once more while it ends
+                self._post(AgentClosed(self.number, reason), _nothing)
         raise AssertionError("no part of a stream ends without a reason")
 
     # From the agents' thread
@@ -103,14 +107,16 @@ class Session:
 
     async def answers(self, within_s: float) -> bool:
         """Whether there is still somebody at the other end."""
-        self._heard.clear()
+        heard = self._heard
         if QUESTION not in self._unanswered:
             self.order(QUESTION, speech.directive(QUESTION, ReportEvery(self._interval_ms)))
-        signs = {asyncio.create_task(self._heard.wait()), asyncio.create_task(self.over.wait())}
-        _, pending = await asyncio.wait(signs, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        for each in pending:
-            each.cancel()
-        return self._heard.is_set() and not self.over.is_set()
+        signs = {asyncio.create_task(heard.wait()), asyncio.create_task(self.over.wait())}
+        try:
+            await asyncio.wait(signs, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in signs:
+                each.cancel()
+        return heard.is_set() and not self.over.is_set()
 
     # The parts
 
@@ -119,6 +125,18 @@ class Session:
         assert self._verdict is not None
         raise self._verdict
 
+    async def _watch(self) -> NoReturn:
+        """A host may go without a word, and its kernel, or ours, would hold the connection for hours."""
+        while True:
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._heard.wait()
+                continue
+            except TimeoutError:
+                pass
+            if not await self.answers(ANSWERS_WITHIN_S):
+                raise Ended(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
+
     async def _speak(self) -> NoReturn:
         while True:
             await self._stream.write(await self._outbox.get())
@@ -126,6 +144,7 @@ class Session:
     async def _listen(self) -> NoReturn:
         while (word := await self._read()) is not None:
             self._heard.set()
+            self._heard = asyncio.Event()
             match word.WhichOneof("word"):
                 case "report":
                     self._take(word.report)

@@ -1,0 +1,53 @@
+"""The core hears of every end of a stream, however gRPC brings it about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from api import agent_pb2 as pb
+from controller.agency.door import Guest
+from controller.agency.session import Session, Stream
+from controller.agency.trust import Shown
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, PathManager, Role
+
+
+class Deaf:
+    """A stream on which nothing comes, and whose reading needs a moment to give up."""
+
+    async def read(self) -> object:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+    async def write(self, word: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("cancellations", [1, 2])
+def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_again(cancellations: int) -> None:
+    told: list[AgentEvent] = []
+
+    def post(event: AgentEvent, taken: Callable[[], None]) -> None:
+        told.append(event)
+
+    async def lives() -> None:
+        certificate = Shown("phone", "00")
+        guest = Guest("127.0.0.1:1", certificate, cast(Any, None))
+        session = Session(7, guest, certificate, cast(Stream, Deaf()), post)
+        opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())
+        stream = asyncio.create_task(session.live(opened, pb.Hello(protocol=1)))
+        await asyncio.sleep(0.01)
+        for _ in range(cancellations):
+            stream.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await stream
+
+    asyncio.run(lives())
+    assert [type(event) for event in told] == [AgentOpened, AgentClosed]
