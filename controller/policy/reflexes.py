@@ -18,7 +18,7 @@ from controller.reports import Arm
 LEASE_S = 30.0
 RENEW_S = 10.0
 NO_PROGRESS_MS = 150
-STEP_MS = 50  # round trips differ from report to report: a reflex is not armed anew for each
+STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
 
 
 @dataclass(frozen=True, slots=True)
