@@ -39,9 +39,7 @@ OPTIONS = {
     "grpc.max_concurrent_streams": 4,  # of a connection
     "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
     "grpc.keepalive_permit_without_calls": 1,
-    "grpc.keepalive_time_ms": 10_000,
-    "grpc.keepalive_timeout_ms": 5_000,
-    "grpc.max_connection_idle_ms": 10_000,
+    "grpc.max_connection_idle_ms": 10_000,  # with no stream in it
 }
 # Above what is a session's own limit, which says why.
 OF_SESSIONS = {"grpc.max_receive_message_length": 2 * speech.MOST_BYTES}

@@ -84,7 +84,9 @@ class Door:
     def _receive(self, sock: socket.socket, peer: str) -> None:
         if len(self._present) >= self._most:
             sock.close()
-            self._refusals.note(peer, None, Reason.CROWD, f"{self._most} connections are open, as many as may be")
+            more = f"; with more descriptors (ulimit -n) up to {MOST}" if self._most < MOST else ""
+            sentence = f"{self._most} connections are open, as many as may be{more}"
+            self._refusals.note(peer, None, Reason.CROWD, sentence)
             return
         task = asyncio.create_task(self._attend(sock, peer))
         self._present.add(task)
@@ -110,6 +112,8 @@ class Door:
                 await self._lead_on(Guest(peer, _certificate(transport), outside), outside)
         except TimeoutError:
             pass
+        except OSError as error:
+            log.error("agent from %s: cannot be led on to gRPC: %s", peer, error)
         finally:
             outside.cut()
 

@@ -65,7 +65,7 @@ def join(
     wish = pb.JoinRequest(
         name=name, token=token.partition(".")[0], signing_request=request(name, key) if asked is None else asked
     )
-    with _channel(str(address), ca_pem) as channel:
+    with channel_to(str(address), ca_pem) as channel:
         call = channel.unary_unary(
             "/bicast.agent.v1.Enrolment/Join", pb.JoinRequest.SerializeToString, pb.JoinReply.FromString
         )
@@ -86,7 +86,7 @@ class Stream:
         self._reads = reads
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._inbox: queue.SimpleQueue[pb.FromController | Ended] = queue.SimpleQueue()
-        self._channel = _channel(str(address), ca_pem, identity)
+        self._channel = channel_to(str(address), ca_pem, identity)
         self._connected, self._lost = False, threading.Event()
         self._channel.subscribe(self._see)
         self._call = self._channel.stream_stream("/bicast.agent.v1.Agents/Session", None, pb.FromController.FromString)(
@@ -158,7 +158,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _channel(address: str, ca_pem: bytes, identity: Identity | None = None) -> grpc.Channel:
+def channel_to(address: str, ca_pem: bytes, identity: Identity | None = None) -> grpc.Channel:
     own = (key_pem(identity.key), pem(identity.certificate)) if identity else (None, None)
     options = [
         ("grpc.ssl_target_name_override", "bicast-controller"),

@@ -55,8 +55,11 @@ class House:
     def take(self) -> None:
         self._untaken.get(timeout=PATIENCE_S)()
 
+    def any_event(self) -> AgentEvent:
+        return self._events.get(timeout=PATIENCE_S)
+
     def event(self, kind: type[T]) -> T:
-        event = self._events.get(timeout=PATIENCE_S)
+        event = self.any_event()
         assert isinstance(event, kind), event
         return event
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import queue
+import signal
 import socket
 import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +14,15 @@ import grpc
 import pytest
 
 from controller import agents
-from controller.agency import door
+from controller.agency import door, session
 from controller.agency.refusals import AgencyError
 from controller.model import AgentService, Endpoint
-from tests.agents.agent import HELLO, PATIENCE_S, Identity
+from controller.reports import AgentClosed, AgentOpened, Reported
+from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
 from tests.agents.house import House
 from tests.agents.log import Log, refused
+
+TREE = Path(__file__).resolve().parents[2]
 
 
 def outside(house: House) -> ssl.SSLSocket:
@@ -64,6 +70,19 @@ def test_a_crowd_is_told_to_wait_outside(build: Callable[[], House], monkeypatch
             pass
 
 
+def test_a_connection_with_no_stream_in_it_does_not_stay(
+    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(agents.OPTIONS, "grpc.max_connection_idle_ms", 500)
+    house = build()
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    with channel_to(str(house.agents.listen), house.ca_pem, house.enrolled("phone")) as channel:
+        channel.subscribe(states.put, try_to_connect=True)
+        while states.get(timeout=PATIENCE_S) is not grpc.ChannelConnectivity.READY:
+            pass
+        assert states.get(timeout=PATIENCE_S) is grpc.ChannelConnectivity.IDLE
+
+
 def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "MOST_OF_A_NAME", 1)
     identity = house.enrolled("phone")
@@ -98,3 +117,28 @@ def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) ->
     ):
         with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
             agents.Agents(service, lambda *_: None)
+
+
+def test_a_host_that_went_away_without_a_word_is_missed(
+    build: Callable[[], House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would hold its connection for hours."""
+    monkeypatch.setattr(session, "QUIET_S", 2.0)
+    monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
+    house = build()
+    program, directory = TREE / "build" / "bicast-agent", str(tmp_path / "phone")
+    words = ["--name", "phone", "--token", house.agents.invite("phone").token, "--directory", directory]
+    subprocess.run([program, "join", str(house.agents.join), *words], check=True, capture_output=True)
+    agent = subprocess.Popen([program, "run", "--directory", directory], stderr=subprocess.DEVNULL)
+    try:
+        house.event(AgentOpened)
+        house.event(Reported)
+        agent.send_signal(signal.SIGSTOP)
+        while isinstance(event := house.any_event(), Reported):
+            pass
+        assert event == AgentClosed(event.session, "silent for 3 s")
+        agent.send_signal(signal.SIGCONT)
+        house.event(AgentOpened)
+    finally:
+        agent.kill()
+        agent.wait()

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from controller.client import Client
+from tests.system.test_frameworks import PYTHONS
 
 TREE = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30.0
@@ -46,8 +46,8 @@ def free_ports(count: int) -> list[int]:
 
 
 class House:
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, python: str) -> None:
+        self.directory, self.python = directory, python
         ports = free_ports(4)
         (directory / "gateway.yaml").write_text(SITE.format(*ports))
         self.client = Client(f"http://127.0.0.1:{ports[1]}")
@@ -56,7 +56,7 @@ class House:
         self.start()
 
     def start(self) -> None:
-        self.controller = self._begin("controller", sys.executable, "-m", "controller", "gateway.yaml")
+        self.controller = self._begin("controller", self.python, "-m", "controller", "gateway.yaml")
         self.until(lambda: self.log("controller").count("agents are awaited") > 0)
 
     def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
@@ -102,9 +102,9 @@ class House:
             each.wait()
 
 
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    house = House(tmp_path)
+@pytest.fixture(params=PYTHONS)
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    house = House(tmp_path, PYTHONS[request.param])
     yield house
     house.stop()
 
