@@ -19,7 +19,7 @@ from topologies.isolate import WorldError
 EXPERIMENTS = {
     "transfer": ("experiments.transfer", "paper 002, tables 5 and 6, figures 4 to 9: downloads over losses of Wi-Fi"),
     "capture": ("experiments.capture", "paper 002, tables 3 and 4: what rides twice, seen at every machine"),
-    "switching": ("experiments.switching", "a live download switched between two paths: what it costs, how soon it acts"),
+    "switching": ("experiments.switching", "a live download switched between two paths: the cost, how soon it acts"),
     "failover": ("experiments.failover", "a path that dies under a transfer: how long nothing comes"),
     "bench": ("bench", "all that is promised in figures, measured, with `transfer --quick` at its end"),
 }
