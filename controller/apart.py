@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import pairwise
 
 from controller.document import ConfigError, Place
-from controller.model import Site, Subnet, Uplink
+from controller.model import Interface, Site, Subnet, Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
@@ -37,10 +37,17 @@ def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], pla
         *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
         *((f"subnets.{subnet.name}.gateways", own) for subnet in subnets for own in subnet.gateways),
     ]
-    for (first_at, first), (second_at, second) in combinations(networks, 2):
+    order = sorted(range(len(networks)), key=lambda number: _begin(networks[number][1]))
+    for pair in pairwise(order):  # where any two overlap, two neighbours do: one of them begins in the other
+        (first_at, first), (second_at, second) = (networks[number] for number in sorted(pair))
         if first.version == second.version and first.network.overlaps(second.network):
             expected = f"a network apart from {first.network} at {place.where}.{first_at}"
             raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
+
+
+def _begin(interface: Interface) -> tuple[int, int, int]:
+    network = interface.network
+    return network.version, int(network.network_address), network.prefixlen
 
 
 def addresses_once(site: Site, place: Place) -> None:

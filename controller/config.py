@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller import document
+from controller import document, written
 from controller.apart import addresses_once, networks_apart, once, ports_once
 from controller.document import ConfigError, Mapped, Place
 from controller.model import (
@@ -29,12 +29,15 @@ from controller.settings import settings_of
 
 __all__ = ["ConfigError", "load", "parse"]
 
+MOST_SITES = 64
 MOST_UPLINKS = 8
+MOST_SUBNETS = MOST_ACCESS_POINTS = 250
 MOST_TERMINALS = 250
+MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # of a terminal: one in the subnet of each uplink
 
 
 def load(path: str) -> Config:
-    return _config(document.read(path))
+    return _config(document.parse(path, written.read(path)))
 
 
 def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
@@ -43,7 +46,7 @@ def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
 
 def _config(top: Place) -> Config:
     keys = top.mapping("controller", required=("sites",))
-    sites = tuple(_site(name, place) for name, place in keys["sites"].by_name())
+    sites = tuple(_site(name, place) for name, place in keys["sites"].by_name(MOST_SITES, "sites"))
     if not sites:
         raise keys["sites"].wrong("at least one site")
     settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
@@ -68,17 +71,20 @@ def _site(name: str, place: Place) -> Site:
     keys = place.mapping(
         "datapath", "bicast", "access_points", "bridge", required=("dpid", "uplinks", "subnets", "terminals")
     )
-    uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name())
-    if not 1 <= len(uplinks) <= MOST_UPLINKS:
-        raise keys["uplinks"].wrong(f"1 to {MOST_UPLINKS} uplinks")
+    uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name(MOST_UPLINKS, "uplinks"))
+    if not uplinks:
+        raise keys["uplinks"].wrong("at least one uplink")
     uplink_names = {uplink.name: uplink.name for uplink in uplinks}
-    subnets = tuple(_subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name())
+    subnets = tuple(
+        _subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name(MOST_SUBNETS, "subnets")
+    )
     networks_apart(uplinks, subnets, place)
     access_points = keys.maybe("access_points", _access_points, ())
     air = {access_point.name: access_point.name for access_point in access_points}
-    terminals = tuple(_terminal(label, at, subnets, uplink_names, air) for label, at in keys["terminals"].by_name())
-    if len(terminals) > MOST_TERMINALS:
-        raise keys["terminals"].wrong(f"at most {MOST_TERMINALS} terminals")
+    terminals = tuple(
+        _terminal(label, at, subnets, uplink_names, air)
+        for label, at in keys["terminals"].by_name(MOST_TERMINALS, "terminals")
+    )
     site = Site(
         name=name,
         dpid=_dpid(keys["dpid"]),
@@ -123,7 +129,7 @@ def _dpid(place: Place) -> int:
 
 def _bicast(place: Place) -> TrafficClass:
     options = {protocol.label: protocol for protocol in Protocol}
-    chosen = place.each()
+    chosen = place.each(len(Protocol), "protocols, each once")
     if [inner.value for inner in chosen] == ["all"]:
         return TrafficClass("bicast", ())
     protocols = tuple(inner.choice(options) for inner in chosen)
@@ -137,7 +143,9 @@ def _uplink(name: str, place: Place) -> Uplink:
         raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
     keys = place.mapping("kind", "mac", required=("port", "addresses", "next_hops"))
     addresses = _interfaces(keys["addresses"])
-    next_hops = tuple(_next_hop(inner, addresses) for inner in keys["next_hops"].each())
+    next_hops = tuple(
+        _next_hop(inner, addresses) for inner in keys["next_hops"].each(len(Family), "next hops, one of each family")
+    )
     if not next_hops:
         raise keys["next_hops"].wrong("at least one next hop")
     _one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
@@ -152,10 +160,11 @@ def _uplink(name: str, place: Place) -> Uplink:
 
 
 def _interfaces(place: Place) -> tuple[Interface, ...]:
-    interfaces = tuple(inner.interface() for inner in place.each())
+    places = place.each(len(Family), "addresses, one of each family")
+    interfaces = tuple(inner.interface() for inner in places)
     if not interfaces:
         raise place.wrong("at least one address with its prefix length")
-    for inner, interface in zip(place.each(), interfaces, strict=True):
+    for inner, interface in zip(places, interfaces, strict=True):
         _a_host(inner, interface.ip, interface)
     _one_a_family(interfaces, place)
     return interfaces
@@ -204,7 +213,7 @@ def _subnet(name: str, place: Place, uplinks: dict[str, str]) -> Subnet:
 def _access_points(place: Place) -> tuple[AccessPoint, ...]:
     return tuple(
         AccessPoint(name, inner.mapping("bandwidth_bps").maybe("bandwidth_bps", _bandwidth_bps, None))
-        for name, inner in place.by_name()
+        for name, inner in place.by_name(MOST_ACCESS_POINTS, "access points")
     )
 
 
@@ -218,7 +227,7 @@ def _terminal(
     if name == EVERYBODY:
         raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
     keys = place.mapping("mode", "default_uplink", "access_point", required=("addresses",))
-    inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each()]
+    inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
     if not inside:
         raise keys["addresses"].wrong("at least one address")
     for family in Family:

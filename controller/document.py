@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_interface, ip_network
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from reprlib import Repr
 from typing import Any, TypeVar
 
@@ -27,7 +27,6 @@ U = TypeVar("U")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-LARGEST_BYTES = 1 << 20
 
 
 class ConfigError(Exception):
@@ -85,16 +84,21 @@ class Place:
             raise self.wrong("a mapping of keys to values")
         return {key: self._inner(key, value) for key, value in self.value.items()}
 
-    def by_name(self) -> Iterator[tuple[str, Place]]:
-        """A mapping whose keys are names that people chose."""
-        for key, place in self.named().items():
+    def by_name(self, most: int, what: str) -> Iterator[tuple[str, Place]]:
+        """A mapping whose keys are names that people chose; counted before any of it is read."""
+        named = self.named()
+        if len(named) > most:
+            raise self.wrong(f"at most {most} {what}")
+        for key, place in named.items():
             if not NAME.fullmatch(key):
                 raise ConfigError(self.file, place.where, key, "a name of letters, digits, '.', '_' and '-'")
             yield key, place
 
-    def each(self) -> list[Place]:
+    def each(self, most: int, what: str) -> list[Place]:
         if not isinstance(self.value, list):
             raise self.wrong("a list")
+        if len(self.value) > most:
+            raise self.wrong(f"at most {most} {what}")
         return [Place(self.file, f"{self.where}[{number}]", value) for number, value in enumerate(self.value)]
 
     def text(self) -> str:
@@ -194,17 +198,6 @@ class Mapped:
 
     def maybe(self, key: str, read: Callable[[Place], T], otherwise: U) -> T | U:
         return read(self._named[key]) if key in self._named else otherwise
-
-
-def read(path: str) -> Place:
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(path, "", None, f"a file that can be read ({error.strerror})") from None
-    if len(raw) > LARGEST_BYTES:
-        raise ConfigError(path, "", f"{len(raw)} bytes or more", f"at most {LARGEST_BYTES} bytes")
-    return parse(path, raw)
 
 
 def parse(path: str, raw: bytes | str) -> Place:

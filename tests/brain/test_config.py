@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from ipaddress import ip_interface
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import config
+from controller.apart import networks_apart
 from controller.config import ConfigError
-from controller.model import Family, Mode, Protocol, UplinkKind
+from controller.document import Place
+from controller.model import Family, Mode, Protocol, Subnet, UplinkKind
 from tests.brain import sites
 
 HOME = ("sites", "home")
@@ -161,18 +164,6 @@ def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> No
         config.parse(text)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"/nowhere/gateway\.yaml: top level: found nothing, expected a file"):
-        config.load("/nowhere/gateway.yaml")
-
-
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.yaml"
-    path.write_bytes(b"#" * (2 << 20))
-    with pytest.raises(ConfigError, match="at most 1048576 bytes"):
-        config.load(str(path))
-
-
 def test_the_paper_site_is_read_as_written() -> None:
     site = sites.paper_site()
     client, phone = site.terminals
@@ -236,9 +227,53 @@ def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
 
 def test_as_many_uplinks_and_terminals_as_promised_and_no_more() -> None:
     assert len(sites.loaded({"sites": {"big": sites.many(250, 8)}}).sites[0].terminals) == 250
-    for terminals, uplinks, said in ((251, 1, "at most 250"), (1, 9, "1 to 8")):
+    for terminals, uplinks, said in ((251, 1, "at most 250"), (1, 9, "at most 8 uplinks")):
         with pytest.raises(ConfigError, match=said):
             sites.loaded({"sites": {"big": sites.many(terminals, uplinks)}})
+
+
+MANY = {f"n{number}": {"odd": number} for number in range(300)}
+MORE_THAN_MAY_BE: list[tuple[tuple[str | int, ...], Any, str]] = [
+    (("sites",), MANY, "sites: found {.*at most 64 sites"),
+    ((*HOME, "subnets"), MANY, "home.subnets: found {.*at most 250 subnets"),
+    ((*HOME, "terminals"), MANY, "home.terminals: found {.*at most 250 terminals"),
+    ((*HOME, "access_points"), MANY, "home.access_points: found {.*at most 250 access points"),
+    ((*HOME, "uplinks"), MANY, "home.uplinks: found {.*at most 8 uplinks"),
+    ((*HOME, "bicast"), ["odd"] * 300, "home.bicast: found .*at most 4 protocols"),
+    ((*WIFI, "addresses"), ["odd"] * 300, "wifi.addresses: found .*at most 2 addresses"),
+    ((*WIFI, "next_hops"), ["odd"] * 300, "wifi.next_hops: found .*at most 2 next hops"),
+    ((*HOME, "subnets", "lan", "gateways"), ["odd"] * 300, "lan.gateways: found .*at most 2 addresses"),
+    ((*CLIENT, "addresses"), ["odd"] * 300, "client.addresses: found .*at most 16 addresses"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "said"), MORE_THAN_MAY_BE, ids=[row[2][:12] for row in MORE_THAN_MAY_BE])
+def test_what_there_is_too_much_of_is_counted_before_it_is_read(
+    path: tuple[str | int, ...], value: Any, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        config.parse(yaml.safe_dump(with_change(path, value), sort_keys=False))
+
+
+NETWORKS = st.tuples(st.sampled_from(["10.{}.0.7", "fd00:{}::7"]), st.integers(0, 9), st.integers(9, 24))
+
+
+@given(st.lists(NETWORKS, max_size=6))
+def test_networks_are_apart_exactly_when_no_two_of_them_overlap(written: list[tuple[str, int, int]]) -> None:
+    subnets = tuple(
+        Subnet(f"s{number}", (ip_interface(f"{form.format(part)}/{length}"),), None, None)
+        for number, (form, part, length) in enumerate(written)
+    )
+    networks = [own.network for subnet in subnets for own in subnet.gateways]
+    overlap = any(a.version == b.version and a.overlaps(b) for a, b in combinations(networks, 2))
+    try:
+        networks_apart((), subnets, Place("gateway.yaml", "sites.home", None))
+    except ConfigError as error:
+        assert overlap
+        first, second = error.expected.rpartition("subnets.s")[2], error.where.rpartition("subnets.s")[2]
+        assert int(first[0]) < int(second[0]), "the later one is at fault"
+    else:
+        assert not overlap
 
 
 def test_a_link_local_address_is_a_next_hops_alone() -> None:

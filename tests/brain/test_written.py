@@ -1,0 +1,93 @@
+"""The file that people write is taken whole or refused, and reading it always ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from controller import config, written
+from controller.document import ConfigError
+
+OLD_S = 1_000_000_000
+HALF = b"sites:\n"
+WHOLE = HALF + b"  home: {}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.yaml"
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/nowhere/gateway\.yaml: top level: found nothing, expected a file"):
+        config.load("/nowhere/gateway.yaml")
+
+
+def test_a_huge_file_is_not_read(file: Path) -> None:
+    file.write_bytes(b"#" * (2 << 20))
+    with pytest.raises(ConfigError, match="at most 262144 bytes"):
+        config.load(str(file))
+
+
+def _said_of(path: Path) -> str:
+    said: list[str] = []
+
+    def read() -> None:
+        try:
+            config.load(str(path))
+        except ConfigError as error:
+            said.append(str(error))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(5)
+    assert not reader.is_alive(), "it waits"
+    return said[0]
+
+
+def test_a_pipe_in_the_files_place_is_refused_and_not_waited_for(file: Path) -> None:
+    os.mkfifo(file)
+    assert "expected a regular file" in _said_of(file)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/"])
+def test_what_is_no_file_is_refused(path: str) -> None:
+    assert f"{path}: top level: found" in _said_of(Path(path))
+
+
+def test_a_file_that_is_half_written_is_read_when_it_is_whole(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(HALF)
+    rest = [WHOLE.removeprefix(HALF)]
+
+    def meanwhile(_s: float) -> None:
+        if rest:
+            file.write_bytes(file.read_bytes() + rest.pop())
+
+    monkeypatch.setattr(written.time, "sleep", meanwhile)
+    assert written.read(str(file)) == WHOLE
+
+
+def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(WHOLE)
+
+    def more(_s: float) -> None:
+        file.write_bytes(file.read_bytes() + b"#\n")
+
+    monkeypatch.setattr(written.time, "sleep", more)
+    monkeypatch.setattr(written, "PATIENCE_S", 0.01)
+    with pytest.raises(ConfigError, match="write another, and rename it"):
+        written.read(str(file))
+
+
+@pytest.mark.parametrize("age_s", [OLD_S, -OLD_S])
+def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pytest.MonkeyPatch, age_s: float) -> None:
+    file.write_bytes(WHOLE)
+    at = file.stat().st_mtime - age_s
+    os.utime(file, (at, at))
+    waits: list[float] = []
+    monkeypatch.setattr(written.time, "sleep", waits.append)
+    assert written.read(str(file)) == WHOLE
+    assert len(waits) == (age_s < 0)
