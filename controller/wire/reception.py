@@ -1,4 +1,9 @@
-"""Who is connected: each accepted connection, with its TLS, from its first byte to its end."""
+"""Who is connected: each accepted connection, with its TLS, from its first byte to its end.
+
+Strangers fill places of their own alone: of the peers that are not known as switches yet only so many stay, and each
+newcomer takes the place of the one that has been unknown longest, first of the host that has most of them. A switch
+is known within a few round trips, long before its turn.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,8 @@ import contextlib
 import socket
 import ssl
 import threading
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from controller.framework import Fence
@@ -16,47 +23,74 @@ from controller.wire.tls import TlsSocket
 OPENING_AT_ONCE = 512  # peers that are not known as switches yet
 
 
+@dataclass(slots=True, eq=False)
+class Guest:
+    accepted: Any
+    host: str
+    peer: str
+    connection: Connection | None = None  # None: still in the TLS handshake
+    sent_away: bool = False
+
+    @property
+    def unknown(self) -> bool:
+        return not self.sent_away and (self.connection is None or not self.connection.opened)
+
+    def end(self) -> None:
+        """Whoever serves it hears of it."""
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self.accepted.shutdown(socket.SHUT_RDWR)
+
+
 class Reception:
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
         self._complaints = Complaints()
-        self._present: dict[Any, Connection | None] = {}  # by socket; None: still in the TLS handshake
+        self._present: dict[Guest, None] = {}  # in the order in which they came
         self._counting = threading.Lock()  # never held while anything waits
         self._alone = threading.Event()
         self._alone.set()
 
     def serve(self, accepted: Any, address: Any) -> None:
-        if sum(guest is None or not guest.opened for guest in list(self._present.values())) >= OPENING_AT_ONCE:
-            self._complaints.about("", peer_of(address), f"is one of more than {OPENING_AT_ONCE} unknown peers at once")
-            accepted.close()
-            return
+        guest = Guest(accepted, str(address[0]), peer_of(address))
         with self._counting:
-            self._present[accepted] = None
+            self._present[guest] = None
             self._alone.clear()
+            superfluous = self._superfluous()
+        if superfluous is not None:
+            reason = f"was the oldest of more than {OPENING_AT_ONCE} unknown peers"
+            self._complaints.about(superfluous.host, superfluous.peer, reason)
+            superfluous.end()
         try:
-            with Fence(lambda reason: self._complaints.about(str(address[0]), peer_of(address), reason), "TLS"):
-                self._connection(accepted, address).serve()
+            with Fence(lambda reason: self._complaints.about(guest.host, guest.peer, reason), "TLS"):
+                self._connection(guest, address).serve()
         finally:
             accepted.close()
             with self._counting:
-                del self._present[accepted]
+                del self._present[guest]
                 if not self._present:
                     self._alone.set()
 
     def close(self) -> None:
-        for accepted in list(self._present):
-            with contextlib.suppress(OSError):  # it has ended by itself
-                accepted.shutdown(socket.SHUT_RDWR)
+        for guest in list(self._present):
+            guest.end()
 
     def alone(self, timeout_s: float) -> bool:
         """From a plain thread: waits until every connection has ended."""
         return self._alone.wait(timeout_s)
 
-    def _connection(self, accepted: Any, address: Any) -> Connection:
-        sock = accepted
+    def _superfluous(self) -> Guest | None:
+        unknown = [guest for guest in self._present if guest.unknown]
+        if len(unknown) <= OPENING_AT_ONCE:
+            return None
+        of_each = Counter(guest.host for guest in unknown)
+        oldest = max(unknown, key=lambda guest: of_each[guest.host])  # the first of the hosts that have most
+        oldest.sent_away = True
+        return oldest
+
+    def _connection(self, guest: Guest, address: Any) -> Connection:
+        sock = guest.accepted
         if self._context is not None:
-            sock = TlsSocket(accepted, self._context)
+            sock = TlsSocket(guest.accepted, self._context)
             sock.handshake(OPENING_S)
-        connection = Connection(sock, address, self._complaints)
-        self._present[accepted] = connection
-        return connection
+        guest.connection = Connection(sock, address, self._complaints)
+        return guest.connection

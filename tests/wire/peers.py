@@ -27,8 +27,8 @@ def multipart(kind: int, body: bytes, xid: int, more: bool = False) -> bytes:
 class Peer:
     """One connection to the controller."""
 
-    def __init__(self, address: Endpoint, tls: ssl.SSLContext | None = None) -> None:
-        self.socket = socket.create_connection((address.host, address.port), timeout=10)
+    def __init__(self, address: Endpoint, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((address.host, address.port), timeout=10, source_address=(host, 0))
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket)
         self._buffer = b""

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from controller.events import Read, SwitchClosed, SwitchOpened
+from controller.wire import reception
 from controller.wire.connection import OPENING_S
 from tests.wire.conftest import Desk
 from tests.wire.peers import (
@@ -167,6 +168,42 @@ def test_two_switches_do_not_notice_fifty_strangers(desk: Desk, ovs: Ovs, caplog
         assert len(_told(caplog)) == 1
     finally:
         ovs.remove("left", "right")
+
+
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(reception, "OPENING_AT_ONCE", 8)
+    return 8
+
+
+def test_strangers_in_every_place_do_not_keep_a_switch_out(
+    desk: Desk, few_places: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(Peer(desk.wire.address)) for _ in range(few_places)]
+        for dpid in (5, 6):
+            stack.enter_context(Peer(desk.wire.address)).become_switch(dpid)
+            desk.opened(dpid)
+        assert strangers[0].next() is not None  # our hello
+        assert strangers[0].is_ended()
+        assert time.monotonic() - began < OPENING_S, "it waited until the strangers were given up"
+        (told,) = _told(caplog)
+        assert "the oldest of more than 8 unknown peers" in told
+        for stranger in strangers[1:]:
+            stranger.finish()
+            assert stranger.is_ended()
+
+
+def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int) -> None:
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        lonely = stack.enter_context(Peer(desk.wire.address, host="127.0.0.2"))
+        many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(few_places + 2)]
+        assert all(stranger.is_ended() for stranger in many[:3])
+        assert time.monotonic() - began < OPENING_S, "it waited until the strangers were given up"
+        lonely.become_switch(5)
+        assert desk.opened(5).peer == lonely.name
 
 
 READ_FLOWS, READ_GROUPS, READ_PORTS = 0, 1, 4  # places in the row of a Read's requests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from controller.events import AddFlow, SwitchClosed, SwitchOpened
 from controller.model import Tls
 from controller.program import Flow, Output, Program, fields
+from controller.wire import reception
 from controller.wire.connection import OPENING_S
 from tests.wire.conftest import Desk
 from tests.wire.peers import HELLO, Peer, message
@@ -124,6 +126,20 @@ def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk, au
         secured.wait(SwitchClosed)
         assert silent.is_ended()
         assert OPENING_S <= time.monotonic() - began < 3 * OPENING_S
+
+
+def test_handshakes_in_every_place_do_not_keep_a_switch_out(
+    secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reception, "OPENING_AT_ONCE", 8)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]
+        good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign("switch"))))
+        good.become_switch(9)
+        secured.opened(9)
+        assert silent[0].is_ended()
+        assert time.monotonic() - began < OPENING_S, "it waited until the silent ones were given up"
 
 
 def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
