@@ -1,7 +1,8 @@
 """One connection of the API, with an end to everybody's patience: uvicorn's own would hold half a request for ever.
 
 A request must be whole soon after its first byte, and an answer must be taken. Where there are as many connections as
-may be, the one that has longest had nothing to say gives its place to the newest: a reader who asks is answered.
+may be, the one that has longest had nothing to say gives its place to the newest, or, if all have asked, the one that
+has longest left its answer untaken: a reader who asks is answered.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ class Crowd(ServerState):
         self.most = most
         self._crowded_at = float("-inf")
 
-    def make_room(self, now: float) -> None:
-        """For the newest, which waits itself: where nobody else does, it is the one to go."""
+    def make_room(self, newest: Connection) -> None:
+        """Where nobody else waits or leaves an answer, the newest itself is the one to go."""
         present = [each for each in self.connections if isinstance(each, Connection)]
         if len(present) <= self.most:
             return
-        if now - self._crowded_at >= BURST_S:
-            log.warning(
-                "the API has %d connections, as many as it may: for each new one an idle one is closed", self.most
-            )
-        self._crowded_at = now
-        min((each for each in present if each.waits), key=lambda each: each.since).drop()
+        if newest.since - self._crowded_at >= BURST_S:
+            log.warning("the API has %d connections, as many as it may: for each new one another is closed", self.most)
+        self._crowded_at = newest.since
+        waiting = [each for each in present if each.is_idle and each is not newest]
+        leaving = [each for each in present if each.leaves_its_answer]
+        min(waiting or leaving or [newest], key=lambda each: each.since).drop()
 
 
 class Connection(H11Protocol):
@@ -63,7 +64,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._wait()
-        self.server_state.make_room(self.since)
+        self.server_state.make_room(self)
 
     def data_received(self, data: bytes) -> None:
         if not self.waits and self._taken():
@@ -91,6 +92,14 @@ class Connection(H11Protocol):
             self.drop()
         else:
             super().shutdown()
+
+    @property
+    def is_idle(self) -> bool:
+        return self.waits or self._taken()
+
+    @property
+    def leaves_its_answer(self) -> bool:
+        return not self.waits and self.transport.get_write_buffer_size() > 0
 
     def drop(self) -> None:
         self.server_state.connections.discard(self)  # its descriptor is free in a moment

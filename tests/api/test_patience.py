@@ -105,6 +105,26 @@ def test_an_answer_that_nobody_takes_is_given_up(
         assert len(_until_closed(asking)) < LARGE
 
 
+def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 8)
+    desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    with ExitStack() as attack:
+        asking = []
+        for _ in range(8):
+            asking.append(attack.enter_context(_connected(running.endpoint)))
+            asking[-1].sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert asking[-1].recv(1), "it is being answered"
+        for _ in range(2):
+            with _connected(running.endpoint) as late:
+                late.sendall(WHOLE)
+                assert late.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert len(_until_closed(asking[0])) < LARGE // 3, "it gave its place"
+        running.stop()
+
+
 def test_a_client_that_asks_on_and_on_keeps_its_connection(
     serving: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
