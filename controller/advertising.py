@@ -10,6 +10,8 @@ from controller.known import Observed
 from controller.model import Address, Datapath, Site
 from controller.proxies import subnet_answered
 
+EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
+
 
 def advertisement(site: Site, observed: Observed, event: Solicited) -> Advertise | None:
     if not event.asker.is_unspecified and site.datapath is not Datapath.SYSTEM:

@@ -79,21 +79,22 @@ class Core:
                 yield from switch.applied(event, now)
             case SwitchRefused():
                 self.pilot.logbook.refused(event.session, event.ticket, event.reason)
-                switch.refused(event, now)
+                yield from switch.refused(event, now)
             case PortSeen():
                 yield from switch.port_seen(event, self.wanted, now)
                 yield from self._ports_seen(switch, now)
             case NeighbourSeen():
                 switch.neighbour_seen(event, now)
             case Solicited():
-                yield from switch.solicited(event)
+                yield from switch.solicited(event, now)
 
     def tick(self, now: float) -> Iterator[Effect | AgentEffect]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
         yield from self._follow(now)
         for switch in self.switches.values():
-            if switch.session is not None and switch.door.silent(now):
-                yield Close(switch.session, "has not answered, and the same switch has connected again")
+            if switch.session is not None and (why := switch.silent(now)) is not None:
+                yield Close(switch.session, why)
+                self.pilot.logbook.closed(switch.session)
                 yield from self._left(switch, now)
             switch.door.forget(now)
             yield from switch.tick(self.wanted, now)

@@ -174,7 +174,7 @@ class Session:
         self._ports: dict[str, Port] = {}
         self._xids = itertools.count(1)
         self._changes: dict[int, tuple[int, Change | None]] = {}  # by xid: ticket and, of no barrier, change
-        self._last_barriers: dict[int, tuple[int, int]] = {}  # by xid: ticket and its first xid
+        self._last_barriers: dict[int, int] = {}  # by xid: ticket
         self._reads: dict[int, Reading] = {}
         self._understood = Understood()
 
@@ -194,7 +194,6 @@ class Session:
 
     def apply(self, order: Apply) -> bytes:
         out = []
-        first = next(self._xids)
         before = None
         for change in order.changes:
             if before is not None and type(change) is not before:
@@ -205,7 +204,7 @@ class Session:
             out.append(encode(change, xid))
         barrier = self._barrier(order.ticket)
         (xid,) = struct.unpack_from("!I", barrier, 4)
-        self._last_barriers[xid] = (order.ticket, first)
+        self._last_barriers[xid] = order.ticket
         return b"".join([*out, barrier])
 
     def _barrier(self, ticket: int) -> bytes:
@@ -252,9 +251,10 @@ class Session:
 
     def _passed(self, xid: int) -> Iterator[SwitchEvent]:
         if xid in self._last_barriers:
-            ticket, first = self._last_barriers.pop(xid)
-            for done in range(first, xid + 1):
-                self._changes.pop(done, None)
+            ticket = self._last_barriers[xid]
+            for waiting in (self._changes, self._last_barriers):  # all before a barrier is done, whatever was answered
+                for done in [each for each in list(waiting) if each <= xid]:
+                    waiting.pop(done, None)
             yield SwitchApplied(self.number, ticket)
 
     def _refused(self, xid: int, data: bytes) -> Iterator[SwitchEvent]:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
-from controller.advertising import advertisement
+from controller import advertising
 from controller.bicast import compile
 from controller.describe import describe
 from controller.doorstep import Doorstep
@@ -39,6 +39,8 @@ from controller.known import Known, Neighbour, Observed, Wanted
 from controller.learning import Learning
 from controller.model import Site
 from controller.neighbours import Schedule, learnable
+from controller.pace import Compilations, Seldom
+from controller.patience import Patience, Question
 from controller.program import EMPTY, FlowKey, Program
 from controller.recall import remembered
 from controller.reconcile import diff
@@ -48,6 +50,7 @@ from controller.tickets import Tickets
 log = logging.getLogger(__name__)
 
 AUDIT_EVERY_S = 10.0
+TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
 
 
 class Switch:
@@ -66,7 +69,12 @@ class Switch:
         self._schedule = Schedule()
         self._learning = Learning()
         self._learnable = learnable(site)
-        self._learned = False  # something that no program holds yet
+        self._learned = self._moved = False  # MACs, or ports, that no program holds yet
+        self._port_changes = Compilations()
+        self._advertised = Seldom(advertising.EVERY_S)
+        self._told = Seldom(TOLD_EVERY_S)
+        self._doubted = Seldom(AUDIT_EVERY_S)
+        self._patience = Patience()
         self._expected: Program | None = None
         self._read_ticket: int | None = None  # asked and not answered
         self._apply_ticket = 0  # the last one sent
@@ -96,9 +104,9 @@ class Switch:
     def opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
         self.session, self.peer, self.since = event.session, event.peer, now
         self.observed = replace(self.observed, ports=dict(event.ports))
-        self._expected, self._verified, self._refused, self.last_error = None, False, False, None
+        self._expected, self._verified, self._refused = None, False, False
         self._applied, self._corrected = True, False
-        self._schedule = Schedule()
+        self._schedule, self._patience = Schedule(), Patience()
         for name in self.site.ports:
             if name not in event.ports:
                 log.warning(
@@ -109,10 +117,20 @@ class Switch:
     def closed(self, now: float) -> None:
         self.session, self.peer, self._expected, self.since = None, None, None, now
 
+    def silent(self, now: float) -> str | None:
+        """Why this connection is to be ended."""
+        if self.door.silent(now):
+            return "has not answered, and the same switch has connected again"
+        why = self._patience.ended(now)
+        if why is not None:
+            self.last_error = f"the switch {why}; it was let go, and is served again when it connects"
+        return why
+
     def read(self, event: SwitchRead, wanted: Wanted, now: float) -> Iterator[Effect]:
         if event.ticket != self._read_ticket:
             return
         self._read_ticket = None
+        self._patience.answered(Question.READ)
         self.installed = event.installed
         if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
             if not self._verified and self._applied:
@@ -133,21 +151,27 @@ class Switch:
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
         if event.ticket != self._apply_ticket:
+            self._patience.heard(Question.APPLY, now)
             return
+        self._patience.answered(Question.APPLY)
         self._applied = True
         if not self._verified and not self._refused and self._read_ticket is None:
             yield self._read(now)
 
-    def refused(self, event: SwitchRefused, now: float) -> None:
+    def refused(self, event: SwitchRefused, now: float) -> Iterator[Effect]:
         self.refusals += 1
         if event.ticket is not None and event.ticket == self._read_ticket:
             self._read_ticket = None
+            self._patience.answered(Question.READ)
             self._fail(f"the switch refused to be read: {event.reason}", now)
         elif event.change is None:  # a packet sent out of a port that has gone, say: nothing that is installed
-            log.warning("%s: the switch refused a message: %s", self.site.name, event.reason)
+            level = logging.WARNING if self._told.allows(SwitchRefused, now) else logging.DEBUG
+            log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
         elif not self._refused:  # the first is the cause, what follows it leans on what was refused
             what = describe(event.change, self.observed.ports)
             self._fail(f"the switch refused {what}: {event.reason}", now)
+            if isinstance(event.change, ModifyGroup) and self._doubted.allows(self.session, now):
+                yield self._read(now)  # somebody has taken the group away, most likely
 
     def _fail(self, error: str, now: float) -> None:
         """Said once, shown until it is mended, and tried again at the next look."""
@@ -160,14 +184,17 @@ class Switch:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
         if event.port:
             ports[event.name] = event.port
-        elif event.name in self.site.ports:
+        elif event.name in self.site.ports and self._told.allows(event.name, now):
             log.warning(
                 "%s: the switch has lost its port %s; it is used again when it is back", self.site.name, event.name
             )
         self.observed = replace(self.observed, ports=ports)
-        self._schedule.at_once(event.name)
-        yield from self.settle(wanted, now)
-        yield from self._ask(now)
+        if event.name in self.site.ports:
+            self._schedule.at_once(event.name)
+            self._moved = True
+            if self._port_changes.at_once(now):
+                yield from self.settle(wanted, now)
+                yield from self._ask(now)
 
     def neighbour_seen(self, event: NeighbourSeen, now: float) -> None:
         where = (self._port_name(event.in_port), event.address)
@@ -187,17 +214,19 @@ class Switch:
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
         """Nothing else is waiting to be heard."""
-        if self._learned:
+        if self._learned or (self._moved and self._port_changes.at_rest(now)):
             yield from self.settle(wanted, now)
 
-    def solicited(self, event: Solicited) -> Iterator[Effect]:
-        if answer := advertisement(self.site, self.observed, event):
+    def solicited(self, event: Solicited, now: float) -> Iterator[Effect]:
+        answer = advertising.advertisement(self.site, self.observed, event)
+        if answer and self._advertised.allows((event.in_port, event.target, event.asker), now):
             yield answer
 
     def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
         if due := self._learning.due(now):
             self._learn(due)
-        yield from self.rest(wanted, now)
+        if self._learned or self._moved:
+            yield from self.settle(wanted, now)
         if self.session is None:
             return
         yield from self._ask(now)
@@ -210,7 +239,7 @@ class Switch:
         """Send what is missing; returns the changes."""
         if self._expected is None or self.session is None:
             return ()
-        self._learned = False
+        self._learned = self._moved = False
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
         changes = diff(self._expected, target)
@@ -219,6 +248,7 @@ class Switch:
             return ()
         self._expected, self._applied, self.since = target, False, now
         self._apply_ticket = self._tickets.draw()
+        self._patience.asked(Question.APPLY, now)
         self.changes_sent += len(changes)
         if any(not isinstance(change, ModifyGroup) for change in changes):
             self._verified = False
@@ -244,6 +274,7 @@ class Switch:
     def _read(self, now: float) -> Read:
         assert self.session is not None
         self._read_ticket = self._tickets.draw()
+        self._patience.asked(Question.READ, now)
         self._audit_at = now + AUDIT_EVERY_S
         return Read(self.session, self._read_ticket)
 

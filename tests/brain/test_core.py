@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from ipaddress import IPv6Address
 
@@ -13,23 +14,29 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from controller.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
 from controller.events import (
     AddFlow,
+    Apply,
+    Change,
     Close,
     DeleteFlow,
     DeleteGroup,
     ModifyFlow,
     ModifyGroup,
     NeighbourSeen,
+    PortSeen,
     Read,
     Solicited,
+    SwitchApplied,
     SwitchClosed,
     SwitchOpened,
     SwitchRefused,
 )
 from controller.known import Port
 from controller.model import Mode
+from controller.patience import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
 from controller.program import Flow, Group, GroupKind, ToGroup, fields
 from controller.reports import ReflexFired, Resulted, Role
 from controller.snapshot import GatewayState
+from controller.switch import TOLD_EVERY_S
 from controller.views import snapshot
 from controller.wishes import Impossible, UnknownTerminal
 from tests.brain import sites
@@ -194,6 +201,152 @@ def test_a_switch_that_refuses_to_be_read_is_asked_again_at_the_next_look() -> N
     assert pair.switch().state is GatewayState.REFUSED and "to be read: too busy" in (pair.switch().last_error or "")
     pair.now += 60
     assert [type(effect) for effect in pair.core.tick(pair.now) if isinstance(effect, Read)] == [Read]
+
+
+def test_who_complains_of_messages_that_nobody_sent_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    caplog.clear()
+    for at in range(100):
+        pair.tell(SwitchRefused(session, None, None, f"error {at}"))
+    assert ["error 0" in record.message for record in caplog.records if record.levelno >= logging.WARNING] == [True]
+    pair.pass_time(TOLD_EVERY_S)
+    pair.tell(SwitchRefused(session, None, None, "error again"))
+    assert "error again" in caplog.text
+
+
+def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missing() -> None:
+    pair = connected()
+    all_answer(pair)
+    for group_id in pair.installed().groups:
+        pair.fakes[1].change(DeleteGroup(group_id))
+    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+
+
+def test_a_switch_that_never_modifies_a_group_is_not_asked_for_ever() -> None:
+    pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
+    pair.connect()
+    pair.drain()
+    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    pair.drain()
+    assert pair.switch().state is GatewayState.REFUSED and pair.switch().refusals < 20
+
+
+class Immovable(FakeSwitch):
+    def change(self, change: Change) -> None:
+        if isinstance(change, ModifyGroup):
+            raise Refused("OFPGMFC_EPERM", "no")
+        super().change(change)
+
+
+def test_a_switch_that_answers_no_reading_is_let_go_and_it_is_said_why() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
+    assert isinstance(read, Read)
+    for _ in range(int(ANSWERS_TO_ALL_S) - 1):
+        pair.now += 1
+        assert not [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
+    pair.now += 1
+    (closed,) = [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
+    assert closed.session == 7 and "what it holds" in closed.reason
+    assert pair.switch().state is GatewayState.ABSENT and closed.reason in (pair.switch().last_error or "")
+    list(pair.core.handle(pair.fakes[1].opened(8), pair.now))
+    assert pair.switch().last_error, "it is shown until all is well"
+    pair.tell(SwitchClosed(8))
+    pair.connect()
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["never", "late"])
+def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(late: bool) -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    tickets, closed = [], []
+    for at in range(40):
+        pair.now += 0.5
+        mode = (Mode.SINGLE, Mode.BICAST)[at % 2]
+        for effect in (*pair.core.wish_mode("client", mode, pair.now)[1], *pair.core.tick(pair.now)):
+            match effect:
+                case Apply():
+                    tickets.append(effect.ticket)
+                case Read():
+                    pair.tell(pair.fakes[1].read(effect))
+                case Close():
+                    closed.append(effect)
+        if late and len(tickets) > 5:  # it is always some behind
+            pair.tell(SwitchApplied(session, tickets[-5]))
+    assert len(closed) == (not late)
+    assert late or ("what was sent" in closed[0].reason and closed[0].reason in (pair.switch().last_error or ""))
+
+
+def test_an_uplink_that_is_down_is_out_at_once_whatever_else_waits() -> None:
+    pair = connected()
+    all_answer(pair)
+    session = pair.switch().session
+    assert session is not None
+    applied, *_ = pair.core.handle(PortSeen(session, "wifi0", replace(PORTS["wifi0"], up=False)), pair.now)
+    assert isinstance(applied, Apply) and {type(change) for change in applied.changes} == {ModifyGroup}
+
+
+def test_ports_that_change_all_the_time_cost_a_few_compilations_a_second_and_the_last_state_counts() -> None:
+    pair = connected()
+    all_answer(pair)
+    session, before, asked = pair.switch().session, pair.switch().reconciles, len(pair.asked)
+    assert session is not None
+    for at in range(5000):  # 5 s
+        pair.now += 0.001
+        pair.port("wifi0", replace(PORTS["wifi0"], up=bool(at % 2)) if at % 3 else None)
+        if at % 1000 == 999:
+            pair.pass_time(0)
+        pair.drain()
+    assert pair.switch().reconciles - before < 100
+    assert len(pair.asked) - asked < 100
+    pair.port("wifi0", replace(PORTS["wifi0"], up=False))
+    pair.pass_time(1)
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
+
+
+def test_a_port_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    pair = connected()
+    caplog.clear()
+    for _ in range(100):
+        pair.port("wifi0", None)
+        pair.port("wifi0", PORTS["wifi0"])
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1 and "wifi0" in lines[0].message
+
+
+def test_ports_that_are_not_ours_cost_no_compilation() -> None:
+    pair = connected()
+    before = pair.switch().reconciles
+    pair.port("veth-of-somebody", Port(77, "02:00:00:00:00:77", True))
+    pair.drain()
+    assert pair.switch().reconciles == before
+
+
+def test_whoever_asks_all_the_time_is_answered_once_a_second() -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    gateway, nobody = IPv6Address("fd00:110::2"), IPv6Address("::")
+    for _ in range(30):  # 3 s
+        pair.now += 0.1
+        for _ in range(10):
+            pair.tell(Solicited(session, PORTS["c1"].number, gateway, nobody, PHONE_MAC))
+        pair.drain()
+    assert 3 <= len(pair.advertised) <= 4
+    before = len(pair.advertised)
+    pair.tell(Solicited(session, PORTS["c1"].number, gateway, IPv6Address("fd00:110::3"), PHONE_MAC))
+    pair.drain()
+    assert len(pair.advertised) == before + 1, "another asker does not wait for the one that floods"
 
 
 def test_a_gateway_of_one_address_converges() -> None:
@@ -361,6 +514,25 @@ def test_wishes_answer_with_what_was_done() -> None:
     assert not again.changed and not effects and again.done == ("client is already in mode single",)
 
 
+def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None:
+    written = sites.document()
+    pair = connected(written)
+    all_answer(pair)
+    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    back, effects = pair.core.wish_mode("all", None, pair.now)
+    pair.carry(effects)
+    assert back.done[0] == "client is left to the file, which has it in mode bicast"
+    assert back.done[1].startswith("phone is already left to the file")
+    assert back.changed and back.messages == 3 and not pair.core.wanted.modes
+    again, effects = pair.core.wish_mode("client", None, pair.now)
+    assert not again.changed and not effects
+    written["sites"]["home"]["terminals"]["client"]["mode"] = "off"
+    pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
+    pair.drain()
+    assert pair.core.wanted.mode(pair.switch().site.terminals[0]) is Mode.OFF
+    assert pair.installed() == pair.compiled()
+
+
 def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -> None:
     pair = connected()
     pair.disconnect()
@@ -458,8 +630,8 @@ class AnyInterleaving(RuleBasedStateMachine):
         port = PORTS[name]
         self.pair.port(name, Port(port.number + 10 * number, port.mac, up))
 
-    @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from(list(Mode)))
-    def somebody_wishes_a_mode(self, name: str, mode: Mode) -> None:
+    @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from([*Mode, None]))
+    def somebody_wishes_a_mode(self, name: str, mode: Mode | None) -> None:
         self.pair.carry(self.pair.core.wish_mode(name, mode, self.pair.now)[1])
 
     @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))

@@ -1,0 +1,47 @@
+"""What one connection remembers of what was sent over it."""
+
+from __future__ import annotations
+
+from controller.events import AddFlow, Apply, SwitchApplied, SwitchRefused
+from controller.framework import ofproto
+from controller.openflow import ERROR, HEADER, Session
+from controller.program import Flow, Output, fields
+
+FLOWS = [AddFlow(Flow(0, 1, fields(in_port=number), (Output(1),))) for number in range(2, 5)]
+
+
+def xids(sent: bytes, kind: int) -> list[int]:
+    found, start = [], 0
+    while start < len(sent):
+        _, its, length, xid = HEADER.unpack_from(sent, start)
+        found += [xid] * (its == kind)
+        start += length
+    return found
+
+
+def error(xid: int) -> bytes:
+    body = ERROR.pack(ofproto.OFPET_FLOW_MOD_FAILED, ofproto.OFPFMFC_TABLE_FULL)
+    return HEADER.pack(ofproto.OFP_VERSION, ofproto.OFPT_ERROR, HEADER.size + len(body), xid) + body
+
+
+def refused(session: Session, xid: int) -> SwitchRefused:
+    (event,) = session.hear(ofproto.OFPT_ERROR, xid, error(xid))
+    assert isinstance(event, SwitchRefused)
+    return event
+
+
+def test_a_barrier_that_is_answered_answers_for_all_before_it() -> None:
+    """A switch that answers some barriers only must not have us remember everything for ever."""
+    session = Session(1, 1, "somebody")
+    first = session.apply(Apply(1, 1, (FLOWS[0], FLOWS[1])))
+    second = session.apply(Apply(1, 2, (FLOWS[2],)))
+    third = session.apply(Apply(1, 3, (FLOWS[0],)))
+    assert refused(session, xids(first, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0]
+    (barrier,) = xids(second, ofproto.OFPT_BARRIER_REQUEST)
+    assert list(session.hear(ofproto.OFPT_BARRIER_REPLY, barrier, b"")) == [SwitchApplied(1, 2)]
+    for sent in (first, second):
+        for xid in xids(sent, ofproto.OFPT_FLOW_MOD):
+            assert refused(session, xid).change is None, "it is done, and forgotten"
+    (overtaken,) = xids(first, ofproto.OFPT_BARRIER_REQUEST)
+    assert not list(session.hear(ofproto.OFPT_BARRIER_REPLY, overtaken, b""))
+    assert refused(session, xids(third, ofproto.OFPT_FLOW_MOD)[0]).change == FLOWS[0], "it is on its way"
