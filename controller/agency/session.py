@@ -52,6 +52,7 @@ class Session:
         self._verdict: Ended | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
+        self._saying: asyncio.Future[None] | None = None  # the last word that was begun
         self._untaken: int | None = None  # the number of the report that the core has not taken yet
         self._unanswered: set[int] = set()
         self._interval_ms = FIRST_INTERVAL_MS
@@ -105,6 +106,11 @@ class Session:
             self._interval_ms = word.directive.report_every.interval_ms
         self._say(word)
 
+    async def finished_saying(self) -> None:
+        """gRPC takes no status while a word is on its way; one that nobody reads is, until the connection is cut."""
+        if self._saying is not None:
+            await asyncio.wait([self._saying])
+
     async def answers(self, within_s: float) -> bool:
         """Whether there is still somebody at the other end."""
         heard = self._heard
@@ -139,7 +145,9 @@ class Session:
 
     async def _speak(self) -> NoReturn:
         while True:
-            await self._stream.write(await self._outbox.get())
+            word = await self._outbox.get()
+            self._saying = asyncio.ensure_future(self._stream.write(word))
+            await asyncio.shield(self._saying)
 
     async def _listen(self) -> NoReturn:
         while (word := await self._read()) is not None:

@@ -107,14 +107,16 @@ class Sessions:
                 grpc.StatusCode.PERMISSION_DENIED, "sessions are at the other address, with a certificate"
             )
         name = guest.certificate.name
+        session = Session(next(self._numbers), guest, guest.certificate, stream, self._post)
         try:
-            await self._attend(Session(next(self._numbers), guest, guest.certificate, stream, self._post))
+            await self._attend(session)
         except Refused as refused:
             self._refusals.note(guest.peer, name, refused.reason, str(refused))
             code, sentence = CODES[refused.reason], str(refused)
         except Ended as ended:  # of which the core was told
             code, sentence = ended.code, str(ended)
         guest.leave(LAST_WORDS_S)
+        await session.finished_saying()
         if code is not grpc.StatusCode.OK:
             await stream.abort(code, sentence)
 
