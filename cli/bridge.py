@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Iterable
 from typing import Any
 
 from cli import OK, Failure
 from cli.host import add_site, chosen, need_root
-from gateway.bridge import Outcome, Work, carry_out, preparation, undoing
+from gateway.bridge import Outcome, Work, carry_out, failures, preparation, undoing
 from gateway.host import HostError
 
 
@@ -42,9 +41,14 @@ def run(args: argparse.Namespace) -> int:
         if args.dry_run:
             _commands(work, as_json=args.json)
             return OK
-        _report(args.file, work, carry_out(work), as_json=args.json)
+        done = _carried_out(work, as_json=args.json)
+        failed = () if args.remove else failures(sites)
     except HostError as error:
         raise Failure(str(error)) from error
+    _report(args.file, work, done, failed, as_json=args.json)
+    if failed:
+        look = shlex.join(["./bicast", "doctor", args.file])
+        raise Failure(f"{'; '.join(failed)}: `{look}` shows what is wrong")
     return OK
 
 
@@ -57,12 +61,16 @@ def _commands(work: Work, *, as_json: bool) -> None:
         print(shlex.join(command))
 
 
-def _report(file: str, work: Work, outcomes: Iterable[Outcome], *, as_json: bool) -> None:
+def _carried_out(work: Work, *, as_json: bool) -> tuple[Outcome, ...]:
     done = []
-    for outcome in outcomes:
+    for outcome in carry_out(work):
         done.append(outcome)
         if not as_json:
             print(_line(outcome), flush=True)
+    return tuple(done)
+
+
+def _report(file: str, work: Work, done: tuple[Outcome, ...], failed: tuple[str, ...], *, as_json: bool) -> None:
     changed = sum(outcome.changed for outcome in done)
     if as_json:
         steps = [
@@ -76,16 +84,19 @@ def _report(file: str, work: Work, outcomes: Iterable[Outcome], *, as_json: bool
             }
             for outcome in done
         ]
-        print(json.dumps({"file": file, "changed": changed, "missing": work.missing, "steps": steps}))
+        told = {"file": file, "changed": changed, "missing": work.missing, "failed": failed, "steps": steps}
+        print(json.dumps(told))
         return
     for name in work.missing:
         print(f"missing  {name}: no such interface on this host yet; the bridge takes it as soon as it appears")
-    print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
+    if not failed:
+        print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
 
 
 def _line(outcome: Outcome) -> str:
     step = outcome.step
     if not outcome.changed:
-        return f"right    {step.name}: {step.found}"
+        return f"failed   {step.name}: {step.fault}" if step.fault else f"right    {step.name}: {step.found}"
     said = "".join(f" ({line})" for line in outcome.said)
-    return f"changed  {step.name}: {step.wanted} (was: {step.found}){said}"
+    verb = "failed " if outcome.failed else "changed"
+    return f"{verb}  {step.name}: {step.wanted} (was: {step.found}){said}"

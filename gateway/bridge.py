@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from controller.model import Config, Datapath, Site
 from gateway import links, ovs, tls
 from gateway.host import HostError, run
-from gateway.plan import Plan, Refusal, Seen, Step, plan, ports_of, removal
+from gateway.plan import Plan, Refusal, Seen, Step, plan, ports_of, unmade, unopened
+from gateway.undo import removal
 
 
 class Refused(HostError):
@@ -41,6 +42,11 @@ class Outcome:
     @property
     def changed(self) -> bool:
         return bool(self.step.commands)
+
+    @property
+    def failed(self) -> bool:
+        """ovs-vsctl succeeds when the database has it, whatever ovs-vswitchd could make of it."""
+        return bool(self.step.fault) or any("Error detected while setting up" in line for line in self.said)
 
 
 def look(sites: Iterable[Site]) -> Seen:
@@ -79,6 +85,21 @@ def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
     names = dict.fromkeys(name for site in sites for name in ports_of(site))
     return tuple(name for name in names if name not in seen.links and name not in opened)
+
+
+def failures(sites: Iterable[Site]) -> tuple[str, ...]:
+    """What Open vSwitch has in its database and could not make: it answers a change that it could not carry out with
+    success all the same, and a later one not at all."""
+    seen = ovs.read()
+    told: list[str] = []
+    for site in sites:
+        bridge = seen.bridge(site.bridge)
+        if bridge and not bridge.there:
+            told.append(f"{site.bridge}: {unmade(bridge)}")
+        elif bridge:
+            ports = (port for name in ports_of(site) if (port := bridge.port(name)))
+            told += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
+    return tuple(told)
 
 
 def carry_out(work: Work) -> Iterator[Outcome]:

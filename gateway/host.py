@@ -47,7 +47,7 @@ def run(command: tuple[str, ...]) -> Answer:
     except subprocess.TimeoutExpired:
         raise HostError(f"`{shlex.join(command)}` did not end within {LONGEST_S} s: run it by hand and look") from None
     if done.returncode == 0:
-        return Answer(done.stdout, _last_line(done.stderr))
+        return Answer(done.stdout, _first_line(done.stderr))
     raise HostError(_refusal(command, done.returncode, done.stderr))
 
 
@@ -64,12 +64,12 @@ def _refusal(command: tuple[str, ...], code: int, stderr: str) -> str:
     shown = shlex.join(command)
     if code in (-signal.SIGALRM, 128 + signal.SIGALRM):
         return f"ovs-vswitchd did not answer `{shown}` within {OVS_ANSWERS_WITHIN_S} s: start it ({START_OVS})"
-    said = _last_line(stderr) or f"exit code {code}"
+    said = _first_line(stderr) or f"exit code {code}"
     if "database connection failed" in said:
         return f"no Open vSwitch answers ({said}): start it ({START_OVS}), or set OVS_RUNDIR to the one that is meant"
     return f"`{shown}` was refused: {said}"
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+def _first_line(text: str) -> str:
+    """What is wrong; OVS's tools add where their log is."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

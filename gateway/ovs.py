@@ -46,6 +46,7 @@ class SeenController:
 @dataclass(frozen=True, slots=True)
 class SeenBridge:
     name: str
+    there: bool  # Open vSwitch could make what its database asks for
     datapath: str
     dpid: str  # as asked for; "" when OVS chose
     protocols: frozenset[str]
@@ -121,6 +122,7 @@ def _bridge(
     members = [interfaces[uuid] for port in _many(row["ports"]) for uuid in _many(ports[port]["interfaces"])]
     return SeenBridge(
         name=name,
+        there=bool(_text(row["datapath_id"])),
         datapath=_text(row["datapath_type"]) or "system",
         dpid=_map(row["other_config"]).get("datapath-id", ""),
         protocols=frozenset(_many(row["protocols"])),

@@ -5,7 +5,7 @@ The same plan is carried out by `bridge` and read by `doctor`, so that the two c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
@@ -28,6 +28,7 @@ CONTROLLER_COLUMNS = {
     "controller_rate_limit": "1000",  # packets/s
     "controller_burst_limit": "250",  # packets
 }
+UNMADE = "asked for, and Open vSwitch could not make it"
 HIGHEST_PORT = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
 
 
@@ -39,6 +40,11 @@ class Step:
     found: str
     wanted: str
     commands: tuple[tuple[str, ...], ...] = ()
+    fault: str = ""  # why Open vSwitch could not do what its database asks for
+
+    @property
+    def right(self) -> bool:
+        return not self.commands and not self.fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,12 @@ def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
         "protocols": ",".join(sorted(seen.protocols)),
         "fail_mode": seen.fail_mode,
     }
-    yield Step(f"bridge {site.bridge}", "present", "present")
+    if seen.there:
+        yield Step(f"bridge {site.bridge}", "present", "present")
+    else:
+        # the same again: with each change of its database Open vSwitch tries once more
+        again = ovs_vsctl("set", "Bridge", site.bridge, f"datapath_type={site.datapath.value}")
+        yield Step(f"bridge {site.bridge}", UNMADE, "present", (again,), unmade(seen))
     for column, value in wanted.items():
         command = ovs_vsctl("set", "Bridge", site.bridge, f"{column}={value}")
         right = have[column] == value
@@ -165,7 +176,17 @@ def _port(bridge: str, name: str, number: int, port: SeenPort | None) -> Step:
         return Step(f"{name} port", f"not in {bridge}", wanted, (command,))
     if port.requested != number:
         return Step(f"{name} port", "its number is not kept", wanted, (ovs_vsctl("set", "Interface", name, request),))
+    if not port.number:
+        return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
     return Step(f"{name} port", wanted, wanted)
+
+
+def unmade(bridge: SeenBridge) -> str:
+    return f"Open vSwitch could not make it with datapath_type={bridge.datapath}"
+
+
+def unopened(port: SeenPort) -> str:
+    return port.error or "Open vSwitch did not open it"
 
 
 def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
@@ -270,21 +291,3 @@ def _port_refusals(site: Site, name: str, seen: Seen) -> Iterator[Refusal]:
             f"host is cut off there. Take the addresses off first ({line}), by another way in than this one",
             mend=line if alone else None,
         )
-
-
-def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
-    """The way back: only what we made, and offloads as they were."""
-    bridge = seen.bridge(site.bridge)
-    if bridge is None:
-        return Plan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
-    if not bridge.made:
-        sentence = f"{bridge.name} was not made by bicast: if it may go, ovs-vsctl del-br {bridge.name}"
-        return Plan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
-    steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
-    for port in bridge.ports:
-        if port.offloads_taken:
-            command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
-            steps.append(Step(f"{port.name} offloads", "off", " ".join(port.offloads_taken), (command,)))
-    if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
-        steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
-    return Plan(site.name, tuple(steps))

@@ -30,7 +30,12 @@ def datapath(scene: Scene) -> Iterator[Finding]:
         expected = f"yes, for {', '.join(needed)}; or `datapath: netdev` there; or {KERNEL}"
         yield judged("kernel openvswitch", can, _yes(can), expected, line, else_=State.BAD)
     else:
-        yield Finding("kernel openvswitch", State.OK, _yes(can), "for sites with `datapath: system` only")
+        # without a file nobody knows which datapath will be asked for
+        unable = not can and not scene.sites
+        found = "no: write `datapath: netdev` into gateway.yaml, where saying nothing means `system`"
+        state = State.WARNING if unable else State.OK
+        expected = "yes, for sites with `datapath: system`, the default"
+        yield Finding("kernel openvswitch", state, found if unable else _yes(can), expected)
 
 
 def lab(scene: Scene) -> Iterator[Finding]:

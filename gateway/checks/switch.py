@@ -30,8 +30,10 @@ def prepared(scene: Scene) -> Iterator[Finding]:
     for site in scene.sites:
         made = plan(site, settings, files, scene.seen)
         for step in made.steps:
-            right = not step.commands
-            yield judged(step.name, right, step.found, step.wanted, scene.prepare, else_=State.BAD)
+            found = f"{step.found} ({step.fault})" if step.fault else step.found
+            # what has no command cannot be mended by doing it once more
+            mend = scene.prepare if step.commands else None
+            yield judged(step.name, step.right, found, step.wanted, mend, else_=State.BAD)
         for refusal in made.refusals:
             yield Finding(refusal.name, State.BAD, refusal.sentence, "nothing else harmed", refusal.mend)
 
@@ -40,7 +42,10 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
     missing = bridge.absent(scene.sites, scene.seen)
     for name in missing:
         yield Finding(
-            f"{name} interface", State.WARNING, "not there", "there: the bridge takes it as soon as it appears"
+            f"{name} interface",
+            State.WARNING,
+            "not there",
+            "there, by this name (`ip -brief link` lists what is): the bridge takes it as soon as it appears",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 import stat
@@ -15,6 +16,7 @@ import pytest
 
 from cli.__main__ import main
 from controller.config import load
+from controller.model import Datapath
 from gateway import links, ovs, tls
 from tests.gateway.conftest import ROOT, shell
 from topologies.ovs import PrivateOvs
@@ -146,19 +148,53 @@ def test_a_kernel_datapath_s_ports_keep_their_offloads(gateway_file: Files, caps
     assert "ethtool" not in commands
 
 
-@pytest.mark.usefixtures("ovs")
-def test_a_missing_interface_is_named_and_taken_when_it_appears(
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_missing_interface_fails_is_named_and_taken_when_it_appears(
     gateway_file: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shell("ip link delete w0")
     file = gateway_file()
-    out = done(capsys, file)
-    assert [line.split()[1] for line in out.splitlines() if line.startswith("missing")] == ["w0:", "l0:", "c0:"]
-    assert "nothing to change" in done(capsys, file)
+    for _ in range(2):
+        code, out, err = bridge(capsys, file)
+        assert code == 1
+        assert "missing  w0" in out
+        assert [line for line in out.splitlines() if line.startswith("failed")] == [
+            line for line in out.splitlines() if "w0 port" in line
+        ]
+        assert "w0: could not open network device w0 (No such device)" in err
+        assert f"./bicast doctor {file}" in err
+        assert len(err.splitlines()) == 1
+    code, out, _ = bridge(capsys, file, "--json")
+    assert code == 1
+    assert json.loads(out)["failed"] == ["w0: could not open network device w0 (No such device)"]
     shell("ip link add w0 type veth peer name w0-far")
     shell("ovs-vsctl --timeout=10 wait-until Interface w0 ofport=1")
     out = done(capsys, file)
     assert "changed  w0 offloads" in out
     assert "missing  w0" not in out
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_a_bridge_that_open_vswitch_cannot_make_fails_each_time(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a kernel without the datapath: the type goes into the database, and nothing comes of it."""
+    file = gateway_file()
+    config = load(file)
+    monkeypatch.setattr("cli.host.load", lambda _file: config)
+    monkeypatch.setattr(Datapath.NETDEV, "_value_", "nowhere")
+    for _ in range(2):
+        code, out, err = bridge(capsys, file)
+        assert code == 1
+        assert "failed   bridge br-home" in out
+        assert "Error detected while setting up" in out or "could not make it" in out
+        assert "default log directory" not in out
+        assert "br-home: Open vSwitch could not make it with datapath_type=nowhere" in err
+        assert f"./bicast doctor {file}" in err
+    assert main(["doctor", file]) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"^bad +bridge br-home: .*could not make it", told, re.MULTILINE)
+    assert not re.search(r"^ok +(bridge br-home|\w+ port):", told, re.MULTILINE)
 
 
 @pytest.mark.usefixtures("ovs", "ports")
@@ -299,6 +335,7 @@ def test_the_switch_meets_the_controller_by_tls_and_shows_its_own_certificate(
     assert dict(pair for name in shown["subject"] for pair in name) == {"commonName": "bicast switch"}
 
 
+@pytest.mark.usefixtures("ports")
 def test_keys_are_nobody_else_s_and_nothing_is_written_over(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
 ) -> None:
@@ -332,6 +369,7 @@ def test_keys_are_nobody_else_s_and_nothing_is_written_over(
         (["ca-signing.key", "switch.pem", "switch.key"], "carry switch.pem and switch.key here"),
     ],
 )
+@pytest.mark.usefixtures("ports")
 def test_half_a_set_of_certificates_is_refused(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, gone: list[str], named: str
 ) -> None:
@@ -344,6 +382,7 @@ def test_half_a_set_of_certificates_is_refused(
     assert named in err
 
 
+@pytest.mark.usefixtures("ports")
 def test_a_remote_bridge_needs_the_ca_and_its_own_pair_only(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
 ) -> None:
@@ -354,6 +393,7 @@ def test_a_remote_bridge_needs_the_ca_and_its_own_pair_only(
     assert "nothing to change" in done(capsys, file)
 
 
+@pytest.mark.usefixtures("ports")
 def test_a_stolen_switch_s_key_cannot_play_the_controller(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs
 ) -> None:
@@ -397,6 +437,7 @@ def test_a_controller_that_comes_and_goes_is_found_again_within_three_seconds(
         connection.close()
 
 
+@pytest.mark.usefixtures("ports")
 def test_another_s_open_vswitch_is_never_guessed(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], ovs: PrivateOvs, tmp_path: Path
 ) -> None:

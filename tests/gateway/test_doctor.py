@@ -233,10 +233,14 @@ def test_a_host_without_open_vswitch_is_told_so_once(
     assert told[0].mend == host.START_OVS
 
 
-def test_an_interface_that_is_not_there_is_a_warning(ovs: PrivateOvs, gateway_file: Files) -> None:
+def test_an_interface_that_is_not_there_is_no_port_that_is_ok(ovs: PrivateOvs, gateway_file: Files) -> None:
     file = gateway_file()
-    assert main(["bridge", file]) == 0
-    assert findings(scene_of(file))["l0 interface"].state is State.WARNING
+    assert main(["bridge", file]) == 1
+    found = findings(scene_of(file))
+    assert found["l0 interface"].state is State.WARNING
+    assert found["l0 port"].state is State.BAD
+    assert "No such device" in found["l0 port"].found
+    assert found["l0 port"].mend is None
 
 
 def test_a_missing_tool_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -317,6 +321,9 @@ def test_a_kernel_datapath_that_is_not_there_is_bad_only_where_it_is_wanted(gate
     Path(file).write_text(Path(file).read_text().replace("datapath: netdev", "datapath: system"))
     wanted = findings(scene_of(file), kernel.datapath)["kernel openvswitch"]
     assert wanted.state is (State.OK if there else State.BAD)
+    unknown = findings(Scene(), kernel.datapath)["kernel openvswitch"]
+    assert unknown.state is (State.OK if there else State.WARNING)
+    assert there or "datapath: netdev" in unknown.found
 
 
 @pytest.mark.parametrize(("answer", "state"), [(0, State.OK), (clock.TIME_ERROR, State.WARNING)])

@@ -1,0 +1,28 @@
+"""What must be done so that nothing of ours is left: the way back of a plan, as pure as that is."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from controller.model import Site
+from gateway.host import ovs_vsctl
+from gateway.ovs import SeenOvs
+from gateway.plan import Plan, Refusal, Step
+
+
+def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
+    """The way back: only what we made, and offloads as they were."""
+    bridge = seen.bridge(site.bridge)
+    if bridge is None:
+        return Plan(site.name, (Step(f"bridge {site.bridge}", "absent", "absent"),))
+    if not bridge.made:
+        sentence = f"{bridge.name} was not made by bicast: if it may go, ovs-vsctl del-br {bridge.name}"
+        return Plan(site.name, (), (Refusal(f"bridge {bridge.name}", sentence, forcible=False),))
+    steps = [Step(f"bridge {bridge.name}", "present", "absent", (ovs_vsctl("del-br", bridge.name),))]
+    for port in bridge.ports:
+        if port.offloads_taken:
+            command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
+            steps.append(Step(f"{port.name} offloads", "off", " ".join(port.offloads_taken), (command,)))
+    if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
+        steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
+    return Plan(site.name, tuple(steps))
