@@ -18,6 +18,8 @@ from topologies import command, ovs
 from topologies.command import Done
 
 MAX_BACKOFF_MS = 1000  # the least that OVS allows
+# Packets (a second) that the ports share among them: no terminal drowns the controller. As `bicast bridge` has it.
+RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
             return
         ovs.vsctl("set-controller", self.name, *targets)
         for record in ovs.vsctl("get", "Bridge", self.name, "controller").strip("[]\n").split(", "):
-            ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}")
+            ovs.vsctl("set", "Controller", record, f"max_backoff={MAX_BACKOFF_MS}", *RATE_LIMIT)
 
     def stop(self, deleteIntfs: bool = True) -> None:  # Mininet's name
         # Who died does not answer any more, and must not be waited for.
