@@ -34,7 +34,7 @@ def _at_once(path: str, flags: int) -> int:
 
 def _whole(path: str, file: BinaryIO) -> bytes:
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise ConfigError(path, "", "what is no file of its own", "a regular file")
+        raise ConfigError(path, "", "a pipe or a device", "a regular file")
     deadline = time.monotonic() + PATIENCE_S
     while True:
         touched = _touched(file)
