@@ -39,6 +39,7 @@ OPTIONS = {
     "grpc.max_concurrent_streams": 4,  # of a connection
     "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
     "grpc.keepalive_permit_without_calls": 1,
+    "grpc.http2.bdp_probe": 0,  # a ping beside each report, for windows that none of them fills
     "grpc.max_connection_idle_ms": 10_000,  # with no stream in it
 }
 # Above what is a session's own limit, which says why.
