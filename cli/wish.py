@@ -7,13 +7,14 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
-from controller.model import AUTO, EVERYBODY
+from controller.model import AUTO, EVERYBODY, Mode
 
 MODES = """\
 modes:
   bicast  what is bicast (TCP, unless configured otherwise) leaves by every usable uplink, the rest by the active one
   single  everything leaves by the active uplink; the others take over when its port goes down
   off     every subflow subnet leaves by its own uplink, as if there were no controller
+  auto    takes back what was set here: as gateway.yaml says
 """
 
 
@@ -21,12 +22,13 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     mode = subparsers.add_parser(
         "mode",
         help="set how a terminal's packets leave",
-        description="Set how a terminal's packets leave. It holds until somebody sets another, over restarts too.",
+        description="Set how a terminal's packets leave. It holds, over restarts and whatever gateway.yaml says, until "
+        f"somebody sets another, or {AUTO}.",
         epilog=MODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {EVERYBODY}")
-    mode.add_argument("mode", choices=["bicast", "single", "off"])
+    mode.add_argument("mode", choices=[*map(str, Mode), AUTO])
     add_options(mode)
     switch = subparsers.add_parser(
         "switch",

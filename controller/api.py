@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from controller.enrolling import Enroller, NoAgents, UnknownAgent
-from controller.model import EVERYBODY, Mode, Settings
+from controller.model import AUTO, EVERYBODY, Mode, Settings
 from controller.program import Program
 from controller.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 from controller.web import problems
@@ -49,9 +50,20 @@ STATUSES: dict[type[Exception], int] = {
 }
 
 
+class WishedMode(StrEnum):
+    BICAST = Mode.BICAST
+    SINGLE = Mode.SINGLE
+    OFF = Mode.OFF
+    AUTO = AUTO  # that of the configuration
+
+    @property
+    def mode(self) -> Mode | None:
+        return None if self is WishedMode.AUTO else Mode(self.value)
+
+
 class ModeWish(BaseModel):
     model_config = ConfigDict(extra="forbid")
-    mode: Mode
+    mode: WishedMode
 
 
 class ActiveWish(BaseModel):
@@ -207,13 +219,21 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
     of_one = described({404: "no such terminal"}, wrong)
 
-    @app.put("/api/v1/mode", summary="Set the mode of every terminal", responses=described(wrong))
+    @app.put(
+        "/api/v1/mode",
+        summary="Set the mode of every terminal, or leave it to the file: auto",
+        responses=described(wrong),
+    )
     def set_mode_of_all(wish: ModeWish) -> Answer:
-        return writer.set_mode(EVERYBODY, wish.mode)
+        return writer.set_mode(EVERYBODY, wish.mode.mode)
 
-    @app.put("/api/v1/terminals/{name}/mode", summary="Set the mode of a terminal", responses=of_one)
+    @app.put(
+        "/api/v1/terminals/{name}/mode",
+        summary="Set the mode of a terminal, or leave it to the file: auto",
+        responses=of_one,
+    )
     def set_mode(name: str, wish: ModeWish) -> Answer:
-        return writer.set_mode(_one(name), wish.mode)
+        return writer.set_mode(_one(name), wish.mode.mode)
 
     @app.put(
         "/api/v1/terminals/{name}/active",

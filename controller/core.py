@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from controller.document import ConfigError
 from controller.events import (
@@ -35,6 +36,8 @@ from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible, UnknownTerminal, reachable
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Core:
@@ -190,8 +193,11 @@ class Core:
 
     # Wishes
 
-    def wish_mode(self, name: str, mode: Mode, now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
+    def wish_mode(self, name: str, mode: Mode | None, now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
+        """None: the one of the configuration, now and as it changes."""
         terminals = self._named(name)
+        if mode is None:
+            return self._leave_to_the_file(terminals, now)
         said = []
         for site, terminal in terminals:
             is_so = self.wanted.mode(terminal) is mode
@@ -199,6 +205,17 @@ class Core:
             said.append(sentence + self._when(site))
         modes = {**self.wanted.modes, **{terminal.name: mode for _, terminal in terminals}}
         return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), [], now)
+
+    def _leave_to_the_file(
+        self, terminals: list[tuple[Site, Terminal]], now: float
+    ) -> tuple[Answer, list[Effect | AgentEffect]]:
+        said = tuple(
+            f"{terminal.name} is {'' if terminal.name in self.wanted.modes else 'already '}left to the file, which has "
+            f"it in mode {terminal.mode.value}{self._when(site)}"
+            for site, terminal in terminals
+        )
+        modes = _without(self.wanted.modes, {terminal.name for _, terminal in terminals})
+        return self._wish(replace(self.wanted, modes=modes), terminals, said, [], now)
 
     def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
         """The entries tell what agents make of it, when they have answered."""
@@ -275,5 +292,5 @@ class Core:
         return found
 
 
-def _without(by_name: Mapping[str, str], names: set[str]) -> dict[str, str]:
-    return {name: uplink for name, uplink in by_name.items() if name not in names}
+def _without(by_name: Mapping[str, T], names: set[str]) -> dict[str, T]:
+    return {name: value for name, value in by_name.items() if name not in names}

@@ -74,7 +74,7 @@ class Family(Enum):
 
 
 EVERYBODY = "all"  # in the place of a terminal's name
-AUTO = "auto"  # in the place of an uplink's: policies choose
+AUTO = "auto"  # in the place of an uplink's: policies choose; of a mode: the file does
 
 
 class Mode(StrEnum):

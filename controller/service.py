@@ -78,7 +78,7 @@ class Service:
 
     # From people
 
-    def set_mode(self, terminal: str, mode: Mode) -> Answer:
+    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
         return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic())))
 
     def set_active(self, terminal: str, uplink: str) -> Answer:

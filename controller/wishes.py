@@ -32,7 +32,8 @@ class NotAnswered(Exception):
 class Writer(Protocol):
     """Blocks until the core has answered. A refused wish has changed nothing."""
 
-    def set_mode(self, terminal: str, mode: Mode) -> Answer: ...
+    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
+        """None: the one of the configuration."""
 
     def set_active(self, terminal: str, uplink: str) -> Answer: ...
 

@@ -226,9 +226,12 @@ class Desk:
         (one,) = self._meant(terminal)
         return replace(COURSE, terminal=one.name)
 
-    def set_mode(self, terminal: str, mode: Mode) -> Answer:
+    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
         with self._one_at_a_time:
             meant = self._meant(terminal)
+            if mode is None:
+                old = [replace(one, mode=Mode.BICAST, wished=False) for one in meant]
+                return self._keep(old, tuple(f"{one.name} is left to the file" for one in meant))
             done = tuple(f"{one.name} is {'already' if one.mode is mode else 'now'} in mode {mode}" for one in meant)
             return self._keep([replace(one, mode=mode, wished=True) for one in meant if one.mode is not mode], done)
 

@@ -16,6 +16,15 @@ def test_a_mode_is_set_and_the_answer_says_what_was_done(http: httpx.Client, des
     assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == ["single", "bicast"]
 
 
+@pytest.mark.parametrize(("path", "left"), [("terminals/client/mode", ["bicast", "off"]), ("mode", ["bicast"] * 2)])
+def test_a_mode_that_was_set_is_taken_back(http: httpx.Client, desk: Desk, path: str, left: list[str]) -> None:
+    http.put("/api/v1/mode", json={"mode": "off"})
+    answer = http.put(f"/api/v1/{path}", json={"mode": "auto"}).json()
+    assert answer["changed"] and answer["done"][0] == "client is left to the file"
+    assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == left
+    assert not desk.snapshot.terminals[0].wished
+
+
 def test_the_same_wish_again_changes_nothing_and_says_so(http: httpx.Client, desk: Desk) -> None:
     for path, wish in (
         ("/api/v1/terminals/client/mode", {"mode": "off"}),
@@ -57,13 +66,13 @@ def test_an_impossible_wish_is_refused_with_its_reason_and_nothing_is_done(
 @pytest.mark.parametrize(
     ("wish", "where", "value", "expected"),
     [
-        ({"mode": "fast"}, "body.mode", "fast", "'bicast', 'single' or 'off'"),
-        ({"mode": 5}, "body.mode", 5, "'bicast', 'single' or 'off'"),
-        ({"mode": ["off"]}, "body.mode", '["off"]', "'bicast', 'single' or 'off'"),
+        ({"mode": "fast"}, "body.mode", "fast", "'bicast', 'single', 'off' or 'auto'"),
+        ({"mode": 5}, "body.mode", 5, "'bicast', 'single', 'off' or 'auto'"),
+        ({"mode": ["off"]}, "body.mode", '["off"]', "'bicast', 'single', 'off' or 'auto'"),
         ({}, "body.mode", None, "a value: this key is required"),
         ({"mode": "off", "till": 3}, "body.till", 3, "no such key"),
         (["mode"], "body", '["mode"]', "a JSON object"),
-        ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single' or 'off'"),
+        ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single', 'off' or 'auto'"),
     ],
 )
 def test_a_malformed_wish_names_place_value_and_expectation(

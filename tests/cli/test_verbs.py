@@ -58,6 +58,8 @@ def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Capture
     assert main(["mode", "all", "off"]) == OK
     assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
     assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+    assert main(["mode", "client", "auto"]) == OK
+    assert capsys.readouterr().out == "client is left to the file\n"
 
 
 @pytest.mark.parametrize(
