@@ -27,6 +27,7 @@ from mininet.topo import Topo
 
 from topologies.links import UNSHAPED, Shape, ShapedLink
 from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
+from topologies.parameters import refuse_unknown
 
 BRIDGE = "br-home"
 SERVER = "192.168.0.2"
@@ -98,8 +99,13 @@ class PaperTopo(LabTopo):
         lte_backup: bool = True,
         congestion_control: str | None = None,  # of the server; None: the kernel's own default
         shaped: bool = True,
-        **_options: Any,
+        **unknown: Any,
     ) -> None:
+        losses = {"wifi_up_loss_percent": wifi_up_loss_percent, "wifi_down_loss_percent": wifi_down_loss_percent}
+        refuse_unknown(unknown, (*losses, "lte_backup", "congestion_control", "shaped"))
+        for name, loss in losses.items():
+            if not isinstance(loss, int | float) or not 0 <= loss <= 100:
+                raise ValueError(f"{name}={loss} is no loss: expected a number of percent from 0 to 100")
         wifi_up = wifi_down = lte = UNSHAPED
         if shaped:
             wifi_up = Shape(WIFI_BPS, wifi_up_loss_percent)

@@ -12,6 +12,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import mininet.clean
 from mininet.log import lg
 from mininet.net import Mininet
 from mininet.topo import Topo
@@ -62,6 +63,9 @@ def raised(topo: Topo, controller: str | None = None) -> Iterator[Stage]:
 def set_for_mn() -> None:
     """What `mn --custom` needs before it builds: this command again, in a world, on an Open vSwitch of its own."""
     isolate.enter()
+    # Before and after a failure mn sweeps the machine, /tmp/*.log among it; this world ends whole, and the machine is
+    # not ours to sweep.
+    mininet.clean.sh = lambda _command: ""
     _prepare_mininet()
     PrivateOvs().start()  # the world's end is its end
 

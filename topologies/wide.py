@@ -34,6 +34,7 @@ from mininet.topo import Topo
 
 from topologies.links import Shape, ShapedLink
 from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
+from topologies.parameters import refuse_unknown
 
 BRIDGE = "br-wide"
 SERVER4, SERVER6 = "192.168.0.2", "fd00:1::2"
@@ -72,7 +73,8 @@ def with_length(addresses: list[str]) -> list[str]:
 
 
 class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(self, congestion_control: str | None = None, **_options: Any) -> None:
+    def build(self, congestion_control: str | None = None, **unknown: Any) -> None:
+        refuse_unknown(unknown, ("congestion_control",))
         self._outside(congestion_control)
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000002")
         self._subflow_terminal("laptop", 3, [uplink.name for uplink in UPLINKS])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,24 @@ def test_mn_raises_the_wide_topology(outside: dict[str, str], tmp_path: Path) ->
         outside, ROOT, "--custom", "topologies/wide.py", "--topo", "wide", "--test", "none", "--post", str(script)
     )
     assert "1 received" in told
+
+
+@pytest.mark.parametrize(
+    ("topology", "named"),
+    [
+        ("paper,wifi_up_loss_percent=abc", "wifi_up_loss_percent=abc is no loss: expected a number of percent"),
+        ("paper,wifi_down_loss_percent=101", "wifi_down_loss_percent=101 is no loss"),
+        ("paper,foo=1", "there is no parameter foo: expected wifi_up_loss_percent"),
+        ("wide,foo=1", "there is no parameter foo: expected congestion_control"),
+    ],
+)
+def test_a_bad_parameter_is_one_sentence_and_the_machine_s_files_stay(
+    outside: dict[str, str], topology: str, named: str
+) -> None:
+    file = ROOT / "topologies" / f"{topology.partition(',')[0]}.py"
+    with tempfile.NamedTemporaryFile(dir="/tmp", suffix=".log") as kept:
+        words = ["mn", "--custom", str(file), "--topo", topology, "--test", "none"]
+        done = subprocess.run(words, env=outside, capture_output=True, text=True, timeout=60)
+        assert Path(kept.name).exists()
+    assert named in done.stderr
+    assert "Traceback" not in done.stderr
