@@ -6,14 +6,17 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 end_runs() {
-    local process pid here
+    local process pid here name
     here=$(readlink /proc/self/ns/pid)
     for process in /proc/[0-9]*; do
         pid=${process#/proc/}
         # A process may end while it is looked at.
         [[ $(readlink "$process/ns/pid" 2>/dev/null) != "$here" ]] || continue
         grep -qszxF "BICAST_TREE=$PWD" "$process/environ" || continue
-        echo "clean: ending process $pid: $(tr '\0' ' ' 2>/dev/null <"$process/cmdline" || true)"
+        name=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline" || true)
+        # One that has ended with its world since it was found has no command line any more.
+        [[ -n $name ]] || continue
+        echo "clean: ending process $pid: $name"
         kill -KILL "$pid" 2>/dev/null || true
     done
 }

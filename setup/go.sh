@@ -16,6 +16,9 @@ declare -rA names=([x86_64]=amd64 [aarch64]=arm64)
 # Never another one than the one that we chose; and nothing outside the tree, nothing that `rm` stumbles over.
 export GOTOOLCHAIN=local GOFLAGS="${GOFLAGS-} -modcacherw"
 export GOMODCACHE=$tree/.go/modules GOCACHE=$tree/.go/built STATICCHECK_CACHE=$tree/.go/staticcheck
+# The go command counts its uses where settings are, and GOTELEMETRY is no variable that it obeys; people's own settings hold.
+export GOENV=${GOENV:-${XDG_CONFIG_HOME:-${HOME-}/.config}/go/env}
+export XDG_CONFIG_HOME=$tree/.go/config
 
 # Whether a program is a Go that go.mod accepts.
 suits() {

@@ -36,7 +36,8 @@ main() {
     echo "setup: making $venv with Python $version from $*"
     usable "$venv" "$version" || "$python" -m venv --clear --system-site-packages "$venv"
     rm -f "$stamp"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${arguments[@]}"
+    # nothing outside the tree, and what was made is kept: a cache would be for nobody
+    "$venv/bin/python" -m pip install --no-cache-dir --quiet --disable-pip-version-check "${arguments[@]}"
     echo "$wish" >"$stamp"
 }
 

@@ -16,7 +16,12 @@ def answers(scene: Scene) -> Iterator[Finding]:
     try:
         version = scene.seen.ovs.version
     except HostError as silent:
-        yield Finding("Open vSwitch", State.BAD if scene.sites else State.WARNING, str(silent), expected, START_OVS)
+        state = State.BAD if scene.sites else State.WARNING
+        # the mending line says how to start it
+        found = (
+            str(silent).replace(f": start it ({START_OVS}), or set", "; set").replace(f": start it ({START_OVS})", "")
+        )
+        yield Finding("Open vSwitch", state, found, expected, START_OVS)
     else:
         yield Finding("Open vSwitch", State.OK, f"answers, {version}".rstrip(", "), expected)
 
