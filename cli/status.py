@@ -18,7 +18,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="show gateways, uplinks and terminals",
         description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
         "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
-        "agent that is silent or lacks something.",
+        "uplink that is down and what carries its terminals meanwhile, an agent that is silent or lacks something.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)
@@ -48,7 +48,10 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
         yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
     for gateway in status["gateways"]:
         if gateway["state"] == "absent":
-            yield f"{gateway['name']}: no switch of dpid {gateway['dpid']} is connected; see `./bicast bridge --help`"
+            yield (
+                f"{gateway['name']}: no switch of dpid {gateway['dpid']} is connected; on its machine, "
+                f"`./bicast doctor {status['config_path']}` tells why"
+            )
         if gateway["rival"] is not None:
             yield (
                 f"{gateway['name']}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is served, and "
@@ -61,7 +64,11 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
             yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
         for uplink in gateway["uplinks"]:
             if uplink["number"] is None and gateway["state"] != "absent":
-                yield f"{gateway['name']}: {uplink['name']}: {gateway['bridge']} has no port {uplink['port']}"
+                missing = f"{gateway['bridge']} has no port {uplink['port']}"
+                yield f"{gateway['name']}: {uplink['name']}: {missing}{_instead(status, gateway, uplink)}"
+            elif _link(gateway, uplink) == "down":
+                down = f"its port {uplink['port']} is down"
+                yield f"{gateway['name']}: {uplink['name']}: {down}{_instead(status, gateway, uplink)}"
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"
@@ -85,6 +92,24 @@ def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             yield (one["name"], gateway["name"], one["port"], _link(gateway, one), hops, *_traffic(sent, received))
 
 
+def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
+    """Who was to ride an uplink that is not up, and rides another."""
+    rides: dict[str, list[str]] = {}
+    for one in status["terminals"]:
+        if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
+            rides.setdefault(_carrier(gateway, one) or "nothing", []).append(one["name"])
+    return "".join(f"; {carrier} carries {', '.join(names)} meanwhile" for carrier, names in rides.items())
+
+
+def _carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
+    """The uplink that has what is not bicast: the switch itself takes the next one that is up, but not in mode off."""
+    uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
+    if terminal["mode"] == "off":
+        uplinks = uplinks[:1]
+    led = (one for one in uplinks if one["up"] and any(hop["mac"] for hop in one["next_hops"]))
+    return next((one["name"] for one in led), None)
+
+
 def _link(gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
     if gateway["state"] == "absent":
         return "-"
@@ -95,10 +120,15 @@ def _link(gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
 
 def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield ("TERMINAL", "GATEWAY", "MODE", "ACTIVE", "ADDRESSES", "PACKETS UP", "DOWN", "BYTES UP", "DOWN")
+    gateways = {one["name"]: one for one in status["gateways"]}
     for one in status["terminals"]:
+        gateway = gateways[one["gateway"]]
         addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
         mode = one["mode"] + ("*" if one["wished"] else "")
         active = one["active_uplink"] + ("+" if one["active_by"] == "policies" else "")
+        uplink = next((each for each in gateway["uplinks"] if each["name"] == one["active_uplink"]), None)
+        if uplink is not None and _link(gateway, uplink) in ("down", "missing"):
+            active += f" ({_link(gateway, uplink)}; on {_carrier(gateway, one) or 'nothing'})"
         traffic = _traffic(one["sent"], one["received"])
         yield (one["name"], one["gateway"], mode, active, addresses, *traffic)
 

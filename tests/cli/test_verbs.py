@@ -16,6 +16,7 @@ import pytest
 from cli import OK, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, main
 from controller.api import make_app
+from controller.model import Mode
 from controller.snapshot import GatewayState
 from controller.web.serving import serve
 from tests.api.desk import HOME, SETTINGS, START, Desk
@@ -172,9 +173,12 @@ def test_status_claims_nothing_of_a_link_it_cannot_see(
 
 
 def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: Captured) -> None:
-    refusing = replace(HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups")
+    up = HOME.uplinks[:1]
+    refusing = replace(
+        HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups", uplinks=up
+    )
     portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), conflicts=())
-    claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", conflicts=())
+    claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", conflicts=(), uplinks=up)
     desk.snapshot = replace(
         START,
         gateways=(refusing, portless, START.gateways[1], claimed),
@@ -193,6 +197,21 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
     assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[6]
     assert "agent client: it is connected and has not reported" in warnings[7]
     assert len(warnings) == 8
+
+
+def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:
+    wifi, lte = HOME.uplinks
+    client, tablet = (replace(one, active_uplink="lte") for one in START.terminals)
+    desk.snapshot = replace(START, gateways=(HOME,), terminals=(client, replace(tablet, mode=Mode.OFF)))
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    complaint = "! home: lte: its port gw-lte is down; wifi carries client meanwhile; nothing carries tablet meanwhile"
+    assert complaint in told.splitlines()
+    assert re.search(r"^client .* lte \(down; on wifi\) ", told, re.MULTILINE)
+    assert re.search(r"^tablet .* lte \(down; on nothing\) ", told, re.MULTILINE)
+    desk.snapshot = replace(desk.snapshot, gateways=(replace(HOME, uplinks=(wifi, replace(lte, up=True))),))
+    assert main(["status"]) == OK
+    assert "meanwhile" not in (told := capsys.readouterr().out) and "; on " not in told
 
 
 def test_status_for_scripts_is_the_api_s_own(api: str, capsys: Captured) -> None:
