@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
+import re
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 from cli import OK, Failure
@@ -16,7 +20,7 @@ from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled
 from topologies import isolate, ovs
 from topologies.command import CommandFailed
-from topologies.paper import BRIDGE, LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
+from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 from topologies.stage import Stage, raised
 from topologies.watch import watched
 from topologies.web import download, web_server
@@ -24,6 +28,7 @@ from topologies.web import download, web_server
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
+OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 
@@ -61,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
             controller.await_steady()
             _compare(net, controller.client)
             if not args.once:
-                _stay()
+                _stay(net)
     except (CommandFailed, ControllerFailed) as error:
         raise Failure(str(error)) from error
     return OK
@@ -76,6 +81,7 @@ def _enter() -> None:
             f"{DEFAULT_API} cannot be had for the lab's API ({error.strerror}): end the controller or lab that has it, "
             "for a lab of this tree with `make clean`"
         ) from error
+    os.environ[OUTER_PROC] = str(fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD, isolate.CONTROL_ABOVE))
     try:
         isolate.enter(listeners=[listener])
     except isolate.WorldError as error:
@@ -108,12 +114,25 @@ def _compare(net: Stage, client: Client) -> None:
     print("\nOne run of each (n = 1); `./bicast experiment transfer` repeats, over all losses, and says the spread.")
 
 
-def _stay() -> None:
+def _stay(net: Stage) -> None:
+    others = ", ".join(f"{name} {net.machine(name).pid}" for name in ("server", "router"))
     print(f"""
 The lab stands until Ctrl-C.
   the API         http://{DEFAULT_API}/api/v1/status   (./bicast status, mode, switch)
-  inside the lab  nsenter -t $(pgrep -f mininet:client | head -n1) -a bash      (client, server, router, {BRIDGE})
+  inside the lab  nsenter -t {_seen_outside(net.machine('client').pid)} -a bash   (client; there mnexec -a: {others})
 """, flush=True)  # fmt: skip
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, signal.default_int_handler)
     signal.pause()
+
+
+def _seen_outside(pid: int) -> int:
+    """What the machine calls a process of this world; the last number of its NSpid is what the world calls it."""
+    machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
+    ours = Path("/proc/self/ns/pid").readlink()
+    for process in machine.glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names = re.findall(r"^NSpid:.*\b(\d+)$", (process / "status").read_text(), re.MULTILINE)
+            if names == [str(pid)] and (process / "ns/pid").readlink() == ours:
+                return int(process.name)
+    raise Failure(f"process {pid} of the lab has ended: the lab is broken; end it and start it again")
