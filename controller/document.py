@@ -147,7 +147,10 @@ class Place:
         return self._usable(address)
 
     def interface(self) -> Interface:
-        interface = self._parsed(ip_interface, "an address with its prefix length, such as 192.168.100.2/24")
+        expected = "an address with its prefix length, such as 192.168.100.2/24"
+        interface = self._parsed(ip_interface, expected)
+        if "/" not in self.text():
+            raise self.wrong(expected)
         self._usable(interface.ip)
         if interface.network.prefixlen == 0:
             raise self.wrong("a prefix length of 1 or more")
@@ -207,5 +210,5 @@ def parse(path: str, raw: bytes | str) -> Place:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(path, line, error.problem or error.context, "YAML") from None
-    except (yaml.YAMLError, UnicodeError, RecursionError, ValueError) as error:
-        raise ConfigError(path, "", type(error).__name__, "a file in YAML, UTF-8") from None
+    except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
+        raise ConfigError(path, "", "what is not", "a file in YAML, UTF-8") from None

@@ -24,7 +24,7 @@ def read(path: str) -> bytes:
         with open(path, "rb", opener=_at_once) as file:
             return _whole(path, file)
     except OSError as error:
-        raise ConfigError(path, "", None, f"a file that can be read ({error.strerror})") from None
+        raise ConfigError(path, "", error.strerror, "a file that can be read") from None
 
 
 def _at_once(path: str, flags: int) -> int:

@@ -67,3 +67,4 @@ transaction=$(
         left_over
 ) || fail "nothing is loaded"
 printf '%s\n' "$transaction" | switch bundle "$bridge" - || fail "the switch has refused what $2 holds"
+echo "$bridge holds what $2 says"

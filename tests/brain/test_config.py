@@ -56,7 +56,7 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("own next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.2", "next_hops[0].address", "another machine"),
     ("broadcast next hop", (*WIFI, "next_hops", 0, "address"), "192.168.100.255", "next_hops[0]", "of a machine"),
     ("two of a family", (*WIFI, "addresses"), ["192.168.100.2/24", "10.7.0.2/24"], "wifi.addresses", "one of each"),
-    ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "next_hops[0].address", "own networks"),
+    ("no prefix is a host", (*WIFI, "addresses"), ["192.168.100.2"], "wifi.addresses[0]", "prefix length"),
     ("no dpid", (*HOME, "dpid"), None, "sites.home.dpid: found nothing", "required"),
     ("dpid zero", (*HOME, "dpid"), "0" * 16, "sites.home.dpid", "16 hexadecimal digits"),
     ("dpid short", (*HOME, "dpid"), "1", "sites.home.dpid", "16 hexadecimal digits"),
