@@ -211,4 +211,4 @@ def parse(path: str, raw: bytes | str) -> Place:
         line = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(path, line, error.problem or error.context, "YAML") from None
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
-        raise ConfigError(path, "", "what is not", "a file in YAML, UTF-8") from None
+        raise ConfigError(path, "", "what cannot be read as such", "a file in YAML, UTF-8") from None
