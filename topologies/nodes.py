@@ -20,6 +20,9 @@ from topologies.command import Done
 MAX_BACKOFF_MS = 1000  # the least that OVS allows
 # Packets (a second) that the ports share among them: no terminal drowns the controller. As `bicast bridge` has it.
 RATE_LIMIT = ("controller_rate_limit=1000", "controller_burst_limit=250")
+# One receive window spans all paths of an MPTCP connection: what the fast one brings waits in it for what the slow one
+# has lost. The kernel's 128 KiB to begin with keeps a download on Wi-Fi and LTE at a third of its rate for a second.
+ROOMY_RECEIVE = "net.ipv4.tcp_rmem=4096 4194304 6291456"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         for route in routes:
             self._route(route)
         self.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "0")
+        if len(endpoints) > 1:
+            self.run("sysctl", "--quiet", "--write", ROOMY_RECEIVE)
         for number, endpoint in enumerate(endpoints, 1):
             flags = ("subflow", "backup") if endpoint.backup else ("subflow",)
             place = (endpoint.address, "dev", endpoint.device)
