@@ -14,6 +14,7 @@ from typing import Any
 
 from cli import OK, Failure
 from controller.client import Client
+from controller.model import AUTO
 from controller.settings import DEFAULT_API
 from experiments import paper002
 from experiments.pinning import pin_mode
@@ -104,7 +105,10 @@ def _compare(net: Stage, client: Client) -> None:
                 raise Failure(
                     "the download is not what the server sent, or did not speak MPTCP: this lab proves nothing"
                 )
+            if {one["mode"] for one in client.get("status")["terminals"]} != {mode}:
+                raise Failure("somebody changed the client's mode during its download: this row would compare nothing")
             took[how] = got.seconds
+    client.set_mode("all", AUTO)
     cell = (UP_LOSS_PERCENT, DOWN_LOSS_PERCENT)
     paper = {how: paper002.seconds(how)[cell] for how in took}
     print()

@@ -22,7 +22,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "render",
         help="write ovs-flows/: the program as files for an OVS with no controller",
-        description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, a folder a site. Ports are "
+        description="Write the groups and flows of a gateway.yaml as files for ovs-ofctl, a folder for each site, "
+        "named after it, or after the file where that has one site. Ports are "
         "written by name. Every MAC must be in the file: a switch with no controller learns nothing. "
         "ovs-flows/load.sh BRIDGE FOLDER puts them on a bridge.",
     )

@@ -177,6 +177,7 @@ class Framework:
         self._thread.join()
 
     def _run(self) -> None:
+        logging.getLogger(app_manager.__name__).setLevel(logging.WARNING)  # that its parts start is no news to people
         manager = app_manager.AppManager()
         apps = [manager.instantiate(Handshake), manager.instantiate(self._app_class, **self._arguments)]
         for app in apps:
