@@ -39,8 +39,9 @@ def add(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so over exec
+    ours = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what is ignored stays so over exec
     try:
         os.execv(AGENT, [AGENT.name, "mptcp", *args.words])
     except OSError as error:
+        signal.signal(signal.SIGPIPE, ours)
         raise Failure(f"{AGENT} cannot be run ({error.strerror}); it is built by `make setup`") from error

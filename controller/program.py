@@ -5,7 +5,7 @@ that a program read back from a switch compares equal to the one that was sent:
 
     numbers            int
     MAC addresses      "08:00:27:81:6b:cf"
-    addresses          "192.168.110.3", "fd00:110::3"
+    addresses          "192.168.110.3", "fd00:110::3", "::ffff:c0a8:6e03"
     masked values      "224.0.0.0/4" (addresses), "01:00:00:00:00:00/01:00:00:00:00:00" (MACs)
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast": every flow of ours carries it
 COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00
@@ -27,6 +28,16 @@ Fields = tuple[tuple[str, Value], ...]
 def fields(**values: Value) -> Fields:
     """The canonical form of a match: sorted by name."""
     return tuple(sorted(values.items()))
+
+
+def written(value: IPv4Address | IPv4Network | IPv6Address | IPv6Network) -> str:
+    """The canonical form of an address or a network: which Python writes dots into an IPv6 one depends on its age."""
+    address, slash, length = str(value).partition("/")
+    front, colon, last = address.rpartition(":")
+    if colon and "." in last:
+        ipv4 = int(IPv4Address(last))
+        address = f"{front}:{ipv4 >> 16:x}:{ipv4 & 0xFFFF:x}"
+    return f"{address}{slash}{length}"
 
 
 @dataclass(frozen=True, slots=True)

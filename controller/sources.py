@@ -7,6 +7,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 
 from controller.model import Address, Family, Site
+from controller.program import written
 
 
 def own(site: Site) -> tuple[Address, ...]:
@@ -26,4 +27,4 @@ def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))
     else:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv6Network))
-    return tuple(str(each.network_address if each.num_addresses == 1 else each) for each in found)
+    return tuple(written(each.network_address if each.num_addresses == 1 else each) for each in found)

@@ -22,6 +22,7 @@ from controller.program import (
     ToController,
     ToGroup,
     Value,
+    written,
 )
 
 # Does what no word of program.py says. Port 0 does not exist (7.2.1), so it equals nothing that is wanted.
@@ -89,7 +90,7 @@ def _from_bytes(name: str, data: bytes) -> Value:
     if name in IPV4:
         return str(IPv4Address(data))
     if name in IPV6:
-        return str(IPv6Address(data))
+        return written(IPv6Address(data))
     if name.startswith(UNKNOWN):
         return data.hex()
     return int.from_bytes(data, "big")

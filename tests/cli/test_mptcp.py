@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,4 @@ def test_an_agent_that_is_not_built_is_told_with_what_builds_it(
     monkeypatch.setattr(cli.mptcp, "AGENT", Path("/nowhere/bicast-agent"))
     assert main(["mptcp", "list"]) == 1
     assert "make setup" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN, "the next reader that leaves would end us"
