@@ -6,10 +6,11 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Controller:
         settings: str = "",
         listeners: tuple[int, ...] = (),
         *,
-        directory: Path = RUN_DIRECTORY,
+        directory: Path,
         python: str = sys.executable,
     ) -> None:
         self.file = directory / file.name
@@ -174,12 +175,17 @@ def controlled(
     settings: str = "",
     listeners: tuple[int, ...] = (),
     *,
-    directory: Path = RUN_DIRECTORY,
+    directory: Path | None = None,
     python: str = sys.executable,
 ) -> Iterator[Controller]:
-    controller = Controller(file, settings, listeners, directory=directory, python=python)
-    controller.start()
-    try:
-        yield controller
-    finally:
-        controller.stop()
+    """Without a `directory` of the caller's it knows nothing of the wishes of those before it, and leaves none."""
+    with ExitStack() as stack:
+        if directory is None:
+            fresh = tempfile.TemporaryDirectory(prefix="controller-", dir=RUN_DIRECTORY)
+            directory = Path(stack.enter_context(fresh))
+        controller = Controller(file, settings, listeners, directory=directory, python=python)
+        controller.start()
+        try:
+            yield controller
+        finally:
+            controller.stop()
