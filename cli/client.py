@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cli import UNREACHABLE, USAGE, Failure
-from controller import settings
-from controller.client import Client, Denied, NoAnswer, NoToken
+from controller.configuration import settings
+from controller.web.client import Client, Denied, NoAnswer, NoToken
 
 DEFAULT_API = str(settings.DEFAULT_API)
 

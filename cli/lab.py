@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cli import OK, Failure
-from controller.client import Client
+from controller.configuration.settings import DEFAULT_API
 from controller.model import AUTO
-from controller.settings import DEFAULT_API
+from controller.web.client import Client
 from experiments import paper002
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled

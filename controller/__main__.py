@@ -13,7 +13,7 @@ from controller import config as configuration
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.api import make_app
-from controller.document import ConfigError
+from controller.configuration.document import ConfigError
 from controller.enrolling import NoAgents
 from controller.events import Effect
 from controller.reports import AgentEffect

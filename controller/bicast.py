@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from controller import proxies, responders, sources
 from controller.known import Known, Port
 from controller.model import Family, Interface, Mode, Site, Subnet, TrafficClass, Uplink
 from controller.program import (
@@ -40,8 +39,9 @@ from controller.program import (
     Value,
     fields,
 )
-from controller.responders import ENTRY
-from controller.served import GroupName, Served, divided, served
+from controller.tables import proxies, responders, sources
+from controller.tables.responders import ENTRY
+from controller.tables.served import GroupName, Served, divided, served
 
 ROUTE = 1
 LEAVE = 2

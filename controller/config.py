@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from controller import document, written
-from controller.apart import addresses_once, networks_apart, once, ports_once
-from controller.document import ConfigError, Mapped, Place
+from controller.configuration import document, written
+from controller.configuration.apart import addresses_once, networks_apart, once, ports_once
+from controller.configuration.document import ConfigError, Mapped, Place
+from controller.configuration.settings import settings_of
 from controller.model import (
     AUTO,
     EVERYBODY,
@@ -25,7 +26,6 @@ from controller.model import (
     Uplink,
     UplinkKind,
 )
-from controller.settings import settings_of
 
 __all__ = ["ConfigError", "load", "parse"]
 

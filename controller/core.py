@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from controller.document import ConfigError
+from controller.bridge.moves import Moves, follow, groups_modified
+from controller.bridge.switch import Switch
+from controller.configuration.document import ConfigError
 from controller.events import (
     Close,
     Effect,
@@ -26,12 +28,10 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Wanted
-from controller.logbook import By, Entry
 from controller.model import AUTO, EVERYBODY, Config, Mode, Site, Terminal
-from controller.moves import Moves, follow, groups_modified
-from controller.pilot import Pilot
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
-from controller.switch import Switch
+from controller.steering.logbook import By, Entry
+from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible, UnknownTerminal, reachable
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controller.core import Core
-from controller.hands import Agent
 from controller.known import Wanted
-from controller.logbook import Entry
 from controller.model import Site, Terminal
-from controller.pilot import Pilot
 from controller.policy.reflexes import LEASE_S
 from controller.snapshot import (
     ActiveBy,
@@ -22,7 +19,10 @@ from controller.snapshot import (
     MissingView,
     ReflexView,
 )
-from controller.steered import Steered
+from controller.steering.hands import Agent
+from controller.steering.logbook import Entry
+from controller.steering.pilot import Pilot
+from controller.steering.steered import Steered
 from controller.wishes import UnknownTerminal
 
 

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller import config as configuration
+from controller.configuration.document import ConfigError
 from controller.core import Core
 from controller.courses import course
-from controller.document import ConfigError
 from controller.events import Effect, NeighbourSeen, Solicited, SwitchEvent
 from controller.inbox import Inbox
-from controller.logbook import Entry
 from controller.model import Config, Mode
 from controller.program import Program
 from controller.reports import AgentEffect, AgentEvent
 from controller.snapshot import CourseView, Snapshot
+from controller.steering.logbook import Entry
 from controller.store import Store, StoreError
 from controller.views import snapshot
 from controller.wishes import Answer, NotAnswered

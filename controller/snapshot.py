@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.events import Counters, PortCounters
-from controller.logbook import By
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
 from controller.program import GroupKind
 from controller.reports import PathManager, Role
+from controller.steering.logbook import By
 
 
 class GatewayState(StrEnum):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from controller.bridge.switch import Switch
 from controller.core import Core
 from controller.courses import active_by, agent_view
 from controller.events import Counters
 from controller.known import Wanted
 from controller.model import Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
-from controller.recall import counting_ids
 from controller.snapshot import (
     AddressView,
     BucketView,
@@ -21,7 +21,7 @@ from controller.snapshot import (
     TerminalView,
     UplinkView,
 )
-from controller.switch import Switch
+from controller.tables.recall import counting_ids
 
 
 def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.client import Client, NoAnswer
-from controller.settings import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.configuration.settings import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.web.client import Client, NoAnswer
 from topologies.isolate import RUN_DIRECTORY, place
 from topologies.watch import Needed
 

@@ -1,1 +1,1 @@
-"""What stands around the API: the gate before it, its problem bodies and listings, its metrics, its sockets."""
+"""What stands around the API: its gate, problem bodies, listings, metrics, sockets; and its other side, client.py."""

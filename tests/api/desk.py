@@ -7,7 +7,6 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 from controller.events import Counters, PortCounters
-from controller.logbook import By
 from controller.model import EVERYBODY, Endpoint, Mode, Settings
 from controller.policy.health import Health
 from controller.program import (
@@ -45,6 +44,7 @@ from controller.snapshot import (
     TerminalView,
     UplinkView,
 )
+from controller.steering.logbook import By
 from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal
 
 SETTINGS = Settings(

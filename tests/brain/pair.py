@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.bicast import compile
+from controller.bridge.switch import Switch
 from controller.core import Core
 from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Read, SwitchClosed, SwitchEvent
 from controller.known import Known, Port, Wanted
 from controller.model import Config
 from controller.program import Program
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, HangUp
-from controller.switch import Switch
 from tests.fakes.hand import FakeHand
 from tests.fakes.switch import FakeSwitch
 

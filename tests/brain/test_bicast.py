@@ -12,8 +12,8 @@ from controller.bicast import compile
 from controller.known import Known, Observed, Port, Wanted
 from controller.model import Datapath, Mode, Site
 from controller.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
-from controller.recall import remembered
 from controller.reconcile import diff
+from controller.tables.recall import remembered
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
 from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import config
-from controller.apart import networks_apart
 from controller.config import ConfigError
-from controller.document import Place
+from controller.configuration.apart import networks_apart
+from controller.configuration.document import Place
 from controller.model import Family, Mode, Protocol, Subnet, UplinkKind
 from tests.brain import sites
 

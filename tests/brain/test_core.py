@@ -11,7 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controller.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
+from controller.bridge.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
+from controller.bridge.patience import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
+from controller.bridge.switch import TOLD_EVERY_S
 from controller.events import (
     AddFlow,
     Apply,
@@ -32,11 +34,9 @@ from controller.events import (
 )
 from controller.known import Port
 from controller.model import Mode
-from controller.patience import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
 from controller.program import Flow, Group, GroupKind, ToGroup, fields
 from controller.reports import ReflexFired, Resulted, Role
 from controller.snapshot import GatewayState
-from controller.switch import TOLD_EVERY_S
 from controller.views import snapshot
 from controller.wishes import Impossible, UnknownTerminal
 from tests.brain import sites

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.learning import CHANGE_EVERY_S, Learning
+from controller.bridge.learning import CHANGE_EVERY_S, Learning
 
 PHONE, TABLET = ("lan0", IPv4Address("10.1.0.7")), ("lan0", IPv4Address("10.1.0.8"))
 OLD, NEW, NEWEST = "0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller import config, document, settings
-from controller.document import Mapped, Place
+from controller import config
+from controller.configuration import document, settings
+from controller.configuration.document import Mapped, Place
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from controller.courses import course
-from controller.hands import ANSWERS_WITHIN_S, GONE_AFTER_S
 from controller.known import Wanted
-from controller.logbook import By, Entry
 from controller.model import Mode
 from controller.policy.health import Health
 from controller.policy.reflexes import LEASE_S, RENEW_S
 from controller.reports import Arm, Direct, Disarm, PathManager, Prefer, ReflexFired, Role
 from controller.snapshot import ActiveBy
+from controller.steering.hands import ANSWERS_WITHIN_S, GONE_AFTER_S
+from controller.steering.logbook import By, Entry
 from controller.wishes import Answer, Impossible
 from tests.brain import sites
 from tests.brain.pair import Pair

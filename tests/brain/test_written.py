@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller import config, written
-from controller.document import ConfigError
+from controller import config
+from controller.configuration import written
+from controller.configuration.document import ConfigError
 
 OLD_S = 1_000_000_000
 HALF = b"sites:\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.client import Client
+from controller.web.client import Client
 from experiments.running import OPENFLOW, TREE, Controller, controlled
 from tests.system.evidence import Snoop, snooping
 from topologies import isolate, ovs

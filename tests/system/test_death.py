@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.flowing import flowing
-from controller.client import Client
+from controller.web.client import Client
 from experiments.running import OPENFLOW, controlled
 from tests.system.conftest import PAPER, Home
 from tests.system.evidence import gateway, program, reaches, snooping, until

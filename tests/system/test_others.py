@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.switch import AUDIT_EVERY_S
+from controller.bridge.switch import AUDIT_EVERY_S
 from tests.system.conftest import Home
 from tests.system.evidence import flows, gateway, groups, program, until
 from topologies import ovs

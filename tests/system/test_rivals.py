@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.doorstep import ANSWERS_WITHIN_S
+from controller.bridge.doorstep import ANSWERS_WITHIN_S
 from tests.system.conftest import THE_SAME, Home
 from tests.system.evidence import Snoop, flows, gateway, groups, program, until
 from tests.system.test_strangers import bridge

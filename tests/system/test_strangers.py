@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from controller.settings import DEFAULT_OPENFLOW
+from controller.configuration.settings import DEFAULT_OPENFLOW
 from experiments.running import OPENFLOW, Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import Snoop, flows, groups, program, reaches, snooping

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller import config
+from controller.bridge.switch import AUDIT_EVERY_S, Switch
 from controller.core import Core
 from controller.events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
 from controller.known import Wanted
-from controller.switch import AUDIT_EVERY_S, Switch
 from tests.wire.conftest import Desk
 
 DPID = 0xC0

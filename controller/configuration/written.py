@@ -12,7 +12,7 @@ import stat
 import time
 from typing import BinaryIO
 
-from controller.document import ConfigError
+from controller.configuration.document import ConfigError
 
 LARGEST_BYTES = 256 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25

@@ -13,17 +13,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from controller.hands import ANSWERS_WITHIN_S, Agent, Armed
 from controller.known import Port, Wanted
-from controller.logbook import By, Entry, Logbook
 from controller.model import Config, Mode, Site
 from controller.policy.evidence import weigh
 from controller.policy.reach import Choice, astray
 from controller.policy.reflexes import RENEW_S
 from controller.policy.ways import Home, Leaves, Way, way
 from controller.reports import AgentClosed, AgentOpened, Arm, Direct, Prefer, ReflexFired, Reported, Resulted, Role
-from controller.residents import Residents
-from controller.steered import Steered, all_steered, unmovable
+from controller.steering.hands import ANSWERS_WITHIN_S, Agent, Armed
+from controller.steering.logbook import By, Entry, Logbook
+from controller.steering.residents import Residents
+from controller.steering.steered import Steered, all_steered, unmovable
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from controller.document import ConfigError, Place
+from controller.configuration.document import ConfigError, Place
 from controller.model import Interface, Site, Subnet, Uplink
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from controller.groups import numbered
 from controller.model import Family, Interface, Site, Subnet, Terminal, TerminalAddress, TrafficClass
+from controller.tables.groups import numbered
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from controller.document import ConfigError, Place
+from controller.configuration.document import ConfigError, Place
 from controller.model import AgentService, Endpoint, Settings, Tls
 
 DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from controller.model import Address, Datapath, Family, Site, Subnet
 from controller.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
-from controller.responders import (
+from controller.tables.responders import (
     ARP,
     ARP_REPLY,
     ARP_REQUEST,
@@ -28,7 +28,7 @@ from controller.responders import (
     TARGET_LINK_LAYER,
     UNROUTED_HOP_LIMIT,
 )
-from controller.served import divided
+from controller.tables.served import divided
 
 NEIGHBOUR = 4
 TO_APP_PRIORITY, ASKED_PRIORITY, ALONE_PRIORITY = (

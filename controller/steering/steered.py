@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.hands import Agent
 from controller.known import Wanted
 from controller.model import Mode, Site, Terminal
 from controller.policy import health
@@ -14,6 +13,7 @@ from controller.policy.reflexes import Reflex, reflex
 from controller.policy.switching import Course, Decision, decide
 from controller.policy.ways import able, paths
 from controller.reports import Prefer
+from controller.steering.hands import Agent
 
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
 SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved

@@ -15,10 +15,14 @@ import logging
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
-from controller import advertising
 from controller.bicast import compile
+from controller.bridge import advertising
+from controller.bridge.doorstep import Doorstep
+from controller.bridge.learning import Learning
+from controller.bridge.neighbours import Schedule, learnable
+from controller.bridge.pace import Compilations, Seldom
+from controller.bridge.patience import Patience, Question
 from controller.describe import describe
-from controller.doorstep import Doorstep
 from controller.events import (
     Apply,
     Ask,
@@ -36,15 +40,11 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.known import Known, Neighbour, Observed, Wanted
-from controller.learning import Learning
 from controller.model import Site
-from controller.neighbours import Schedule, learnable
-from controller.pace import Compilations, Seldom
-from controller.patience import Patience, Question
 from controller.program import EMPTY, FlowKey, Program
-from controller.recall import remembered
 from controller.reconcile import diff
 from controller.snapshot import GatewayState
+from controller.tables.recall import remembered
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from controller.bridge.switch import Switch
 from controller.events import Apply, Effect, ModifyGroup
 from controller.known import Wanted
-from controller.logbook import Entry, Logbook
-from controller.switch import Switch
+from controller.steering.logbook import Entry, Logbook
 
 APART_S = 0.05
 

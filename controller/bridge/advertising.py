@@ -8,7 +8,7 @@ from __future__ import annotations
 from controller.events import Advertise, Solicited
 from controller.known import Observed
 from controller.model import Address, Datapath, Site
-from controller.proxies import subnet_answered
+from controller.tables.proxies import subnet_answered
 
 EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
 

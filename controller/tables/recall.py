@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from controller.known import Neighbour, Port
 from controller.model import Site
 from controller.program import Bucket, Group, Output, SetField
-from controller.served import served
+from controller.tables.served import served
 
 
 def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group]) -> dict[Neighbour, str]:

@@ -1,0 +1,1 @@
+"""Parts of the heart: flows that answer, whom to believe, and the groups that serve an address. Pure."""
