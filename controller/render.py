@@ -61,17 +61,24 @@ class Unwritten(Exception):
 
 def wholly_written(site: Site) -> Known:
     """What is known of a site from its file alone, its ports numbered in the order of the file."""
-    for uplink in site.uplinks:
-        if not uplink.mac or not all(hop.mac for hop in uplink.next_hops):
-            raise Unwritten(f"site {site.name}, uplink {uplink.name}: give its `mac` and its next hops' in the file")
-    for subnet in site.subnets:
-        if not subnet.mac:
-            raise Unwritten(f"site {site.name}, subnet {subnet.name}: give its `mac` in the file")
-    for terminal in site.terminals:
-        if not all(place.mac for place in terminal.addresses):
-            raise Unwritten(f"site {site.name}, terminal {terminal.name}: give the `mac` of each address in the file")
+    if missing := list(_missing_macs(site)):
+        raise Unwritten(f"site {site.name}: a switch with no controller learns nothing; give {'; '.join(missing)}")
     names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
     return Known(observed=Observed({name: Port(number, "", True) for number, name in enumerate(names, 1)}))
+
+
+def _missing_macs(site: Site) -> Iterator[str]:
+    for uplink in site.uplinks:
+        if not uplink.mac:
+            yield f"the `mac` of uplink {uplink.name}"
+        if hops := [str(hop.address) for hop in uplink.next_hops if not hop.mac]:
+            yield f"the `mac` of next hop {' and '.join(hops)} of uplink {uplink.name}"
+    for subnet in site.subnets:
+        if not subnet.mac:
+            yield f"the `mac` of subnet {subnet.name}"
+    for terminal in site.terminals:
+        if places := [str(place.address) for place in terminal.addresses if not place.mac]:
+            yield f"the `mac` of {' and '.join(places)} of terminal {terminal.name}"
 
 
 class Renderer:

@@ -75,6 +75,8 @@ class Gate:
             return await problem(scope, 413, detail, headers={"Connection": "close"})(scope, receive, send)
         if refusal := self._wrong_type(scope, headers, body):
             return await refusal(scope, receive, send)
+        if scope["method"] == "HEAD":  # what GET would be told; the server keeps the body to itself (RFC 9110, 9.3.2)
+            scope = {**scope, "method": "GET"}
         return await self.app(scope, _replay(body, receive), send)
 
     def _stranger(self, scope: Scope, headers: Headers) -> Response | None:

@@ -78,6 +78,15 @@ def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
     assert min(took[20:]) < 0.040  # Linux' shortest delay of an ACK; a connection's first ones are not delayed
 
 
+def test_whoever_asks_for_the_head_gets_that_of_the_answer_and_no_body(http: httpx.Client) -> None:
+    for path in ("/api/v1/status", "/api/v1/nothing"):
+        whole, head = http.get(path), http.head(path)
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    assert http.head("/api/v1/mode").headers["allow"] == "PUT"
+    assert http.get("/healthz").status_code == 200, "what followed on the connection was not taken for a body"
+
+
 def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
     settings = replace(SETTINGS, api=Endpoint("::1", 0))
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)

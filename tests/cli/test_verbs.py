@@ -15,6 +15,7 @@ import pytest
 
 from cli import OK, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, main
+from cli.render import RENDERED_HERE
 from controller.api import make_app
 from controller.model import Mode
 from controller.snapshot import GatewayState
@@ -323,3 +324,17 @@ def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:
         check=False,
     )
     assert (run.stdout, run.stderr, run.returncode) == ("{\n", "", 141)
+
+
+def test_render_names_every_mac_that_the_file_does_not_give(tmp_path: Path, capsys: Captured) -> None:
+    text = RENDERED_HERE[0].read_text()
+    for place in ("    mac: 08:00:27:81:6b:cf\n", ", mac: 08:00:27:e1:9e:e3", ", mac: 08:00:27:ec:c0:04"):
+        assert place in text
+        text = text.replace(place, "\n" if place.endswith("\n") else "")
+    file = tmp_path / "gateway.yaml"
+    file.write_text(text)
+    assert main(["render", "--into", str(tmp_path / "made"), str(file)]) == REFUSED
+    told = _sentence(capsys)
+    for what in ("of uplink wifi;", "of next hop 192.168.200.1 of uplink lte;", "of 192.168.210.3 of terminal client"):
+        assert f"the `mac` {what}" in told
+    assert not (tmp_path / "made").exists()
