@@ -248,18 +248,20 @@ class Prefer(_message.Message):
     def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., others: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., hard: _Optional[bool] = ...) -> None: ...
 
 class Arm(_message.Message):
-    __slots__ = ("name", "watched", "fallback", "no_progress_ms", "lease_ms")
+    __slots__ = ("name", "watched", "fallback", "no_progress_ms", "lease_ms", "no_progress_many_ms")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WATCHED_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_FIELD_NUMBER: _ClassVar[int]
     NO_PROGRESS_MS_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    NO_PROGRESS_MANY_MS_FIELD_NUMBER: _ClassVar[int]
     name: str
     watched: Path
     fallback: Path
     no_progress_ms: int
     lease_ms: int
-    def __init__(self, name: _Optional[str] = ..., watched: _Optional[_Union[Path, _Mapping]] = ..., fallback: _Optional[_Union[Path, _Mapping]] = ..., no_progress_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    no_progress_many_ms: int
+    def __init__(self, name: _Optional[str] = ..., watched: _Optional[_Union[Path, _Mapping]] = ..., fallback: _Optional[_Union[Path, _Mapping]] = ..., no_progress_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., no_progress_many_ms: _Optional[int] = ...) -> None: ...
 
 class Disarm(_message.Message):
     __slots__ = ("name",)

@@ -136,6 +136,7 @@ class Arm:
     watched: tuple[str, ...]
     fallback: tuple[str, ...]
     no_progress_ms: int
+    no_progress_many_ms: int  # with many segments in flight; no longer than the other
     lease_ms: int
 
 

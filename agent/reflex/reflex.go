@@ -20,6 +20,7 @@ import (
 // The bounds of what can be armed.
 const (
 	shortestLook  = 20 * time.Millisecond
+	shortestWait  = 2 * time.Millisecond
 	shortestStall = 20 * time.Millisecond
 	longestStall  = 60 * time.Second
 	longestLease  = 24 * time.Hour
@@ -83,7 +84,7 @@ func (r *Reflexes) Arm(order *agentv1.Arm) (string, error) {
 	case r.changed <- struct{}{}:
 	default: // the news waits already
 	}
-	return fmt.Sprintf("armed for %v: %v without progress on %s", made.until-r.clocks.boot(), made.noProgress, made.watched), nil
+	return fmt.Sprintf("armed for %v: %v without progress on %s", made.until-r.clocks.boot(), made.patience.few, made.watched), nil
 }
 
 // Disarm says whether there was something to disarm: a lease may have run out.
@@ -98,7 +99,11 @@ func (r *Reflexes) Disarm(name string) string {
 }
 
 func (r *Reflexes) parse(order *agentv1.Arm) (*watch, error) {
-	stall := time.Duration(order.GetNoProgressMs()) * time.Millisecond
+	few := time.Duration(order.GetNoProgressMs()) * time.Millisecond
+	many := time.Duration(order.GetNoProgressManyMs()) * time.Millisecond
+	if many == 0 {
+		many = few
+	}
 	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
 	watched, err := hands.ParsePath("watched", order.GetWatched())
 	if err != nil {
@@ -112,14 +117,16 @@ func (r *Reflexes) parse(order *agentv1.Arm) (*watch, error) {
 		return nil, fmt.Errorf("the fallback makes no sense: %w", err)
 	case order.GetName() == "":
 		return nil, errors.New("the reflex has no name, expected one to disarm it by")
-	case stall < shortestStall || stall > longestStall:
-		return nil, fmt.Errorf("no_progress_ms of %v, expected %v to %v", stall, shortestStall, longestStall)
+	case few < shortestStall || few > longestStall:
+		return nil, fmt.Errorf("no_progress_ms of %v, expected %v to %v", few, shortestStall, longestStall)
+	case many < shortestStall || many > few:
+		return nil, fmt.Errorf("no_progress_many_ms of %v, expected %v to no_progress_ms (%v)", many, shortestStall, few)
 	case lease <= 0 || lease > longestLease:
 		return nil, fmt.Errorf("lease_ms of %v, expected up to %v", lease, longestLease)
 	}
 	return &watch{
-		wish: wish, watched: watched, noProgress: stall, until: r.clocks.boot() + lease,
-		progress: r.clocks.monotonic(), flows: map[uint64]*flow{},
+		wish: wish, watched: watched, patience: patience{few, many}, until: r.clocks.boot() + lease,
+		progress: r.clocks.monotonic(), left: few, flows: map[uint64]*flow{},
 	}, nil
 }
 
@@ -165,8 +172,8 @@ func (r *Reflexes) soonest() time.Duration {
 		if r.clocks.boot() >= w.until {
 			delete(r.armed, name)
 			r.log.Info("a reflex's lease is over", "name", name)
-		} else if pause == 0 || w.every() < pause {
-			pause = w.every()
+		} else if pause == 0 || w.next() < pause {
+			pause = w.next()
 		}
 	}
 	return pause

@@ -91,7 +91,7 @@ func TestADeadPathIsLeftHardAndOnce(t *testing.T) {
 	b.arm("wifi")
 	b.pass((stallMS - 1) * time.Millisecond)
 	b.expectFired(0)
-	b.pass((stallMS/4 + 1) * time.Millisecond)
+	b.pass(shortestWait)
 	b.expectFired(1)
 	wish := b.wishes[0]
 	if wish.Path.String() != lte || wish.Others.String() != wifi || !wish.Hard {
@@ -104,6 +104,39 @@ func TestADeadPathIsLeftHardAndOnce(t *testing.T) {
 	b.wishes = nil
 	b.pass(time.Second)
 	b.expectFired(0)
+}
+
+func TestOfManyInFlightLessPatienceIsNeeded(t *testing.T) {
+	for inFlight, after := range map[uint32]time.Duration{manySegments: 60, manySegments - 1: stallMS} {
+		b := newBench(t)
+		stalled := waiting(1, wifi, 7)
+		stalled.UnackedSegments = inFlight
+		b.subflows = []mptcp.Subflow{stalled}
+		order := armed("wifi")
+		order.NoProgressManyMs = 60
+		if _, err := b.Arm(order); err != nil {
+			t.Fatal(err)
+		}
+		b.pass((after - 1) * time.Millisecond)
+		b.expectFired(0)
+		b.pass(2 * time.Millisecond)
+		b.expectFired(1)
+	}
+}
+
+func TestAStallBeganWithTheLastAcknowledgementAndNotWhenItWasSeen(t *testing.T) {
+	b := newBench(t)
+	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
+	b.arm("wifi")
+	b.step(context.Background())
+	const unseen = 15
+	b.monotonic, b.boot = b.monotonic+40*time.Millisecond, b.boot+40*time.Millisecond
+	b.subflows[0].SegmentsDelivered, b.subflows[0].SinceAck = 8, unseen*time.Millisecond
+	b.step(context.Background())
+	b.pass((stallMS - unseen - 1) * time.Millisecond)
+	b.expectFired(0)
+	b.pass(2 * time.Millisecond)
+	b.expectFired(1)
 }
 
 func TestAPathThatDeliversIsNotLeft(t *testing.T) {
@@ -198,7 +231,7 @@ func TestAStallThatHasBegunIsNotForgottenWhenTheLeaseIsRenewed(t *testing.T) {
 	b.arm("wifi")
 	b.pass(stallMS / 2 * time.Millisecond)
 	b.arm("wifi")
-	b.pass((stallMS/2 + stallMS/4 + 1) * time.Millisecond)
+	b.pass((stallMS/2 + 1) * time.Millisecond)
 	b.expectFired(1)
 }
 
@@ -234,6 +267,8 @@ func TestAReflexThatMakesNoSenseIsRefused(t *testing.T) {
 		"to itself":      func(a *agentv1.Arm) { a.Fallback = a.Watched },
 		"no stall":       func(a *agentv1.Arm) { a.NoProgressMs = 0 },
 		"a long stall":   func(a *agentv1.Arm) { a.NoProgressMs = 1<<32 - 1 },
+		"more for many":  func(a *agentv1.Arm) { a.NoProgressManyMs = stallMS + 1 },
+		"none for many":  func(a *agentv1.Arm) { a.NoProgressManyMs = 1 },
 		"no lease":       func(a *agentv1.Arm) { a.LeaseMs = 0 },
 		"an endless one": func(a *agentv1.Arm) { a.LeaseMs = 1<<32 - 1 },
 	} {

@@ -12,13 +12,31 @@ import (
 // A path is dead when data waits for acknowledgement on it and, for as long as was said, nothing was delivered on ANY of
 // its subflows: one connection whose peer has died does not condemn the path of the others.
 type watch struct {
-	wish       hands.Wish // to be carried out when it fires
-	watched    hands.Path
-	noProgress time.Duration
-	until      time.Duration // of CLOCK_BOOTTIME, which a suspended machine's lease runs out by
+	wish     hands.Wish // to be carried out when it fires
+	watched  hands.Path
+	patience patience
+	until    time.Duration // of CLOCK_BOOTTIME, which a suspended machine's lease runs out by
 
 	progress time.Duration // when the path last delivered, of CLOCK_MONOTONIC: asleep nobody expects any
+	left     time.Duration // of patience, when it was last looked at
 	flows    map[uint64]*flow
+}
+
+// How long a path may deliver nothing. Of one or two segments that were lost nothing tells but a probe that goes out two
+// round trips later; of many in flight some would have been acknowledged by then.
+type patience struct {
+	few  time.Duration
+	many time.Duration
+}
+
+// manySegments in flight are more than a sender begins with, and than a burst of losses takes.
+const manySegments = 12
+
+func (p patience) with(inFlight uint32) time.Duration {
+	if inFlight >= manySegments {
+		return p.many
+	}
+	return p.few
 }
 
 // What was seen of one subflow.
@@ -31,6 +49,7 @@ type flow struct {
 // look takes in what the kernel shows now, and tells how long the path has stalled: 0 while it has not.
 func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration {
 	var longest time.Duration
+	allowed := w.patience.few
 	for _, f := range w.flows {
 		f.seen = false
 	}
@@ -41,14 +60,16 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 			w.flows[s.Cookie] = f
 		}
 		f.seen = true
-		if s.SegmentsDelivered != f.delivered {
-			f.delivered, f.waiting = s.SegmentsDelivered, now
-			w.progress = now
+		if s.SegmentsDelivered != f.delivered { // the last acknowledgement was no earlier than what it delivered
+			f.delivered, f.waiting = s.SegmentsDelivered, max(f.waiting, now-s.SinceAck)
+			w.progress = max(w.progress, f.waiting)
 		}
 		if s.UnackedSegments == 0 {
 			f.waiting = now
 		}
-		longest = max(longest, now-f.waiting)
+		if waited := now - f.waiting; waited >= longest {
+			longest, allowed = waited, w.patience.with(s.UnackedSegments)
+		}
 	}
 	for cookie, f := range w.flows {
 		if !f.seen {
@@ -56,11 +77,14 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 		}
 	}
 	stalled := min(longest, now-w.progress)
-	if stalled < w.noProgress {
+	w.left = allowed - stalled
+	if w.left > 0 {
 		return 0
 	}
 	return stalled
 }
 
-// every is how often to look: a quarter of what may pass, so that a stall is seen soon after it is one.
-func (w *watch) every() time.Duration { return max(w.noProgress/4, shortestLook) }
+// next is how soon to look again: often enough to see when a stall begins, and then when patience ends.
+func (w *watch) next() time.Duration {
+	return min(max(w.patience.many/4, shortestLook), max(w.left, shortestWait))
+}

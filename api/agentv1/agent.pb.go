@@ -1498,14 +1498,15 @@ func (x *Prefer) GetHard() bool {
 // A reflex: decided in advance, fired by the hand, over when it fired or when the lease is. It lives on when the stream
 // ends: that is what it is for. The agent's end is its end.
 type Arm struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // a second Arm of the same name replaces the first
-	Watched       *Path                  `protobuf:"bytes,2,opt,name=watched,proto3" json:"watched,omitempty"`
-	Fallback      *Path                  `protobuf:"bytes,3,opt,name=fallback,proto3" json:"fallback,omitempty"`
-	NoProgressMs  uint32                 `protobuf:"varint,4,opt,name=no_progress_ms,json=noProgressMs,proto3" json:"no_progress_ms,omitempty"` // with data in flight on the watched path: prefer the fallback, hard
-	LeaseMs       uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // a second Arm of the same name replaces the first
+	Watched          *Path                  `protobuf:"bytes,2,opt,name=watched,proto3" json:"watched,omitempty"`
+	Fallback         *Path                  `protobuf:"bytes,3,opt,name=fallback,proto3" json:"fallback,omitempty"`
+	NoProgressMs     uint32                 `protobuf:"varint,4,opt,name=no_progress_ms,json=noProgressMs,proto3" json:"no_progress_ms,omitempty"` // with data in flight on the watched path: prefer the fallback, hard
+	LeaseMs          uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	NoProgressManyMs uint32                 `protobuf:"varint,6,opt,name=no_progress_many_ms,json=noProgressManyMs,proto3" json:"no_progress_many_ms,omitempty"` // the same with many segments in flight, no longer than the other; 0: the other
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Arm) Reset() {
@@ -1569,6 +1570,13 @@ func (x *Arm) GetNoProgressMs() uint32 {
 func (x *Arm) GetLeaseMs() uint32 {
 	if x != nil {
 		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *Arm) GetNoProgressManyMs() uint32 {
+	if x != nil {
+		return x.NoProgressManyMs
 	}
 	return 0
 }
@@ -1885,13 +1893,14 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x06Prefer\x12)\n" +
 	"\x04path\x18\x01 \x01(\v2\x15.bicast.agent.v1.PathR\x04path\x12-\n" +
 	"\x06others\x18\x02 \x03(\v2\x15.bicast.agent.v1.PathR\x06others\x12\x12\n" +
-	"\x04hard\x18\x03 \x01(\bR\x04hard\"\xbe\x01\n" +
+	"\x04hard\x18\x03 \x01(\bR\x04hard\"\xed\x01\n" +
 	"\x03Arm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12/\n" +
 	"\awatched\x18\x02 \x01(\v2\x15.bicast.agent.v1.PathR\awatched\x121\n" +
 	"\bfallback\x18\x03 \x01(\v2\x15.bicast.agent.v1.PathR\bfallback\x12$\n" +
 	"\x0eno_progress_ms\x18\x04 \x01(\rR\fnoProgressMs\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\"\x1c\n" +
+	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\x12-\n" +
+	"\x13no_progress_many_ms\x18\x06 \x01(\rR\x10noProgressManyMs\"\x1c\n" +
 	"\x06Disarm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +

@@ -111,11 +111,12 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.prefer.path.terminal_addresses.extend(path)
             word.prefer.others.extend(pb.Path(terminal_addresses=other) for other in others)
             word.prefer.hard = hard
-        case Arm(name, watched, fallback, no_progress_ms, lease_ms):
+        case Arm(name, watched, fallback, no_progress_ms, no_progress_many_ms, lease_ms):
             word.arm.name = name
             word.arm.watched.terminal_addresses.extend(watched)
             word.arm.fallback.terminal_addresses.extend(fallback)
-            word.arm.no_progress_ms, word.arm.lease_ms = no_progress_ms, lease_ms
+            word.arm.no_progress_ms, word.arm.no_progress_many_ms = no_progress_ms, no_progress_many_ms
+            word.arm.lease_ms = lease_ms
         case Disarm(name):
             word.disarm.name = name
     return pb.FromController(directive=word)

@@ -1,4 +1,5 @@
-"""Whose hand moves a terminal's connections. Never two hands for one connection: flags of both ends are OR-ed.
+"""Whose hand moves a terminal's connections. Never two hands for one connection: flags of both ends are OR-ed. To leave
+a dead path is another matter: its subflow is closed, whichever end does it, and no flag is left.
 
 The end that serves connections moves them, one by one, where an agent of role relay holds the userspace path manager;
 else the terminal's own agent does, by endpoint, which reaches the terminal's connections and no others. Where flags of
@@ -30,6 +31,7 @@ class Reach:
 @dataclass(frozen=True, slots=True)
 class Choice:
     movers: tuple[str, ...] = ()  # agents
+    guards: tuple[str, ...] = ()  # who can leave a dead path: only the end that sends sees that nothing is delivered
     letting_go: tuple[str, ...] = ()  # agents that must take their flags back first
     unmoved: str | None = None  # why there is no mover
     wider: str | None = None  # the only agent's order would reach others: the reason to refuse a person's wish
@@ -44,11 +46,12 @@ def choose(reaches: Iterable[Reach]) -> Choice:
     serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
     by_connection = [each for each in serving if not each.unable and each.path_manager is PathManager.USERSPACE]
     own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)
+    guards = tuple(each.agent for each in (*by_connection, *([own] if own else [])))
     if own and (not by_connection or any(_flagged(each, by_us=False) for each in by_connection)):
         letting_go = tuple(each.agent for each in by_connection if _flagged(each, by_us=True))
-        return Choice(movers=(own.agent,), letting_go=letting_go)
+        return Choice(movers=(own.agent,), guards=guards, letting_go=letting_go)
     if by_connection:
-        return Choice(movers=tuple(each.agent for each in by_connection))
+        return Choice(movers=tuple(each.agent for each in by_connection), guards=guards)
     return Choice(unmoved=_why(all_of_them), wider=_wider(serving))
 
 

@@ -18,6 +18,7 @@ from controller.reports import Arm
 LEASE_S = 30.0
 RENEW_S = 10.0
 NO_PROGRESS_MS = 150
+NO_PROGRESS_MANY_MS = 100
 STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
 
 
@@ -27,6 +28,7 @@ class Reflex:
     watched: str  # uplinks
     fallback: str
     no_progress_ms: int
+    no_progress_many_ms: int
 
     def outdates(self, armed: Reflex) -> bool:
         """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
@@ -36,7 +38,8 @@ class Reflex:
 
     def order(self, where: Paths) -> Arm:
         watched, fallback = where[self.watched], where[self.fallback]
-        return Arm(self.terminal, watched, fallback, self.no_progress_ms, int(LEASE_S * 1000))
+        patience = self.no_progress_ms, self.no_progress_many_ms
+        return Arm(self.terminal, watched, fallback, *patience, int(LEASE_S * 1000))
 
 
 def reflex(terminal: str, active: str, where: Paths, paths: Mapping[str, Path], srtt_us: int) -> Reflex | None:
@@ -46,9 +49,18 @@ def reflex(terminal: str, active: str, where: Paths, paths: Mapping[str, Path], 
     if active not in where or active not in paths or not alive:
         return None
     fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
-    return Reflex(terminal, active, fallback, _patience_ms(srtt_us))
+    return Reflex(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
 
 
 def _patience_ms(srtt_us: int) -> int:
-    needed = max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50)
-    return STEP_MS * ceil(needed / STEP_MS)
+    """TCP's own probe for a lost tail goes out after two round trips, and its answer takes a third (RFC 8985, 7.2)."""
+    return _stepped(max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50))
+
+
+def _patience_with_many_ms(srtt_us: int) -> int:
+    """Of many in flight one is acknowledged every moment, also while others are lost: a round trip is long."""
+    return _stepped(max(NO_PROGRESS_MANY_MS, 1.5 * srtt_us / 1000 + 50))
+
+
+def _stepped(needed_ms: float) -> int:
+    return STEP_MS * ceil(needed_ms / STEP_MS)

@@ -38,11 +38,13 @@ class Pilot:
         self._sessions: dict[int, Agent] = {}
         self._residents = Residents(())
         self._touched: dict[str, None] = {}  # terminals to tend, in order
+        self._up: dict[str, dict[str, bool]] = {}  # by site: which uplinks' ports were, when last seen
         self.reconfigure(config, wanted, now)
 
     def reconfigure(self, config: Config, wanted: Wanted, now: float) -> None:
         self.steered = all_steered(config.sites, self.steered, wanted, now)
         self.logbook.keep(self.steered)
+        self._up.clear()
         self._residents = Residents(config.sites)
         for agent in self.agents.values():
             agent.concerns = frozenset()  # its next report says it anew
@@ -54,6 +56,9 @@ class Pilot:
     def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[Entry]:
         entries = []
         up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
+        if self._up.get(site.name) == up:  # a switch may say the same a thousand times a second
+            return []
+        self._up[site.name] = up
         for terminal in site.terminals:
             steered = self.steered[terminal.name]
             for name, is_up in up.items():
@@ -276,7 +281,7 @@ class Pilot:
     def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
         for agent in steered.agents.values():
             armed = agent.armed.get(steered.name)
-            due = agent.name in choice.movers and steered.is_policies(wanted)
+            due = agent.name in choice.guards and steered.is_policies(wanted)
             reflex = steered.reflex(agent) if due else None
             if reflex is None:
                 yield from agent.disarm(steered.name, self._tickets, now)

@@ -99,7 +99,7 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
             ),
         ),
         (
-            Arm("a", ("192.0.2.1",), ("192.0.2.2",), 150, 30_000),
+            Arm("a", ("192.0.2.1",), ("192.0.2.2",), 150, 100, 30_000),
             pb.Directive(
                 id=9,
                 arm=pb.Arm(
@@ -107,6 +107,7 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
                     watched=pb.Path(terminal_addresses=["192.0.2.1"]),
                     fallback=pb.Path(terminal_addresses=["192.0.2.2"]),
                     no_progress_ms=150,
+                    no_progress_many_ms=100,
                     lease_ms=30_000,
                 ),
             ),

@@ -61,7 +61,7 @@ WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
 def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
     good, lossy, dead = Path(Health.GOOD), Path(Health.LOSSY), Path(Health.DEAD)
     found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0)
-    assert found == Reflex("phone", "wifi", "dsl", 150)
+    assert found == Reflex("phone", "wifi", "dsl", 150, 100)
     assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0) is None
     assert reflex("phone", "wifi", {}, {"wifi": good, "lte": good}, 0) is None
     assert reflex("phone", "wifi", WHERE, {"lte": good}, 0) is None
@@ -71,11 +71,12 @@ def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
 def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
     found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
+    assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
 
 
 def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
-    armed = Reflex("phone", "wifi", "lte", 200)
-    assert not Reflex("phone", "wifi", "lte", 150).outdates(armed)
-    assert Reflex("phone", "wifi", "lte", 250).outdates(armed)
-    assert armed.outdates(Reflex("phone", "wifi", "lte", 6400))
-    assert Reflex("phone", "lte", "wifi", 200).outdates(armed)
+    armed = Reflex("phone", "wifi", "lte", 200, 125)
+    assert not Reflex("phone", "wifi", "lte", 150, 100).outdates(armed)
+    assert Reflex("phone", "wifi", "lte", 250, 150).outdates(armed)
+    assert armed.outdates(Reflex("phone", "wifi", "lte", 6400, 3200))
+    assert Reflex("phone", "lte", "wifi", 200, 125).outdates(armed)

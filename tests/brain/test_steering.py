@@ -139,6 +139,22 @@ def test_a_port_that_goes_down_moves_the_connections_at_once() -> None:
     assert "its port is down" in scene.entries()[0].because
 
 
+def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(3)
+    scene.tell(relay.fires("client", 160))
+    scene.drain()
+    scene.up("wifi0", True)
+    scene.up("home0", False)
+    scene.drain()
+    assert scene.health("wifi") is Health.DEAD
+    scene.up("wifi0", False)
+    scene.up("wifi0", True)
+    scene.drain()
+    assert scene.health("wifi") is Health.UNKNOWN
+
+
 def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> None:
     scene = Scene()
     scene.up("wifi0", False)
@@ -479,7 +495,7 @@ def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> 
     relay = scene.relay()
     scene.connection().subflows[1].server.backup = True
     scene.downloads(2)
-    assert relay.armed == {"client": Arm("client", (WIFI, WIFI6), (LTE,), 150, int(LEASE_S * 1000))}
+    assert relay.armed == {"client": Arm("client", (WIFI, WIFI6), (LTE,), 150, 100, int(LEASE_S * 1000))}
     scene.downloads(int(RENEW_S) - 3)
     assert len(arms(relay)) == 1
     scene.downloads(4)
@@ -509,6 +525,21 @@ def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothin
     (entry,) = scene.entries()
     assert entry.by is By.REFLEX and entry.because == "wifi: no progress for 160 ms with data in flight"
     assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
+
+
+def test_the_end_that_does_not_move_is_armed_too_for_it_may_be_the_one_that_sends() -> None:
+    scene = Scene()
+    relay, client = scene.relay(), scene.client()
+    connection = scene.connection()
+    connection.subflows[1].terminal.backup = True
+    scene.downloads(3)
+    assert relay.armed.keys() == client.armed.keys() == {"client"}
+    scene.tell(relay.fires("client", 120))
+    scene.drain()
+    assert scene.active == "lte" and scene.gateway_is_on("lte")
+    (moved,) = prefers(client)
+    assert moved.hard and not prefers(relay)
+    assert [each.address for each in connection.carrying()] == [LTE]
 
 
 def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
