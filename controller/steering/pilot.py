@@ -14,14 +14,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from controller.known import Port, Wanted
-from controller.model import Config, Mode, Site
+from controller.model import Config, Site
 from controller.policy.evidence import weigh
-from controller.policy.reach import Choice, astray
-from controller.policy.reflexes import RENEW_S
+from controller.policy.reach import Choice
 from controller.policy.ways import Home, Leaves, Way, way
-from controller.reports import AgentClosed, AgentOpened, Arm, Direct, Prefer, ReflexFired, Reported, Resulted, Role
-from controller.steering.hands import ANSWERS_WITHIN_S, Agent, Armed
+from controller.reports import AgentClosed, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
+from controller.steering.hands import ANSWERS_WITHIN_S, Agent
 from controller.steering.logbook import By, Entry, Logbook
+from controller.steering.orders import Orders
 from controller.steering.residents import Residents
 from controller.steering.steered import Steered, all_steered, unmovable
 from controller.tickets import Tickets
@@ -34,7 +34,7 @@ class Pilot:
         self.agents: dict[str, Agent] = {}  # by name; those that have gone stay known
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
-        self._tickets = tickets
+        self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = Residents(())
         self._touched: dict[str, None] = {}  # terminals to tend, in order
@@ -222,22 +222,7 @@ class Pilot:
 
     def moved(self, entry: Entry, wanted: Wanted, now: float) -> Iterator[Direct]:
         """The other hand of a decision that has been made."""
-        steered = self.steered[entry.terminal]
-        entry.unmoved = unmovable(steered, entry.uplink)
-        if entry.unmoved:
-            return
-        choice = steered.choose()
-        if not entry.hands:
-            entry.unmoved = choice.unmoved
-        for name in choice.letting_go:
-            yield from self._let_go(steered, self.agents[name], now)
-        for name in choice.movers:
-            if name in entry.hands:  # it has moved them by itself; its last report is older than that
-                steered.moved_by_hand(self.agents[name], self.agents[name].tokens(entry.terminal), now)
-            else:
-                chosen = wanted.standing(steered.site, steered.terminal) is not None
-                order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
-                yield self._order(steered, self.agents[name], entry, order, now)
+        return self._orders.move(self.steered[entry.terminal], entry, wanted, now)
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         """What keeps decisions true at those who were touched: new connections follow, reflexes stand."""
@@ -245,51 +230,7 @@ class Pilot:
         for name in touched:
             steered = self.steered.get(name)
             if steered is not None and steered.agents:
-                choice = steered.choose()
-                yield from self._follow(steered, choice, wanted, now)
-                yield from self._arm(steered, choice, wanted, now)
-
-    def _follow(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
-        standing = wanted.standing(steered.site, steered.terminal)
-        if standing is None or standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
-            return
-        for name in choice.letting_go:
-            yield from self._let_go(steered, self.agents[name], now)
-        for agent in (self.agents[name] for name in choice.movers):
-            seen = agent.standings.get(steered.name)
-            if seen is None or agent.preferring(steered.name):
-                continue
-            if steered.unfollowed(agent, astray(seen, standing), now):
-                by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
-                entry = self.logbook.standing(steered.name, standing, by, now)
-                yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
-
-    def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
-        take = steered.moved_by_hand if order.hard else steered.unfollowed
-        take(agent, agent.tokens(steered.name), now)
-        direct = agent.order(order, steered.name, self._tickets, now)
-        self.logbook.ordered(entry, agent.name, direct.directive)
-        return direct
-
-    def _let_go(self, steered: Steered, agent: Agent, now: float) -> Iterator[Direct]:
-        seen = agent.standings.get(steered.name)
-        held = seen.connections if seen else {}
-        flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
-        if steered.unfollowed(agent, flagged, now):
-            yield agent.order(steered.let_go(), steered.name, self._tickets, now)
-
-    def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
-        for agent in steered.agents.values():
-            armed = agent.armed.get(steered.name)
-            due = agent.name in choice.guards and steered.is_policies(wanted)
-            reflex = steered.reflex(agent) if due else None
-            if reflex is None:
-                yield from agent.disarm(steered.name, self._tickets, now)
-                continue
-            stands = armed is not None and not reflex.outdates(armed.reflex) and now - armed.at < RENEW_S
-            if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
-                agent.armed[steered.name] = Armed(reflex, now)
-                yield agent.order(reflex.order(steered.where), steered.name, self._tickets, now)
+                yield from self._orders.keep(steered, wanted, now)
 
     # Who is who
 

@@ -1,0 +1,89 @@
+"""What is ordered of agents: that connections move, that new ones follow, and what a hand does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.known import Wanted
+from controller.model import Mode
+from controller.policy.reach import Choice, astray
+from controller.policy.reflexes import RENEW_S
+from controller.reports import Direct, Prefer
+from controller.steering.hands import Agent, Armed
+from controller.steering.logbook import By, Entry, Logbook
+from controller.steering.steered import Steered, unmovable
+from controller.tickets import Tickets
+
+
+class Orders:
+    def __init__(self, agents: Mapping[str, Agent], logbook: Logbook, tickets: Tickets) -> None:
+        self._agents = agents
+        self._logbook = logbook
+        self._tickets = tickets
+
+    def move(self, steered: Steered, entry: Entry, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """The hand's part of a decision."""
+        entry.unmoved = unmovable(steered, entry.uplink)
+        if entry.unmoved:
+            return
+        choice = steered.choose()
+        if not entry.hands:
+            entry.unmoved = choice.unmoved
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self._agents[name], now)
+        for name in choice.movers:
+            agent = self._agents[name]
+            if name in entry.hands:  # it has moved them by itself; its last report is older than that
+                steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
+            else:
+                chosen = wanted.standing(steered.site, steered.terminal) is not None
+                order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
+                yield self._order(steered, agent, entry, order, now)
+
+    def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """What keeps decisions true: new connections follow, reflexes stand."""
+        choice = steered.choose()
+        yield from self._follow(steered, choice, wanted, now)
+        yield from self._arm(steered, choice, wanted, now)
+
+    def _follow(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        standing = wanted.standing(steered.site, steered.terminal)
+        if standing is None or standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
+            return
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self._agents[name], now)
+        for agent in (self._agents[name] for name in choice.movers):
+            seen = agent.standings.get(steered.name)
+            if seen is None or agent.preferring(steered.name):
+                continue
+            if steered.unfollowed(agent, astray(seen, standing), now):
+                by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
+                entry = self._logbook.standing(steered.name, standing, by, now)
+                yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
+
+    def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
+        take = steered.moved_by_hand if order.hard else steered.unfollowed
+        take(agent, agent.tokens(steered.name), now)
+        direct = agent.order(order, steered.name, self._tickets, now)
+        self._logbook.ordered(entry, agent.name, direct.directive)
+        return direct
+
+    def _let_go(self, steered: Steered, agent: Agent, now: float) -> Iterator[Direct]:
+        seen = agent.standings.get(steered.name)
+        held = seen.connections if seen else {}
+        flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
+        if steered.unfollowed(agent, flagged, now):
+            yield agent.order(steered.let_go(), steered.name, self._tickets, now)
+
+    def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        for agent in steered.agents.values():
+            armed = agent.armed.get(steered.name)
+            due = agent.name in choice.guards and steered.is_policies(wanted)
+            reflex = steered.reflex(agent) if due else None
+            if reflex is None:
+                yield from agent.disarm(steered.name, self._tickets, now)
+                continue
+            stands = armed is not None and not reflex.outdates(armed.reflex) and now - armed.at < RENEW_S
+            if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
+                agent.armed[steered.name] = Armed(reflex, now)
+                yield agent.order(reflex.order(steered.where), steered.name, self._tickets, now)
