@@ -77,6 +77,9 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
             node.run("ip", "link", "add", "name", name, *address, "type", "veth", *peer)
 
     def delete(self) -> None:
+        for way in (self.forward, self.backward):
+            if isinstance(way, Shaper):
+                way.end()
         super().delete()
         if self._emulator is not None:
             self._emulator.stop()

@@ -30,6 +30,8 @@ class Loss(Protocol):
 
     def set(self, percent: float) -> None: ...
 
+    def end(self) -> None: ...
+
 
 class NetemLoss:
     parent: tuple[str, ...] = ("parent", "1:1", "handle", "10:")
@@ -51,17 +53,24 @@ class NetemLoss:
             "tc", "qdisc", "change", "dev", self._device, "root", "handle", "1:", "netem", "loss", f"{percent:.3f}%"
         )
 
+    def end(self) -> None:
+        """It goes with its device."""
+
 
 class NftLoss:
-    """One table a device, replaced in one transaction: there is no packet that sees neither rule."""
+    """One table a device, replaced in one transaction: there is no packet that sees neither rule.
+
+    The table outlives its device, and from Linux 6.16 on it takes the next one of the same name for its own.
+    """
 
     parent: tuple[str, ...] = ("root", "handle", "10:")
 
     def __init__(self, run: Runner, device: str) -> None:
         self._run, self._device = run, device
+        self._table = f"netdev loss_{device}".replace("-", "_")
 
     def set(self, percent: float) -> None:
-        table = f"netdev loss_{self._device}".replace("-", "_")
+        table = self._table
         steps = round(percent * LOSS_STEPS / 100)
         hook = f'type filter hook egress device "{self._device}" priority 0; policy accept;'
         lines = [
@@ -73,6 +82,9 @@ class NftLoss:
             dice = f"numgen random mod {LOSS_STEPS} < {steps}" if steps < LOSS_STEPS else ""
             lines.append(f"add rule {table} egress {dice} counter drop")
         self._run("nft", "-f", "-", given="\n".join(lines) + "\n")
+
+    def end(self) -> None:
+        self._run("nft", "delete", "table", *self._table.split())
 
 
 class Shaper:
@@ -88,6 +100,11 @@ class Shaper:
     def set(self, **changes: Any) -> None:
         """Change some of rate_bps, loss_percent, queue_bytes; what is not named stays, and so does what is queued."""
         self._apply(replace(self.shape, **changes))
+
+    def end(self) -> None:
+        """While the interface is still there."""
+        if self._loss is not None:
+            self._loss.end()
 
     def _apply(self, wanted: Shape) -> None:
         if wanted.wants_emulator:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from mininet.topo import Topo
 from traffic import LARGE_BUFFER, Seen, exchange
 
+from topologies.command import run
 from topologies.links import Shape, ShapedLink
 from topologies.nodes import Machine
+from topologies.shaper import Shaper
 from topologies.stage import Stage, raised
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
@@ -143,6 +150,48 @@ def test_offloads_are_off_at_both_ends(net: Stage) -> None:
         told = machine.run("ethtool", "--show-offload", "link").stdout
         for name in ("rx-checksumming", "tx-checksumming", "tcp-segmentation-offload", "generic-receive-offload"):
             assert f"\n{name}: off" in told
+
+
+def test_an_interface_that_is_gone_leaves_no_loss_to_the_next_of_its_name() -> None:
+    with plain_pair() as device:
+        shaper = Shaper(run, device, Shape(loss_percent=100))
+        assert carried(device) == 0
+        shaper.end()
+    with plain_pair() as device:
+        assert carried(device) == 10
+
+
+@contextmanager
+def plain_pair() -> Iterator[str]:
+    """Two interfaces in the world's own namespace, where a gateway's are, and no Open vSwitch."""
+    run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
+    for name in ("near", "far"):
+        run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{name}.disable_ipv6=1")
+        run("ip", "link", "set", name, "up")
+    yield "near"
+    run("ip", "link", "del", "near")
+
+
+def carried(device: str) -> int:
+    """Of ten frames, those that have come to the other end."""
+    received = Path(f"/proc/{os.getpid()}/net/dev")
+
+    def packets() -> int:
+        (line,) = [line for line in received.read_text().splitlines() if line.lstrip().startswith("far:")]
+        return int(line.split()[2])
+
+    before = packets()
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as mouth:
+        mouth.bind((device, 0))
+        for _ in range(10):
+            try:
+                mouth.send(bytes(64))
+            except OSError as error:  # netem tells the sender of its losses
+                assert error.errno == errno.ENOBUFS
+    deadline = time.monotonic() + 0.3  # counters have no event to wait for
+    while packets() - before < 10 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return packets() - before
 
 
 def test_a_shape_is_a_value() -> None:
