@@ -29,8 +29,9 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def gateways(sites: dict[str, dict[str, Any]]) -> Iterator[Controller]:
-    """A controller, and an Open vSwitch with the bridges of these sites; none has a controller yet."""
+def gateways(sites: dict[str, dict[str, Any]], settings: str = "") -> Iterator[Controller]:
+    """A controller, and an Open vSwitch with the bridges of these sites; none has a controller yet. `settings` go to
+    the controller's part of gateway.yaml."""
     with tempfile.TemporaryDirectory(prefix="bench-", dir=isolate.RUN_DIRECTORY) as place, PrivateOvs():
         file = Path(place) / "gateway.yaml"
         file.write_text(yaml.safe_dump({"sites": sites}))
@@ -40,7 +41,7 @@ def gateways(sites: dict[str, dict[str, Any]]) -> Iterator[Controller]:
             ovs.vsctl(*bridge_of(site))
         ports = [port for site in sites.values() for port in ports_of(site)]
         run("ip", "-batch", "-", given="".join(f"link set {port} up\n" for port in ports))
-        with controlled(file, directory=kept) as controller:
+        with controlled(file, settings, directory=kept) as controller:
             controller.PATIENCE_S = PATIENCE_S
             yield controller
 

@@ -1,0 +1,139 @@
+// Command crowd is many agents in one process: the agents' own sessions, each with its own certificate and stream, on
+// hosts that exist in memory alone.
+//
+//	crowd DIRECTORY     reads lines of NAME TOKEN JOIN WIFI LTE (two addresses) up to an empty one, joins them all, keeps
+//	                    their certificates there, prints `here` when each is welcome, and runs them until the
+//	                    input ends; then prints one line of JSON: how long reports and decisions took
+//
+// Each host has one MPTCP connection. Its active path loses a fifth of what it sends for five reports out of sixty, the
+// hosts one after the other: so all the time some of them are moved.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"bicast/agent/session"
+	"bicast/agent/trust"
+)
+
+const (
+	joinWithin = 30 * time.Second
+	joiners    = 4
+	spread     = time.Second // between the first's report and the last's, as people's phones would
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fail("usage: crowd DIRECTORY < LINES")
+	}
+	in := bufio.NewScanner(os.Stdin)
+	invited := read(in)
+	joinAll(invited, os.Args[1])
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := &tally{welcome: make(chan struct{}, len(invited))}
+	var sessions sync.WaitGroup
+	for number, one := range invited {
+		sessions.Add(1)
+		go func() {
+			defer sessions.Done()
+			select {
+			case <-time.After(spread * time.Duration(number) / time.Duration(len(invited))):
+			case <-ctx.Done():
+			}
+			directory := filepath.Join(os.Args[1], one.name)
+			session.New(dialer(directory, seen), newHost(number, one, seen), slog.New(slog.DiscardHandler)).Run(ctx)
+		}()
+	}
+	for range invited {
+		<-seen.welcome
+	}
+	seen.forget()
+	fmt.Println("here")
+	for in.Scan() { // until whoever started us has enough
+	}
+	found := seen.summary()
+	cancel()
+	sessions.Wait()
+	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {
+		fail(err)
+	}
+}
+
+type invitation struct{ name, token, join, wifi, lte string }
+
+func read(in *bufio.Scanner) []invitation {
+	var found []invitation
+	for in.Scan() && in.Text() != "" {
+		words := strings.Fields(in.Text())
+		if len(words) != 5 {
+			fail(fmt.Sprintf("%q, expected NAME TOKEN JOIN WIFI LTE", in.Text()))
+		}
+		found = append(found, invitation{words[0], words[1], words[2], words[3], words[4]})
+	}
+	return found
+}
+
+func joinAll(invited []invitation, directory string) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinWithin*time.Duration(1+len(invited)/100))
+	defer cancel()
+	waiting := make(chan invitation)
+	var parts sync.WaitGroup
+	for range joiners {
+		parts.Add(1)
+		go func() {
+			defer parts.Done()
+			for one := range waiting {
+				if err := join(ctx, one, filepath.Join(directory, one.name)); err != nil {
+					fail(fmt.Sprintf("%s cannot join: %v", one.name, err))
+				}
+			}
+		}()
+	}
+	for _, one := range invited {
+		waiting <- one
+	}
+	close(waiting)
+	parts.Wait()
+}
+
+func join(ctx context.Context, one invitation, directory string) error {
+	token, err := trust.ParseToken(one.token)
+	if err != nil {
+		return err
+	}
+	identity, err := trust.Join(ctx, one.join, one.name, token)
+	if err != nil {
+		return err
+	}
+	return identity.Save(directory)
+}
+
+// dialer connects as every agent does, with somebody on the line who takes the time.
+func dialer(directory string, seen *tally) func() (*grpc.ClientConn, error) {
+	return func() (*grpc.ClientConn, error) {
+		identity, err := trust.Load(directory)
+		if err != nil {
+			return nil, err
+		}
+		return grpc.NewClient("passthrough:///"+identity.Session, append(session.Options(),
+			grpc.WithTransportCredentials(credentials.NewTLS(identity.Mutual())),
+			grpc.WithStreamInterceptor(seen.listen))...)
+	}
+}
+
+func fail(because any) {
+	fmt.Fprintln(os.Stderr, "crowd:", because)
+	os.Exit(1)
+}
