@@ -10,6 +10,7 @@ import sys
 import threading
 
 from controller import config as configuration
+from controller import garbage
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.api import make_app
@@ -39,6 +40,7 @@ def run(path: str) -> int:
     """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     threading.excepthook = _end_all
+    garbage.spare()
     # Before any thread is started, so that each inherits it and the signals wait for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:

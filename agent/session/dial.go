@@ -16,6 +16,7 @@ const (
 	pingAfter     = 10 * time.Second // gRPC's shortest
 	pongWithin    = 5 * time.Second  // also how long the kernel goes on sending to nobody
 	mostReceived  = 256 << 10        // no order is near that
+	window        = 256 << 10        // said, so that gRPC does not measure for a better one, with a ping beside each word
 	buffer        = 8 << 10
 )
 
@@ -41,6 +42,8 @@ func Options() []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: connectWithin}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pongWithin}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostReceived)),
+		grpc.WithInitialWindowSize(window),
+		grpc.WithInitialConnWindowSize(window),
 		grpc.WithReadBufferSize(buffer),
 		grpc.WithWriteBufferSize(buffer),
 	}

@@ -20,16 +20,14 @@ const (
 type host struct {
 	number  int
 	invited invitation
-	seen    *tally
 
 	mutex    sync.Mutex
 	reports  int
 	subflows [2]*agentv1.Subflow // Wi-Fi's and LTE's
-	reported time.Time
 }
 
-func newHost(number int, one invitation, seen *tally) *host {
-	h := &host{number: number, invited: one, seen: seen}
+func newHost(number int, one invitation) *host {
+	h := &host{number: number, invited: one}
 	for at, address := range []string{one.wifi, one.lte} {
 		h.subflows[at] = &agentv1.Subflow{
 			LocalAddress: address, LocalPort: 40000, RemoteAddress: "203.0.113.5", RemotePort: 443, LocalId: uint32(at),
@@ -74,9 +72,8 @@ func (h *host) Report() (*agentv1.Report, error) {
 		connection.Subflows = append(connection.Subflows, told)
 		connection.BytesSent += s.BytesAcked
 	}
-	h.reported = time.Now()
 	return &agentv1.Report{
-		MonotonicUs: uint64(h.reported.UnixMicro()), IntervalMs: 1000,
+		MonotonicUs: uint64(time.Now().UnixMicro()), IntervalMs: 1000,
 		Connections: []*agentv1.Connection{connection}, Cost: &agentv1.Cost{CpuUs: 1, RssBytes: 1},
 	}, nil
 }
@@ -89,7 +86,6 @@ func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Re
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.seen.decided(time.Since(h.reported))
 	for _, s := range h.subflows {
 		s.BackupByUs = false
 		for _, other := range order.GetOthers() {

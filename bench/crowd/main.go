@@ -53,7 +53,7 @@ func main() {
 			case <-ctx.Done():
 			}
 			directory := filepath.Join(os.Args[1], one.name)
-			session.New(dialer(directory, seen), newHost(number, one, seen), slog.New(slog.DiscardHandler)).Run(ctx)
+			session.New(dialer(directory, seen), newHost(number, one), slog.New(slog.DiscardHandler)).Run(ctx)
 		}()
 	}
 	for range invited {

@@ -47,7 +47,7 @@ type line struct {
 	grpc.ClientStream
 	tally *tally
 	mutex sync.Mutex
-	sent  time.Time
+	sent  time.Time // the report that is not taken yet
 }
 
 func (l *line) SendMsg(message any) error {
@@ -57,6 +57,17 @@ func (l *line) SendMsg(message any) error {
 		l.mutex.Unlock()
 	}
 	return l.ClientStream.SendMsg(message)
+}
+
+// since the report, if one is not taken yet.
+func (l *line) since(taken bool) (time.Duration, bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	sent := l.sent
+	if taken {
+		l.sent = time.Time{}
+	}
+	return time.Since(sent), !sent.IsZero()
 }
 
 func (l *line) RecvMsg(message any) error {
@@ -71,20 +82,21 @@ func (l *line) RecvMsg(message any) error {
 		default: // somebody came again
 		}
 	case is && word.GetTaken() != nil:
-		l.mutex.Lock()
-		took := time.Since(l.sent)
-		l.mutex.Unlock()
-		l.tally.mutex.Lock()
-		l.tally.takings = append(l.tally.takings, took)
-		l.tally.mutex.Unlock()
+		if took, is := l.since(true); is {
+			l.tally.add(&l.tally.takings, took)
+		}
+	case is && word.GetDirective().GetPrefer() != nil: // what follows from a report is said before it counts as taken
+		if took, is := l.since(false); is {
+			l.tally.add(&l.tally.decisions, took)
+		}
 	}
 	return nil
 }
 
-func (t *tally) decided(took time.Duration) {
+func (t *tally) add(to *[]time.Duration, took time.Duration) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	t.decisions = append(t.decisions, took)
+	*to = append(*to, took)
 }
 
 // forget what was before all were here.
