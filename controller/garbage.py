@@ -1,8 +1,8 @@
 """Python's search for cyclic garbage, made short.
 
-It holds up every thread while it looks at all that lives, and of a house with hundreds of terminals most is programs that
-live on: a fifth of a second each time, with every report and every wish waiting. So what has outlived one search is not
-looked at again for an hour.
+It holds up every thread while it looks at all that lives, and of a house with hundreds of terminals most of that is
+programs that live on: a fifth of a second each time, with every report and every wish waiting. So what has outlived one
+search is not looked at again for an hour.
 """
 
 from __future__ import annotations

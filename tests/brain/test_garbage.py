@@ -1,0 +1,32 @@
+"""What has outlived a search for garbage is spared the next ones, and not for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SPARED = """
+import gc, time
+from controller import garbage
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+garbage.spare()
+old = Knot()
+gc.collect()
+assert gc.get_freeze_count() > 0, "nothing is spared"
+del old
+assert gc.collect() == 0, "what was spared has been searched again"
+now = time.monotonic()
+time.monotonic = lambda: now + garbage.ALL_EVERY_S + 1
+gc.collect()
+assert gc.get_freeze_count() == 0, "an hour later nothing is spared"
+assert gc.collect() > 0, "what was spared is never found"
+"""
+
+
+def test_what_outlives_a_search_is_spared_for_an_hour() -> None:
+    done = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
