@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from controller.configuration.document import ConfigError
 
-LARGEST_BYTES = 256 << 10  # YAML takes up to 25 us a byte
+LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25
 PATIENCE_S = 2.0
 
