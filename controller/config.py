@@ -29,7 +29,7 @@ from controller.model import (
 
 __all__ = ["ConfigError", "load", "parse"]
 
-MOST_SITES = 64
+MOST_SITES = 128
 MOST_UPLINKS = 8
 MOST_SUBNETS = MOST_ACCESS_POINTS = 250
 MOST_TERMINALS = 250

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ipaddress import ip_interface
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.sites import many
 from controller import config
 from controller.config import ConfigError
 from controller.configuration.apart import networks_apart
@@ -234,7 +236,7 @@ def test_as_many_uplinks_and_terminals_as_promised_and_no_more() -> None:
 
 MANY = {f"n{number}": {"odd": number} for number in range(300)}
 MORE_THAN_MAY_BE: list[tuple[tuple[str | int, ...], Any, str]] = [
-    (("sites",), MANY, "sites: found {.*at most 64 sites"),
+    (("sites",), MANY, "sites: found {.*at most 128 sites"),
     ((*HOME, "subnets"), MANY, "home.subnets: found {.*at most 250 subnets"),
     ((*HOME, "terminals"), MANY, "home.terminals: found {.*at most 250 terminals"),
     ((*HOME, "access_points"), MANY, "home.access_points: found {.*at most 250 access points"),
@@ -322,3 +324,9 @@ def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tupl
 @given(st.binary(max_size=200) | st.text(max_size=200))
 def test_any_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
     _parses_or_refuses(lambda: config.parse(raw))
+
+
+def test_a_hundred_gateways_of_ten_terminals_fit(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump({"sites": {f"s{at}": many(10, dpid=at, name=f"s{at}") for at in range(1, 101)}}))
+    assert len(config.load(str(file)).sites) == 100
