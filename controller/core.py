@@ -103,8 +103,12 @@ class Core:
             yield from switch.tick(self.wanted, now)
         yield from self.pilot.tend(self.wanted, now)
 
+    def rests_at(self) -> float | None:
+        due = (self.moves.next_at, *(switch.rests_at() for switch in self.switches.values()))
+        return min((at for at in due if at is not None), default=None)
+
     def rest(self, now: float) -> Iterator[Effect]:
-        """Between bursts of events: what can be done once for many of them."""
+        """Between bursts of events, and at rests_at: what can be done once for many of them."""
         yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)

@@ -129,7 +129,7 @@ class Service:
                 next_tick = now + TICK_S
                 self._carry_out(self._core.tick(now))
                 self._keep_decisions()
-            due = self._core.moves.next_at
+            due = self._core.rests_at()
             try:
                 job, pressed = self._inbox.get(max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
             except queue.Empty:

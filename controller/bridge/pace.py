@@ -24,13 +24,19 @@ class Seldom:
 
 
 class Compilations:
-    """For changed ports: so many as they come, so many more when nothing else waits, all others at the next tick."""
+    """For changed ports: so many as they come, so many more when nothing else waits; at the next tick in any case."""
 
-    AT_ONCE, AT_REST, PER_S = 4, 4, 4.0
+    AT_ONCE, AT_REST, PER_S = 4, 4, 15.0  # so that one that waits its turn has left the buckets within 100 ms
 
     def __init__(self) -> None:
         self._left = float(self.AT_ONCE + self.AT_REST)
         self._at = 0.0
+        self.owed = False
+
+    @property
+    def next_at(self) -> float | None:
+        """When it is worth while to ask at rest."""
+        return self._at + max(0.0, 1 - self._left) / self.PER_S if self.owed else None
 
     def at_once(self, now: float) -> bool:
         return self._take(now, keep=self.AT_REST)

@@ -69,8 +69,8 @@ class Switch:
         self._schedule = Schedule()
         self._learning = Learning()
         self._learnable = learnable(site)
-        self._learned = self._moved = False  # MACs, or ports, that no program holds yet
-        self._port_changes = Compilations()
+        self._learned = False  # MACs that no program holds yet
+        self._port_changes = Compilations()  # nor ports
         self._advertised = Seldom(advertising.EVERY_S)
         self._told = Seldom(TOLD_EVERY_S)
         self._doubted = Seldom(AUDIT_EVERY_S)
@@ -185,13 +185,11 @@ class Switch:
         if event.port:
             ports[event.name] = event.port
         elif event.name in self.site.ports and self._told.allows(event.name, now):
-            log.warning(
-                "%s: the switch has lost its port %s; it is used again when it is back", self.site.name, event.name
-            )
+            log.warning("%s: port %s is lost; it is used again when it is back", self.site.name, event.name)
         self.observed = replace(self.observed, ports=ports)
         if event.name in self.site.ports:
             self._schedule.at_once(event.name)
-            self._moved = True
+            self._port_changes.owed = True
             if self._port_changes.at_once(now):
                 yield from self.settle(wanted, now)
                 yield from self._ask(now)
@@ -212,9 +210,12 @@ class Switch:
         self.observed = replace(self.observed, macs={**self.observed.macs, **macs})
         self._learned = True
 
+    def rests_at(self) -> float | None:
+        here = self.session is not None and self._expected is not None
+        return self._port_changes.next_at if here else None
+
     def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
-        """Nothing else is waiting to be heard."""
-        if self._learned or (self._moved and self._port_changes.at_rest(now)):
+        if self._learned or (self._port_changes.owed and self._port_changes.at_rest(now)):
             yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited, now: float) -> Iterator[Effect]:
@@ -225,7 +226,7 @@ class Switch:
     def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
         if due := self._learning.due(now):
             self._learn(due)
-        if self._learned or self._moved:
+        if self._learned or self._port_changes.owed:
             yield from self.settle(wanted, now)
         if self.session is None:
             return
@@ -239,7 +240,7 @@ class Switch:
         """Send what is missing; returns the changes."""
         if self._expected is None or self.session is None:
             return ()
-        self._learned = self._moved = False
+        self._learned = self._port_changes.owed = False
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
         changes = diff(self._expected, target)
