@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.host import ovs_vsctl, run
+from gateway.host import ovs_vsctl, run, succeeds
 
 # external_ids by which we know our own work again
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
+ANSWERS_WITHIN_S = 5
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -122,7 +123,7 @@ def _bridge(
     members = [interfaces[uuid] for port in _many(row["ports"]) for uuid in _many(ports[port]["interfaces"])]
     return SeenBridge(
         name=name,
-        there=bool(_text(row["datapath_id"])),
+        there=bool(_text(row["datapath_id"])) and _answers(name),
         datapath=_text(row["datapath_type"]) or "system",
         dpid=_map(row["other_config"]).get("datapath-id", ""),
         protocols=frozenset(_many(row["protocols"])),
@@ -131,6 +132,11 @@ def _bridge(
         ports=tuple(sorted((_port(each) for each in members if each["name"] != name), key=lambda port: port.name)),
         controllers=tuple(controllers[uuid] for uuid in _many(row["controller"])),
     )
+
+
+def _answers(bridge: str) -> bool:
+    """The database keeps what it said of a bridge that Open vSwitch had to give up."""
+    return succeeds(("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "--protocols=OpenFlow13", "show", bridge))
 
 
 def _port(row: Row) -> SeenPort:

@@ -143,7 +143,7 @@ def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
     }
     if seen.there:
         yield Step(f"bridge {site.bridge}", "present", "present")
-    else:
+    elif seen.datapath == site.datapath.value:
         # the same again: with each change of its database Open vSwitch tries once more
         again = ovs_vsctl("set", "Bridge", site.bridge, f"datapath_type={site.datapath.value}")
         yield Step(f"bridge {site.bridge}", UNMADE, "present", (again,), unmade(seen))
@@ -158,7 +158,8 @@ def _ports(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
     numbers = _numbers(names, bridge.ports if bridge else ())
     for name in names:
         port = bridge.port(name) if bridge else None
-        yield _port(site.bridge, name, numbers[name], port)
+        there = bridge is None or bridge.there
+        yield _port(site.bridge, name, numbers[name], port, there)
         link = seen.links.get(name)
         if link is None:
             continue
@@ -168,12 +169,14 @@ def _ports(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
             yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
 
 
-def _port(bridge: str, name: str, number: int, port: SeenPort | None) -> Step:
+def _port(bridge: str, name: str, number: int, port: SeenPort | None, there: bool) -> Step:
     wanted = f"in {bridge} with number {number}"
     request = f"ofport_request={number}"
     if port is None:
         command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, request)
         return Step(f"{name} port", f"not in {bridge}", wanted, (command,))
+    if not there:  # its port may well open when the bridge does
+        return Step(f"{name} port", UNMADE, wanted, (ovs_vsctl("set", "Interface", name, request),))
     if port.requested != number:
         return Step(f"{name} port", "its number is not kept", wanted, (ovs_vsctl("set", "Interface", name, request),))
     if not port.number:

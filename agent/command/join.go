@@ -27,7 +27,7 @@ const joinWithin = 30 * time.Second
 func Join(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("join", flag.ContinueOnError)
 	name := flags.String("name", "", "the name that the controller enrolled, such as phone")
-	text := flags.String("token", "", "what `bicast enroll NAME` printed")
+	text := flags.String("token", "", "the `TOKEN` that bicast enroll NAME printed")
 	directory := flags.String("directory", trust.DefaultDirectory, "where to keep the certificate and its key")
 	if len(arguments) > 0 && arguments[0] != "" && arguments[0][0] != '-' {
 		arguments = append(arguments[1:len(arguments):len(arguments)], arguments[0]) // the address may come first
@@ -51,7 +51,11 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	fmt.Fprintf(out, "joined as %s; the certificate is in %s and good until %s; `bicast-agent run` uses it\n",
-		*name, *directory, identity.Certificate.NotAfter.Format(time.DateOnly))
+	use := "bicast-agent run"
+	if *directory != trust.DefaultDirectory {
+		use += " --directory " + *directory
+	}
+	fmt.Fprintf(out, "joined as %s; the certificate is in %s and good until %s; `%s` uses it\n",
+		*name, *directory, identity.Certificate.NotAfter.Format(time.DateOnly), use)
 	return done
 }

@@ -41,7 +41,7 @@ const holdWithin = 3 * time.Second
 // Run is the verb.
 func Run(arguments []string, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	directory := flags.String("directory", trust.DefaultDirectory, "where `bicast-agent join` keeps the certificate")
+	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
 	named := flags.String("role", "terminal", "terminal, gateway or relay")
 	netns := flags.String("netns", "", "the network namespace to read and order")
 	if code, ended := parse(flags, runHelp, arguments, complaints); ended {

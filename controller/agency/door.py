@@ -105,6 +105,7 @@ class Door:
             )
         except OSError as error:  # SSLError is one, and so is what a timeout raises
             self._refusals.note(peer, None, Reason.HANDSHAKE, _why(error))
+            _untie(error)
             return
         assert isinstance(transport, asyncio.Transport)
         try:
@@ -219,12 +220,20 @@ def _most_connections() -> int:
     return MOST if descriptors < 0 else min(MOST, descriptors // (4 * DESCRIPTORS_EACH))
 
 
+def _untie(error: BaseException) -> None:
+    """asyncio holds what failed, with its buffers of a quarter of a megabyte, in frames that hold the failure: such a
+    knot waits for a search for garbage, and strangers tie them faster than those come."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+
+
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not one of ours ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS handshake: {error.reason or type(error).__name__}"
-    return f"TLS handshake: {error or type(error).__name__}"
+    return f"TLS handshake: {str(error) or type(error).__name__}"
 
 
 def listening(endpoint: Endpoint, key: str) -> socket.socket:

@@ -33,9 +33,15 @@ class ConfigError(Exception):
     """The one error of a bad configuration: where, what stands there, and what should."""
 
     def __init__(self, file: str, where: str, value: object, expected: str) -> None:
-        self.file, self.where, self.value, self.expected = file, where, value, expected
+        self.file, self.value = file, value
+        self.where, self.expected = _speakable(where), _speakable(expected)
         shown = SHORT.repr(value) if value is not None else "nothing"
-        super().__init__(f"{file}: {where or 'top level'}: found {shown}, expected {expected}")
+        super().__init__(f"{file}: {self.where or 'top level'}: found {shown}, expected {self.expected}")
+
+
+def _speakable(text: str) -> str:
+    """A key of the file may hold half of a character, which nobody who is told of it could be sent."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class _Loader(yaml.BaseLoader):

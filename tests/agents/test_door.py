@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import signal
 import socket
 import ssl
 import subprocess
+import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +51,26 @@ def test_a_handshake_that_is_not_made_is_not_waited_for(
         plain.sendall(b"\x16\x03\x01\x02\x00")
         to_the_end(plain)
     assert "0.2 seconds" in refused(house, log, "handshake")
+
+
+def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: House) -> None:
+    def attending() -> int:
+        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+    at = house.agents.listen
+    gc.collect()
+    before = attending()
+    gc.disable()
+    try:
+        for _ in range(20):
+            with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
+                pass
+        deadline = time.monotonic() + PATIENCE_S
+        while (house.agents.refusals()["handshake"], attending()) != (20, before) and time.monotonic() < deadline:
+            time.sleep(0.05)  # what asyncio lets go of is no event
+        assert (house.agents.refusals()["handshake"], attending()) == (20, before)
+    finally:
+        gc.enable()
 
 
 def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -330,3 +330,13 @@ def test_a_hundred_gateways_of_ten_terminals_fit(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump({"sites": {f"s{at}": many(10, dpid=at, name=f"s{at}") for at in range(1, 101)}}))
     assert len(config.load(str(file)).sites) == 100
+
+
+@pytest.mark.parametrize("where", ["client:", "terminals:", "sites:"])
+def test_half_a_character_in_a_key_is_refused_in_words_that_can_be_sent(tmp_path: Path, where: str) -> None:
+    file = tmp_path / "gateway.yaml"
+    paper = Path(__file__).resolve().parents[2] / "topologies" / "paper.yaml"
+    file.write_text(paper.read_text().replace(where, '"\\ud800":', 1))
+    with pytest.raises(ConfigError) as refused:
+        config.load(str(file))
+    assert "\\ud800" in str(refused.value).encode("utf-8").decode()

@@ -175,6 +175,28 @@ def test_a_missing_interface_fails_is_named_and_taken_when_it_appears(
 
 
 @pytest.mark.usefixtures("ovs", "ports")
+def test_a_good_bridge_that_is_given_an_impossible_datapath_fails_and_is_good_again_with_its_own(
+    gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = gateway_file()
+    config = load(file)
+    monkeypatch.setattr("cli.host.load", lambda _file: config)
+    done(capsys, file)
+    with monkeypatch.context() as patched:
+        patched.setattr(Datapath.NETDEV, "_value_", "nowhere")
+        for _ in range(2):
+            code, _, err = bridge(capsys, file)
+            assert code == 1
+            assert "br-home: Open vSwitch could not make it with datapath_type=nowhere" in err
+        assert main(["doctor", file]) == 1
+        assert re.search(r"^bad +bridge br-home: .*could not make it", capsys.readouterr().out, re.MULTILINE)
+    out = done(capsys, file)
+    assert "failed" not in out
+    assert out.count("datapath_type") == 1
+    assert "nothing to change" in done(capsys, file)
+
+
+@pytest.mark.usefixtures("ovs", "ports")
 def test_a_bridge_that_open_vswitch_cannot_make_fails_each_time(
     gateway_file: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
