@@ -45,8 +45,7 @@ def crowded() -> Iterator[Figure]:
             with _crowd(controller, sites, Path(place)) as crowd:
                 spent, memory_mb = _watched(controller.process.pid)
                 moved = _moved(controller)
-                crowd.stdin.close()  # type: ignore[union-attr]
-                told = json.loads(crowd.stdout.read())  # type: ignore[union-attr]
+                told = json.loads(crowd.communicate()[0])
     what = f"{AGENTS} agents that report each second, on {SITES} gateways, for {RUN_S / 60:.0f} min"
     taken, decided = told["taken_ms"], told["decided_ms"]
     assert decided and moved, "nothing was decided"

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import chain
 
 from controller.known import Known, Port
-from controller.model import Family, Interface, Mode, Site, Subnet, TrafficClass, Uplink
+from controller.model import Family, Mode, Site, Subnet, TrafficClass, Uplink
 from controller.program import (
     Action,
     Bucket,
@@ -38,6 +38,7 @@ from controller.program import (
     ToGroup,
     Value,
     fields,
+    written,
 )
 from controller.tables import proxies, responders, sources
 from controller.tables.responders import ENTRY
@@ -185,7 +186,7 @@ class _Flows:
             mac = _gateway_mac(subnet, port)
             for own in subnet.gateways:
                 beside = [each for each in here if each.subnet is subnet and each.family is Family.of(own)]
-                learn = _written_network(own) if _any_learned(beside) else None
+                learn = written(own.network) if _any_learned(beside) else None
                 yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
                 yield from responders.from_ourselves(port.number, own.ip)
         for each in here:
@@ -195,7 +196,7 @@ class _Flows:
     def _between_ports(self) -> Iterator[Flow]:
         datapath = self._site.datapath
         for link in divided(self._site):
-            network = _written_network(link.gateway)
+            network = written(link.gateway.network)
             for name in link.ports:
                 if port := self._wires.get(name):
                     learns = _any_learned([each for each in link.places if each.place.port == name])
@@ -217,7 +218,7 @@ class _Flows:
         for address in sources.own(self._site):
             yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(address), str(address)))
         for own in inside:
-            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), _written_network(own)))
+            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))
         for own in outside:
             if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: nor do we send directed broadcasts
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.IPV4, str(own.network.broadcast_address)))
@@ -251,11 +252,6 @@ def _by_source(each: Served, port: Port, **more: Value) -> tuple[tuple[str, Valu
 
 def _to(family: Family, network: str, **more: Value) -> tuple[tuple[str, Value], ...]:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
-
-
-def _written_network(own: Interface) -> str:
-    """A switch gives the network of one address back as the address."""
-    return str(own.ip) if own.network.num_addresses == 1 else str(own.network)
 
 
 def _towards(source_mac: str, destination_mac: str) -> tuple[Action, ...]:

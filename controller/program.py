@@ -31,7 +31,10 @@ def fields(**values: Value) -> Fields:
 
 
 def written(value: IPv4Address | IPv4Network | IPv6Address | IPv6Network) -> str:
-    """The canonical form of an address or a network: which Python writes dots into an IPv6 one depends on its age."""
+    """The canonical form of an address or a network: a switch gives the network of one address back as the address,
+    and which Python writes dots into an IPv6 one depends on its age."""
+    if isinstance(value, IPv4Network | IPv6Network) and value.num_addresses == 1:
+        value = value.network_address
     address, slash, length = str(value).partition("/")
     front, colon, last = address.rpartition(":")
     if colon and "." in last:

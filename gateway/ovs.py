@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from gateway.host import ovs_vsctl, run, succeeds
+from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 
 # external_ids by which we know our own work again
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
-ANSWERS_WITHIN_S = 5
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
-    "Bridge": "name,datapath_type,datapath_id,other_config,protocols,fail_mode,external_ids,ports,controller",
+    "Bridge": "name,datapath_type,other_config,protocols,fail_mode,external_ids,ports,controller",
     "Port": "_uuid,name,interfaces",
     "Interface": "_uuid,name,ofport,ofport_request,error,external_ids",
     "Controller": "_uuid,target,connection_mode,inactivity_probe,max_backoff,controller_rate_limit,"
@@ -86,9 +85,9 @@ def read() -> SeenOvs:
     interfaces = {str(row["_uuid"]): row for row in tables["Interface"]}
     ports = {str(row["_uuid"]): row for row in tables["Port"]}
     controllers = {str(row["_uuid"]): _controller(row) for row in tables["Controller"]}
-    bridges = tuple(
-        sorted((_bridge(row, ports, interfaces, controllers) for row in tables["Bridge"]), key=lambda seen: seen.name)
-    )
+    made = _made()
+    found = (_bridge(row, ports, interfaces, controllers, made) for row in tables["Bridge"])
+    bridges = tuple(sorted(found, key=lambda seen: seen.name))
     tls = next((_tls(row) for row in tables["SSL"]), None)
     return SeenOvs(_text(tables["Open_vSwitch"][0]["ovs_version"]), bridges, tls)
 
@@ -117,13 +116,17 @@ def _value(written: object) -> object:
 
 
 def _bridge(
-    row: Row, ports: Mapping[str, Row], interfaces: Mapping[str, Row], controllers: Mapping[str, SeenController]
+    row: Row,
+    ports: Mapping[str, Row],
+    interfaces: Mapping[str, Row],
+    controllers: Mapping[str, SeenController],
+    made: Set[str],
 ) -> SeenBridge:
     name = _text(row["name"])
     members = [interfaces[uuid] for port in _many(row["ports"]) for uuid in _many(ports[port]["interfaces"])]
     return SeenBridge(
         name=name,
-        there=bool(_text(row["datapath_id"])) and _answers(name),
+        there=name in made,
         datapath=_text(row["datapath_type"]) or "system",
         dpid=_map(row["other_config"]).get("datapath-id", ""),
         protocols=frozenset(_many(row["protocols"])),
@@ -134,9 +137,12 @@ def _bridge(
     )
 
 
-def _answers(bridge: str) -> bool:
-    """The database keeps what it said of a bridge that Open vSwitch had to give up."""
-    return succeeds(("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "--protocols=OpenFlow13", "show", bridge))
+def _made() -> frozenset[str]:
+    """The bridges that there are: the database keeps what it said of one that Open vSwitch had to give up."""
+    try:
+        return frozenset(run(("ovs-appctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", "ofproto/list")).out.split())
+    except HostError:  # it is dead, and its database lives
+        return frozenset()
 
 
 def _port(row: Row) -> SeenPort:

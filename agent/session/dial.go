@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,20 +22,20 @@ const (
 )
 
 // Dialer connects, with the certificate that the directory holds then, to the sessions of the controller that is named
-// beside it.
-func Dialer(directory string) func() (*grpc.ClientConn, error) {
+// beside it. `more` is for those who measure sessions.
+func Dialer(directory string, more ...grpc.DialOption) func() (*grpc.ClientConn, error) {
 	return func() (*grpc.ClientConn, error) {
 		identity, err := trust.Load(directory)
 		if err != nil {
 			return nil, err
 		}
-		return grpc.NewClient("passthrough:///"+identity.Session, append(Options(),
-			grpc.WithTransportCredentials(credentials.NewTLS(identity.Mutual())))...)
+		mutual := grpc.WithTransportCredentials(credentials.NewTLS(identity.Mutual()))
+		return grpc.NewClient("passthrough:///"+identity.Session, slices.Concat(options(), []grpc.DialOption{mutual}, more)...)
 	}
 }
 
-// Options are how every session connects: it fails fast, for the session itself tries again.
-func Options() []grpc.DialOption {
+// How every session connects: it fails fast, for the session itself tries again.
+func options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"bicast/agent/session"
 	"bicast/agent/trust"
@@ -52,8 +51,8 @@ func main() {
 			case <-time.After(spread * time.Duration(number) / time.Duration(len(invited))):
 			case <-ctx.Done():
 			}
-			directory := filepath.Join(os.Args[1], one.name)
-			session.New(dialer(directory, seen), newHost(number, one), slog.New(slog.DiscardHandler)).Run(ctx)
+			dial := session.Dialer(filepath.Join(os.Args[1], one.name), grpc.WithStreamInterceptor(seen.listen))
+			session.New(dial, newHost(number, one), slog.New(slog.DiscardHandler)).Run(ctx)
 		}()
 	}
 	for range invited {
@@ -118,19 +117,6 @@ func join(ctx context.Context, one invitation, directory string) error {
 		return err
 	}
 	return identity.Save(directory)
-}
-
-// dialer connects as every agent does, with somebody on the line who takes the time.
-func dialer(directory string, seen *tally) func() (*grpc.ClientConn, error) {
-	return func() (*grpc.ClientConn, error) {
-		identity, err := trust.Load(directory)
-		if err != nil {
-			return nil, err
-		}
-		return grpc.NewClient("passthrough:///"+identity.Session, append(session.Options(),
-			grpc.WithTransportCredentials(credentials.NewTLS(identity.Mutual())),
-			grpc.WithStreamInterceptor(seen.listen))...)
-	}
 }
 
 func fail(because any) {

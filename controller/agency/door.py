@@ -223,9 +223,10 @@ def _most_connections() -> int:
 def _untie(error: BaseException) -> None:
     """asyncio holds what failed, with its buffers of a quarter of a megabyte, in frames that hold the failure: such a
     knot waits for a search for garbage, and strangers tie them faster than those come."""
-    while error is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__cause__ or one.__context__
 
 
 def _why(error: OSError) -> str:

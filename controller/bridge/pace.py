@@ -39,10 +39,12 @@ class Compilations:
         return self._at + max(0.0, 1 - self._left) / self.PER_S if self.owed else None
 
     def at_once(self, now: float) -> bool:
+        """A port has changed."""
+        self.owed = True
         return self._take(now, keep=self.AT_REST)
 
     def at_rest(self, now: float) -> bool:
-        return self._take(now, keep=0)
+        return self.owed and self._take(now, keep=0)
 
     def _take(self, now: float, keep: int) -> bool:
         most = float(self.AT_ONCE + self.AT_REST)

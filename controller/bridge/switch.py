@@ -189,7 +189,6 @@ class Switch:
         self.observed = replace(self.observed, ports=ports)
         if event.name in self.site.ports:
             self._schedule.at_once(event.name)
-            self._port_changes.owed = True
             if self._port_changes.at_once(now):
                 yield from self.settle(wanted, now)
                 yield from self._ask(now)
@@ -215,7 +214,7 @@ class Switch:
         return self._port_changes.next_at if here else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
-        if self._learned or (self._port_changes.owed and self._port_changes.at_rest(now)):
+        if self._learned or self._port_changes.at_rest(now):
             yield from self.settle(wanted, now)
 
     def solicited(self, event: Solicited, now: float) -> Iterator[Effect]:

@@ -27,4 +27,4 @@ def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))
     else:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv6Network))
-    return tuple(written(each.network_address if each.num_addresses == 1 else each) for each in found)
+    return tuple(map(written, found))
