@@ -11,7 +11,7 @@ Flows know the configuration and the ports' numbers. All that changes in a day -
 uplink's state, a learned MAC - is in groups, so that a change is one message for each group and no packet
 finds the tables half made.
 
-Pure: no OpenFlow library, no clock. What a site and its ports alone decide is kept from one compilation to the next.
+Pure: no OpenFlow library, no clock. What comes out as at the compilation before is remembered, not made again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from controller.program import (
 )
 from controller.tables import proxies, responders, sources
 from controller.tables.responders import ENTRY
-from controller.tables.served import GroupName, Served, divided, served
+from controller.tables.served import Served, divided, served
 
 ROUTE = 1
 LEAVE = 2
@@ -55,6 +55,8 @@ OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORI
     50, 45, 40, 30, 20, 10,
 )  # ROUTE  # fmt: skip
 CLASS_PRIORITY, REST_PRIORITY = 20, 10  # LEAVE
+
+MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
 
 Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of it
 
@@ -81,6 +83,18 @@ class Path:
     actions: tuple[Action, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """Those of one family, in one state of the uplinks. Of equal ones there is one: it is compared by identity."""
+
+    usable: tuple[Path, ...]
+
+
+@lru_cache(maxsize=1024)
+def _paths(*usable: Path) -> Paths:
+    return Paths(usable)
+
+
 class _Groups:
     """Where packets go just now."""
 
@@ -89,8 +103,7 @@ class _Groups:
         self._wanted = known.wanted
         self._ports = known.observed.ports
         self._macs = known.observed.macs
-        self._paths = {family: tuple(self._usable(family)) for family in Family}
-        self._ways: dict[tuple[Family, Mode, str, bool], tuple[GroupKind, tuple[Bucket, ...]]] = {}
+        self._paths = {family: _paths(*self._usable(family)) for family in Family}
 
     def groups(self) -> Iterator[Group]:
         for each in served(self._site):
@@ -98,9 +111,10 @@ class _Groups:
             active = each.subnet.uplink or each.terminal.default_uplink
             if mode is not Mode.OFF:
                 active = self._wanted.active_uplink(self._site, each.terminal)
-            yield from self._delivering(each)
-            for traffic, name in each.leaving:
-                yield self._leaving(name, each.family, mode, active, traffic)
+            port = self._ports.get(each.place.port)
+            mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
+            yield from _delivering(each, port, mac)
+            yield from _leaving(each, self._site.bicast, mode, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:
         for uplink in self._site.uplinks:
@@ -110,37 +124,36 @@ class _Groups:
                 actions = (*_towards(uplink.mac or port.mac, mac), Output(port.number))
                 yield Path(uplink, port.up, port.number, actions)
 
-    def _delivering(self, each: Served) -> Iterator[Group]:
-        """A port is not sent to by its number what came in by it (OpenFlow 1.3.5, section 7.2.5)."""
-        port = self._ports.get(each.place.port)
-        mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
-        there: tuple[Bucket, ...] = ()
-        back: tuple[Bucket, ...] = ()
-        if port and mac:
-            rewritten = _towards(each.subnet.mac or port.mac, mac)
-            there, back = (Bucket((*rewritten, Output(port.number))),), (Bucket((*rewritten, OutputInPort())),)
-        yield Group(each.delivery.group_id, GroupKind.ALL, there, each.delivery.label)
-        if each.back:
-            yield Group(each.back.group_id, GroupKind.ALL, back, each.back.label)
 
-    def _leaving(self, name: GroupName, family: Family, mode: Mode, active: str, traffic: TrafficClass) -> Group:
-        way = family, mode, active, traffic == self._site.bicast
-        if way not in self._ways:
-            self._ways[way] = self._way(*way)
-        kind, buckets = self._ways[way]
-        return Group(name.group_id, kind, buckets, name.label)
+@lru_cache(maxsize=MOST_KEPT)
+def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group, ...]:
+    """A port is not sent to by its number what came in by it (OpenFlow 1.3.5, section 7.2.5)."""
+    there: tuple[Bucket, ...] = ()
+    back: tuple[Bucket, ...] = ()
+    if port and mac:
+        rewritten = _towards(each.subnet.mac or port.mac, mac)
+        there, back = (Bucket((*rewritten, Output(port.number))),), (Bucket((*rewritten, OutputInPort())),)
+    named = [(each.delivery, there), *([(each.back, back)] if each.back else [])]
+    return tuple(Group(name.group_id, GroupKind.ALL, buckets, name.label) for name, buckets in named)
 
-    def _way(self, family: Family, mode: Mode, active: str, bicast: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
-        paths = self._paths[family]
-        if mode is Mode.OFF:
-            own = (path for path in paths if path.uplink.name == active and path.up)
-            return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
-        if mode is Mode.BICAST and bicast:
-            return GroupKind.ALL, tuple(Bucket(path.actions) for path in paths if path.up)
-        # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
-        # when it is back, with no controller alive.
-        in_order = sorted(paths, key=lambda path: path.uplink.name != active)
-        return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
+
+@lru_cache(maxsize=MOST_KEPT)
+def _leaving(each: Served, bicast: TrafficClass, mode: Mode, active: str, paths: Paths) -> tuple[Group, ...]:
+    ways = ((name, _way(mode, active, paths, traffic == bicast)) for traffic, name in each.leaving)
+    return tuple(Group(name.group_id, kind, buckets, name.label) for name, (kind, buckets) in ways)
+
+
+@lru_cache(maxsize=1024)
+def _way(mode: Mode, active: str, paths: Paths, bicast: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
+    if mode is Mode.OFF:
+        own = (path for path in paths.usable if path.uplink.name == active and path.up)
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
+    if mode is Mode.BICAST and bicast:
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in paths.usable if path.up)
+    # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
+    # when it is back, with no controller alive.
+    in_order = sorted(paths.usable, key=lambda path: path.uplink.name != active)
+    return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
 
 
 class _Flows:

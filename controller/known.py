@@ -42,7 +42,7 @@ class Wanted:
 
 
 def _there(site: Site, name: str | None) -> str | None:
-    return name if any(uplink.name == name for uplink in site.uplinks) else None
+    return name if name is not None and any(uplink.name == name for uplink in site.uplinks) else None
 
 
 @dataclass(frozen=True, slots=True)

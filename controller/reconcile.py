@@ -53,7 +53,7 @@ def _changes(installed: Program, wanted: Program) -> Iterator[Change]:
         yield ModifyGroup(group)
     for group in _only_in(installed.groups, wanted.groups):
         yield DeleteGroup(group.group_id)
-    if wanted.flows == installed.flows:  # most often: a wish concerns groups alone
+    if wanted.flows is installed.flows or wanted.flows == installed.flows:  # most often: a wish concerns groups alone
         return
     for flow in _only_in(wanted.flows, installed.flows):
         yield AddFlow(flow)
@@ -68,4 +68,8 @@ def _only_in(these: Mapping[K, V], those: Mapping[K, V]) -> Iterator[V]:
 
 
 def _other_in(wanted: Mapping[K, V], installed: Mapping[K, V]) -> Iterator[V]:
-    return (value for key, value in wanted.items() if key in installed and installed[key] != value)
+    """Most are the very same: that is seen at once, and equality only field by field."""
+    for key, value in wanted.items():
+        there = installed.get(key, value)
+        if there is not value and there != value:
+            yield value

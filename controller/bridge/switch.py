@@ -243,10 +243,11 @@ class Switch:
         self.reconciles += 1
         target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
         changes = diff(self._expected, target)
+        self._expected = target  # also where it is equal: the next difference finds the very same values
         self.last_changes = len(changes)
         if not changes:
             return ()
-        self._expected, self._applied, self.since = target, False, now
+        self._applied, self.since = False, now
         self._apply_ticket = self._tickets.draw()
         self._patience.asked(Question.APPLY, now)
         self.changes_sent += len(changes)

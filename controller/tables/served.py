@@ -18,9 +18,10 @@ class GroupName:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Served:
-    """`back` is there for a port with several terminals in several subnets: they reach each other back out of it."""
+    """`back` is there for a port with several terminals in several subnets: they reach each other back out of it. A
+    site's are made once and compared by identity: what is remembered of each is asked for at every compilation."""
 
     terminal: Terminal
     place: TerminalAddress

@@ -14,6 +14,7 @@ from controller.model import Datapath, Mode, Site
 from controller.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
 from controller.reconcile import diff
 from controller.tables.recall import remembered
+from controller.tables.served import served
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
 from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp
@@ -380,6 +381,19 @@ def test_what_was_learned_is_read_back_out_of_the_groups() -> None:
 
 modes = st.sampled_from(list(Mode))
 uplinks = st.sampled_from(["wifi", "lte"])
+
+
+@given(mode=modes, active=uplinks, down=st.sets(st.sampled_from(sorted(PORTS))), learned=st.booleans())
+def test_what_is_remembered_of_other_compilations_changes_nothing(
+    mode: Mode, active: str, down: set[str], learned: bool
+) -> None:
+    site = sites.paper_site()
+    ports = {name: replace(port, up=name not in down) for name, port in PORTS.items()}
+    macs = sites.learned(site) if learned else {}
+    known = Known(Wanted({"phone": mode}, {"phone": active}), Observed(ports, macs))
+    program = compile(site, known)
+    served.cache_clear()  # what is remembered is remembered of these
+    assert compile(site, known) == program
 
 
 @given(
