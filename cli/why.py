@@ -41,18 +41,27 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
     yield f"{course['terminal']} is on {course['active_uplink']}: {chosen[course['active_by']]}"
     movers = ", ".join(course["movers"])
     yield f"its connections are moved by {movers}" if movers else f"nobody moves its connections: {course['unmoved']}"
+    for end, there in (("own", course["own_end"]), ("other", course["other_end"])):
+        agents = ", ".join(there["agents"])
+        yield f"at its {end} end {agents or 'nobody'} tells of them{'' if agents else ': ' + there['nobody']}"
     for one in course["reflexes"]:
-        refused = f"; refused: {one['refused']}" if one["refused"] else ""
-        yield (
-            f"armed at {one['agent']}: from {one['watched']} to {one['fallback']} after {one['no_progress_ms']} ms "
-            f"without progress{refused}"
-        )
+        yield _reflex(one)
     yield ""
     for one in course["uplinks"]:
         yield f"{one['uplink']} is {one['health']} since {_clock(one['since'])}: {one['because']}"
     for decision in course["decisions"]:
         yield ""
         yield from _decision(decision)
+
+
+def _reflex(one: dict[str, Any]) -> str:
+    what = f"from {one['watched']} to {one['fallback']} after {one['no_progress_ms']} ms without progress"
+    if one["refused"]:
+        return f"not armed at {one['agent']}, which refused: {what}: {one['refused']}"
+    if one["away"]:
+        ends = f"its lease ends at {_clock(one['until'])}, and if the agent has ended it has, too"
+        return f"was armed at {one['agent']}, which {one['away']}: {what}; {ends}"
+    return f"armed at {one['agent']}: {what}"
 
 
 def _decision(decision: dict[str, Any]) -> Iterator[str]:

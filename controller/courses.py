@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from controller.core import Core
 from controller.known import Wanted
 from controller.model import Site, Terminal
+from controller.policy.health import Path
 from controller.policy.reflexes import LEASE_S
+from controller.reports import Role
 from controller.snapshot import (
     ActiveBy,
     AgentState,
     AgentView,
     CourseView,
     DecisionView,
+    EndView,
     HandView,
     HealthView,
     MissingView,
@@ -25,11 +28,13 @@ from controller.steering.pilot import Pilot
 from controller.steering.steered import Steered
 from controller.wishes import UnknownTerminal
 
+NO_REPORT = Path().because
+
 
 def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
     missing = [MissingView(each.name, each.reason) for each in agent.missing]
     if agent.owns_nobody is not None:
-        missing.append(MissingView("a terminal", agent.owns_nobody))
+        missing.append(MissingView("be a terminal", agent.owns_nobody))
     return AgentView(
         name=agent.name,
         role=agent.role,
@@ -70,6 +75,8 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         active_by=active_by(core.wanted, steered.site, steered.terminal),
         movers=choice.movers,
         unmoved=choice.unmoved,
+        own_end=_own_end(core.pilot, steered),
+        other_end=_other_end(steered),
         uplinks=tuple(_uplinks(steered, wall_offset_s)),
         reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
@@ -77,18 +84,50 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
 
 
 def _uplinks(steered: Steered, wall_offset_s: float) -> Iterator[HealthView]:
+    tellers = ", ".join(steered.agents)
     for uplink, path in steered.paths.items():
-        addresses = steered.where.get(uplink, ())
-        yield HealthView(uplink, path.health, path.because, path.since + wall_offset_s, addresses)
+        because = path.because
+        if tellers and because == NO_REPORT:
+            because = f"nothing that {tellers} told says how it fares"
+        yield HealthView(uplink, path.health, because, path.since + wall_offset_s, steered.where.get(uplink, ()))
+
+
+def _own_end(pilot: Pilot, steered: Steered) -> EndView:
+    name = steered.name
+    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.TERMINAL)
+    if telling:
+        return EndView(telling, None)
+    agents = [each for each in pilot.agents.values() if each.role is Role.TERMINAL]
+    own = [each for each in agents if each.name == name or name in each.owns]
+    return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent that is this terminal has come")
+
+
+def _tells_not(agent: Agent, terminal: str) -> str:
+    if terminal not in agent.owns and agent.owns_nobody is not None:
+        return f"agent {agent.name}: {agent.owns_nobody}"
+    return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
+
+
+def _other_end(steered: Steered) -> EndView:
+    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
+    return EndView(telling, None if telling else "no agent of role relay sees a connection of it")
+
+
+def _away(agent: Agent) -> str | None:
+    """Why no word reaches it."""
+    if agent.session is None:
+        return f"is gone ({agent.gone_because})"
+    return "is silent" if agent.silent else None
 
 
 def _reflexes(pilot: Pilot, terminal: str, now: float, wall_offset_s: float) -> Iterator[ReflexView]:
     for agent in pilot.agents.values():
-        armed = agent.armed.get(terminal)
+        armed = agent.arms.get(terminal)
         if armed is not None and now < armed.at + LEASE_S:
             one = armed.reflex
             until = armed.at + LEASE_S + wall_offset_s
-            yield ReflexView(agent.name, one.watched, one.fallback, one.no_progress_ms, until, armed.refused)
+            patience = one.no_progress_ms
+            yield ReflexView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
 
 
 def _decision(entry: Entry, wall_offset_s: float) -> DecisionView:

@@ -181,6 +181,15 @@ class ReflexView:
     no_progress_ms: int
     until: float
     refused: str | None  # why the agent did not arm it
+    away: str | None  # why no word reaches the agent: it keeps what it has until then, or has ended with it
+
+
+@dataclass(frozen=True, slots=True)
+class EndView:
+    """Who tells of a terminal's connections at one end of them."""
+
+    agents: tuple[str, ...]
+    nobody: str | None  # why nobody does
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +201,8 @@ class CourseView:
     active_by: ActiveBy
     movers: tuple[str, ...]  # the agents that move its connections
     unmoved: str | None  # why there is none
+    own_end: EndView
+    other_end: EndView
     uplinks: tuple[HealthView, ...]
     reflexes: tuple[ReflexView, ...]
     decisions: tuple[DecisionView, ...]  # the newest first

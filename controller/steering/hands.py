@@ -8,14 +8,15 @@ opened ──► heard of ◄──► silent (three periods without a word: its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.policy.evidence import Ledger, Standing
 from controller.policy.reach import Reach
-from controller.policy.reflexes import RENEW_S, Reflex
-from controller.policy.ways import Home
+from controller.policy.reflexes import Reflex
+from controller.policy.ways import Home, Paths
 from controller.reports import (
     AgentOpened,
+    Arm,
     Capability,
     Cost,
     Direct,
@@ -26,19 +27,13 @@ from controller.reports import (
     Reported,
     Role,
 )
+from controller.steering.arms import Arms
 from controller.tickets import Tickets
 
 PERIOD_S = 1.0  # between reports, as they are asked for
 GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
 MOVES = "mptcp"  # the capability
-
-
-@dataclass(frozen=True, slots=True)
-class Armed:
-    reflex: Reflex
-    at: float
-    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +55,7 @@ class Agent:
         self.capabilities: tuple[Capability, ...] = ()
         self.addresses: tuple[str, ...] = ()
         self.since = 0.0  # of the session, or of its end
+        self.gone_because = ""
         self.heard_at: float | None = None
         self.reported_at: float | None = None
         self.reports = 0
@@ -71,8 +67,9 @@ class Agent:
         self.homes: dict[str, Home] = {}  # by address: what this host is, where it is a terminal
         self.owns: tuple[str, ...] = ()  # those terminals
         self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
-        self.owns_nobody: str | None = None  # why it is no terminal of ours, where it should be one
-        self.armed: dict[str, Armed] = {}  # by terminal
+        self.owns_nobody: str | None = None  # why it is no terminal of ours, or not one of those that it should be
+        self.arms = Arms()
+        self.doubted = False  # in this session it told of a reflex that nobody had armed
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
 
@@ -81,16 +78,24 @@ class Agent:
         return self.session is not None and not self.silent
 
     def open(self, event: AgentOpened, now: float) -> None:
-        """What is armed in the hand has outlived the session before, if the hand itself has: it is armed again soon."""
-        self.armed = {name: replace(armed, at=now - RENEW_S) for name, armed in self.armed.items()}
+        self.arms.opened()
+        self.doubted = False
+        self.settle({}, None)
         self.session, self.peer, self.role = event.session, event.peer, event.role
         self.path_manager, self.version = event.path_manager, event.version
         self.capabilities, self.addresses = event.capabilities, event.addresses
         self.heard_at, self.since, self.silent = now, now, False
 
-    def close(self, now: float) -> list[int]:
+    def settle(self, homes: dict[str, Home], why_not: str | None) -> None:
+        owns = tuple(dict.fromkeys(home.terminal.name for home in homes.values()))
+        if owns != self.owns:  # what another one has sent until now is no news
+            self.ledger = None
+            self.standings = {name: standing for name, standing in self.standings.items() if name in owns}
+        self.homes, self.owns, self.owns_nobody = homes, owns, why_not
+
+    def close(self, because: str, now: float) -> list[int]:
         """The directives that will have no answer."""
-        self.session, self.since = None, now
+        self.session, self.since, self.gone_because = None, now, because
         self._forget()
         lost, self._waiting, self._preferring = list(self._waiting), {}, {}
         return lost
@@ -140,13 +145,21 @@ class Agent:
         """Whether an order to move this terminal is on its way."""
         return self._preferring.get(terminal) in self._waiting
 
-    def cannot_arm(self, terminal: str, why: str) -> None:
-        if terminal in self.armed:
-            self.armed[terminal] = replace(self.armed[terminal], refused=why)
+    def arm(self, reflex: Reflex, where: Paths, tickets: Tickets, now: float) -> Direct:
+        self.arms.arm(reflex, now)
+        return self.order(reflex.order(where), reflex.terminal, tickets, now)
 
     def disarm(self, terminal: str, tickets: Tickets, now: float) -> Iterator[Direct]:
-        if self.armed.pop(terminal, None) and self.session is not None:
+        if self.arms.disarm(terminal, now) and self.session is not None:
             yield self.order(Disarm(terminal), terminal, tickets, now)
+
+    def fired(self, terminal: str, now: float) -> Reflex | None:
+        """Which reflex it was, as far as we know of one; a terminal's agent has none of another's."""
+        if self.role is Role.TERMINAL and terminal not in self.owns:
+            return None
+        waiting = (each.order for each in self._waiting.values())
+        arming = any(isinstance(order, Arm) and order.name == terminal for order in waiting)
+        return self.arms.fired(terminal, arming, now)
 
     # What it can
 

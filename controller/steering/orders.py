@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.known import Wanted
 from controller.model import Mode
 from controller.policy.reach import Choice, astray
-from controller.policy.reflexes import RENEW_S
 from controller.reports import Direct, Prefer
-from controller.steering.hands import Agent, Armed
+from controller.steering.hands import Agent
 from controller.steering.logbook import By, Entry, Logbook
 from controller.steering.steered import Steered, unmovable
 from controller.tickets import Tickets
@@ -61,6 +60,10 @@ class Orders:
                 entry = self._logbook.standing(steered.name, standing, by, now)
                 yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
 
+    def disarm(self, agent: Agent, terminals: Iterable[str], now: float) -> Iterator[Direct]:
+        for terminal in terminals:
+            yield from agent.disarm(terminal, self._tickets, now)
+
     def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
         take = steered.moved_by_hand if order.hard else steered.unfollowed
         take(agent, agent.tokens(steered.name), now)
@@ -77,13 +80,12 @@ class Orders:
 
     def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
         for agent in steered.agents.values():
-            armed = agent.armed.get(steered.name)
+            armed = agent.arms.get(steered.name)
             due = agent.name in choice.guards and steered.is_policies(wanted)
-            reflex = steered.reflex(agent) if due else None
+            reflex = steered.reflex(agent, now) if due else None
             if reflex is None:
                 yield from agent.disarm(steered.name, self._tickets, now)
                 continue
-            stands = armed is not None and not reflex.outdates(armed.reflex) and now - armed.at < RENEW_S
+            stands = armed is not None and armed.stands(reflex, now)
             if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
-                agent.armed[steered.name] = Armed(reflex, now)
-                yield agent.order(reflex.order(steered.where), steered.name, self._tickets, now)
+                yield agent.arm(reflex, steered.where, self._tickets, now)

@@ -17,9 +17,11 @@ from controller.known import Port, Wanted
 from controller.model import Config, Site
 from controller.policy.evidence import weigh
 from controller.policy.reach import Choice
+from controller.policy.reflexes import Reflex
 from controller.policy.ways import Home, Leaves, Way, way
 from controller.reports import AgentClosed, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
-from controller.steering.hands import ANSWERS_WITHIN_S, Agent
+from controller.steering.claims import Claims
+from controller.steering.hands import ANSWERS_WITHIN_S, PERIOD_S, Agent
 from controller.steering.logbook import By, Entry, Logbook
 from controller.steering.orders import Orders
 from controller.steering.residents import Residents
@@ -27,6 +29,8 @@ from controller.steering.steered import Steered, all_steered, unmovable
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
+
+UNREPORTED_S = 1.5 * PERIOD_S  # a terminal is looked at with each report of it; by the clock, when none comes
 
 
 class Pilot:
@@ -37,7 +41,9 @@ class Pilot:
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = Residents(())
+        self._claims = Claims(self._residents)
         self._touched: dict[str, None] = {}  # terminals to tend, in order
+        self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # whom to disarm, for these terminals
         self._up: dict[str, dict[str, bool]] = {}  # by site: which uplinks' ports were, when last seen
         self.reconfigure(config, wanted, now)
 
@@ -46,10 +52,14 @@ class Pilot:
         self.logbook.keep(self.steered)
         self._up.clear()
         self._residents = Residents(config.sites)
+        self._claims = Claims(self._residents)
         for agent in self.agents.values():
             agent.concerns = frozenset()  # its next report says it anew
-            agent.armed = {name: armed for name, armed in agent.armed.items() if name in self.steered}
-            self._settle_in(agent)
+            agent.arms.keep(self.steered)
+        here = [agent for agent in self._sessions.values() if agent.role is Role.TERMINAL]
+        for agent in here:
+            self._claims.come(agent.name, agent.addresses)
+        self._settle((agent.name for agent in here), now)
 
     # What is seen
 
@@ -72,7 +82,9 @@ class Pilot:
         self._gone(agent, "it has connected again", now)
         agent.open(event, now)
         self._sessions[event.session] = agent
-        self._settle_in(agent)
+        at_terminal = agent.role is Role.TERMINAL
+        claims = self._claims
+        self._settle(claims.come(agent.name, agent.addresses) if at_terminal else claims.go(agent.name), now)
         log.info("agent %s (%s) is here, from %s", agent.name, agent.role, agent.peer)
 
     def closed(self, event: AgentClosed, now: float) -> None:
@@ -80,12 +92,13 @@ class Pilot:
         if agent is not None:
             log.warning("agent %s is gone: %s", agent.name, event.reason)
             self._gone(agent, event.reason, now)
+            self._settle(self._claims.go(agent.name), now)
 
     def _gone(self, agent: Agent, why: str, now: float) -> None:
         if agent.session is None:
             return
         del self._sessions[agent.session]
-        for directive in agent.close(now):
+        for directive in agent.close(why, now):
             self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
         self._leaves(agent, f"agent {agent.name} is gone", now)
 
@@ -139,18 +152,18 @@ class Pilot:
         if not event.done:
             log.warning("agent %s could not carry out %s: %s", agent.name, type(order).__name__, event.said)
         if isinstance(order, Arm) and not event.done:
-            agent.cannot_arm(order.name, event.said)
+            agent.arms.refused(order.name, event.said)
 
     def fired(self, event: ReflexFired, wanted: Wanted, now: float) -> list[Entry]:
         """The hand has moved already; what is left is to bring the gateway along."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
-        if agent is None or steered is None or not (event.name in agent.armed or event.name in agent.concerns):
+        if agent is None:
+            return []
+        expected = self._expected(agent, steered, wanted, now) if steered else None
+        if steered is None or expected is None:
+            self._doubt(agent, event)
             return []
         agent.hear(now)
-        armed = agent.armed.pop(event.name, None)
-        expected = armed.reflex if armed else steered.reflex(agent)  # armed before we were started
-        if expected is None:
-            return []
         steered.fired(expected.watched, event.stalled_ms, now)
         because = f"{expected.watched}: no progress for {event.stalled_ms} ms with data in flight"
         entry = self.logbook.write(event.name, now, By.REFLEX, expected.fallback, expected.watched, because, hard=True)
@@ -165,6 +178,23 @@ class Pilot:
         steered.move(entry.uplink, now)
         return [entry]
 
+    def _expected(self, agent: Agent, steered: Steered, wanted: Wanted, now: float) -> Reflex | None:
+        """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
+        known = agent.fired(steered.name, now)
+        if known is not None:
+            return known
+        tells = steered.name in agent.concerns or steered.name in agent.owns
+        if not tells or not steered.is_left_to_them(wanted) or not agent.arms.fired_unknown(steered.name):
+            return None
+        return steered.reflex(agent, now)
+
+    def _doubt(self, agent: Agent, event: ReflexFired) -> None:
+        """Once in a session: an agent may say so as often as it likes."""
+        if not agent.doubted:
+            agent.doubted = True
+            said = "agent %s says that the reflex %r fired, which is not armed there: ignored, and so are more of them"
+            log.warning(said, agent.name, event.name)
+
     def tick(self, wanted: Wanted, now: float) -> list[Entry]:
         for agent in self.agents.values():
             for directive in agent.overdue(now):
@@ -174,13 +204,13 @@ class Pilot:
                 self._leaves(agent, f"agent {agent.name} is silent", now)
         entries = []
         for steered in self.steered.values():
-            if steered.agents:
-                steered.passed(now)
+            if steered.agents and now - steered.looked_at >= UNREPORTED_S:
                 self._touched[steered.name] = None
                 entries += self._decided(steered, wanted, now)
         return entries
 
     def _decided(self, steered: Steered, wanted: Wanted, now: float) -> list[Entry]:
+        steered.passed(now)
         if not steered.is_policies(wanted):
             return []
         left = steered.course.active
@@ -226,6 +256,9 @@ class Pilot:
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         """What keeps decisions true at those who were touched: new connections follow, reflexes stand."""
+        disowned, self._disowned = self._disowned, []
+        for agent, terminals in disowned:
+            yield from self._orders.disarm(agent, terminals, now)
         touched, self._touched = self._touched, {}
         for name in touched:
             steered = self.steered.get(name)
@@ -234,10 +267,14 @@ class Pilot:
 
     # Who is who
 
-    def _settle_in(self, agent: Agent) -> None:
-        agent.homes, agent.owns_nobody = {}, None
-        if agent.role is Role.TERMINAL:
-            agent.homes = self._residents.at_host(agent.name, agent.addresses)
-            if not agent.homes:
-                agent.owns_nobody = self._residents.why_nobody(agent.name, agent.addresses)
-        agent.owns = tuple(dict.fromkeys(home.terminal.name for home in agent.homes.values()))
+    def _settle(self, names: Iterable[str], now: float) -> None:
+        """Those of role terminal for whom somebody who came or went may have changed what they speak for."""
+        for agent in (self.agents[name] for name in names):
+            agent.settle(self._claims.homes(agent.name), self._claims.why_not(agent.name))
+            for name in agent.concerns - set(agent.owns):
+                self._touched[name] = None
+                self.steered[name].left(agent, f"agent {agent.name} speaks for it no more", now)
+            agent.concerns &= frozenset(agent.owns)
+            disowned = tuple(name for name in agent.arms if name not in agent.owns)
+            if disowned:
+                self._disowned.append((agent, disowned))

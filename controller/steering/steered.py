@@ -27,6 +27,7 @@ class Steered:
         self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
         self.course = Course(wanted.active_uplink(site, terminal), now)
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
+        self.looked_at = now
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
 
     @property
@@ -51,6 +52,7 @@ class Steered:
         self.paths[uplink] = health.fired(self.paths[uplink], stalled_ms, now)
 
     def passed(self, now: float) -> None:
+        self.looked_at = now
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
 
     def attended(self, agent: Agent) -> None:
@@ -68,9 +70,12 @@ class Steered:
         return self.course.since > moment
 
     def is_policies(self, wanted: Wanted) -> bool:
-        """In mode off we are not there; what somebody wished is not ours; and blind nobody steers."""
-        wished = wanted.wished(self.site, self.terminal)
-        return bool(self.agents) and wished is None and wanted.mode(self.terminal) is not Mode.OFF
+        """Blind nobody steers."""
+        return bool(self.agents) and self.is_left_to_them(wanted)
+
+    def is_left_to_them(self, wanted: Wanted) -> bool:
+        """In mode off we are not there; and what somebody wished is not ours."""
+        return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
 
     def decision(self, now: float) -> Decision | None:
         known = {name: self.paths[name] for name in self.able}
@@ -86,12 +91,13 @@ class Steered:
         self._followed.clear()
 
     def choose(self) -> Choice:
-        """An agent of the terminal's own name comes first, then whoever came first."""
-        by_age = sorted(self.agents.values(), key=lambda agent: (agent.name != self.name, agent.session or 0))
+        by_age = sorted(self.agents.values(), key=lambda agent: agent.session or 0)
         return choose(agent.reach(self.name) for agent in by_age)
 
-    def reflex(self, agent: Agent) -> Reflex | None:
-        """What this hand should do by itself, if anything."""
+    def reflex(self, agent: Agent, now: float) -> Reflex | None:
+        """What this hand should do by itself, if anything. While nobody moves it again, no hand should."""
+        if self.course.rests(now):
+            return None
         standing = agent.standings.get(self.name)
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
         known = {name: self.paths[name] for name in self.able}

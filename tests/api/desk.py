@@ -32,6 +32,7 @@ from controller.snapshot import (
     BucketView,
     CourseView,
     DecisionView,
+    EndView,
     GatewayState,
     GatewayView,
     GroupView,
@@ -159,11 +160,16 @@ COURSE = CourseView(
     active_by=ActiveBy.POLICIES,
     movers=("relay-1",),
     unmoved=None,
+    own_end=EndView((), "agent client is silent"),
+    other_end=EndView(("relay-1",), None),
     uplinks=(
         HealthView("wifi", Health.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
         HealthView("lte", Health.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)),
     ),
-    reflexes=(ReflexView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None),),
+    reflexes=(
+        ReflexView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
+        ReflexView("client", "lte", "wifi", 150, 1_700_000_029.0, None, "is silent"),
+    ),
     decisions=(
         DecisionView(
             2,

@@ -93,7 +93,25 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("agents said to be", ("controller",), {"agents": True}, "controller.agents: found 'true'", "a mapping"),
     ("agents' key", ("controller",), {"agents": {"port": 1}}, "controller.agents.port", "directory, join, listen"),
     ("agents at a name", ("controller",), {"agents": {"join": "here:1"}}, "agents.join: found 'here:1'", "an address"),
-    ("two in one place", ("controller",), {"agents": {"join": "127.0.0.1:8655"}}, "agents.join", "than `listen` has"),
+    ("two in one place", ("controller",), {"agents": {"join": "127.0.0.1:8655"}},
+     "controller.agents.join: found '127.0.0.1:8655'", "than 127.0.0.1:8655 at controller.agents.listen"),
+    ("agents where the API is", ("controller",), {"agents": {"listen": "127.0.0.1:8653"}},
+     "controller.agents.listen: found '127.0.0.1:8653'", "than 127.0.0.1:8653 at controller.api.listen"),
+    ("agents where switches are", ("controller",), {"agents": {"join": "127.0.0.1:6653"}},
+     "controller.agents.join", "at controller.openflow.listen"),
+    ("the API where switches are", ("controller",), {"api": {"listen": "127.0.0.1:6653"}},
+     "controller.api.listen", "at controller.openflow.listen"),
+    ("anywhere is here too", ("controller",), {"agents": {"listen": "0.0.0.0:8653"}},
+     "controller.agents.listen: found '0.0.0.0:8653'", "at controller.api.listen"),
+    ("here is anywhere too", ("controller",), {"agents": {"listen": "[::]:8655", "join": "[::1]:8655"}},
+     "controller.agents.join", "than [::]:8655 at controller.agents.listen"),
+    ("a directory for the state", ("controller",), {"state": "/"}, "controller.state: found '/'", "a regular file"),
+    ("a device for the state", ("controller",), {"state": "/dev/null"}, "controller.state", "a regular file"),
+    ("the state in a device", ("controller",), {"state": "/dev/null/s"}, "controller.state", "a regular file"),
+    ("agents in a device", ("controller",), {"agents": {"directory": "/dev/null"}},
+     "controller.agents.directory: found '/dev/null'", "a directory, or one where there is nothing yet"),
+    ("two at one path", ("controller",), {"state": "nowhere/kept", "agents": {"directory": "nowhere/kept"}},
+     "controller.agents.directory", "a path of its own (it is at controller.state too)"),
     ("no sites", ("sites",), {}, "sites: found {}", "at least one site"),
 ]  # fmt: skip
 
@@ -199,6 +217,21 @@ def test_agents_are_served_where_the_file_says_so_and_on_the_loopback_unless_tol
     agents = config.parse(yaml.safe_dump(written)).settings.agents
     assert agents is not None
     assert (str(agents.listen), str(agents.join)) == ("127.0.0.1:8655", "127.0.0.1:8656")
+
+
+def test_what_listens_apart_and_is_kept_where_something_may_be_is_good(tmp_path: Path) -> None:
+    written = sites.document()
+    (tmp_path / "state.json").write_text("{}")
+    written["controller"] = {
+        "api": {"listen": "127.0.0.1:8655"},
+        "agents": {"listen": "127.0.0.2:8655", "join": "[::]:8655", "directory": str(tmp_path)},
+        "state": str(tmp_path / "state.json"),
+    }
+    settings = config.parse(yaml.safe_dump(written)).settings
+    assert settings.agents is not None and settings.agents.directory == str(tmp_path)
+    del written["controller"]["agents"]
+    written["controller"]["api"]["listen"] = "127.0.0.1:8656"  # where agents would join, if any were served
+    assert config.parse(yaml.safe_dump(written)).settings.agents is None
 
 
 def test_aliases_do_not_make_a_complaint_endless() -> None:

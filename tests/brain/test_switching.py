@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from controller.policy import health
 from controller.policy.health import AFTER, Health, Path, Reading, Sign
-from controller.policy.switching import KEPT_AFTER_S, RETURN_AFTER_S, Course, Decision, decide
+from controller.policy.switching import (
+    KEPT_AFTER_S,
+    MOST_MOVES,
+    MOVES_WITHIN_S,
+    RETURN_AFTER_S,
+    Course,
+    Decision,
+    decide,
+)
 
 CLEAN = Reading(segments=100, retransmits=0, acked_bytes=140_000, stalled_ms=0)
 LOSING = Reading(segments=100, retransmits=20, acked_bytes=100_000, stalled_ms=0)
@@ -149,6 +157,22 @@ def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() 
 
 def test_to_leave_the_default_where_it_was_all_the_time_is_no_return_that_failed() -> None:
     assert Course("wifi", 99.0).moved("lte", "wifi", 100.0).returns_failed == 0
+
+
+def test_who_was_moved_a_few_times_in_a_short_while_rests_unless_its_port_is_down() -> None:
+    course, at = Course("wifi", 0.0), [200.0 + step for step in range(MOST_MOVES)]
+    for number, now in enumerate(at):
+        to = ("lte", "wifi")[number % 2]
+        paths = {course.active: told(CLEAN, STALLED), to: told(CLEAN)}
+        decision = chosen(course, now, **paths)
+        assert decision and decision.prefer == to, "the first ones are at once"
+        course = course.moved(to, "wifi", now)
+    other = {"lte": "wifi", "wifi": "lte"}[course.active]
+    dead = {course.active: told(CLEAN, STALLED), other: told(CLEAN)}
+    over = at[0] + MOVES_WITHIN_S
+    assert chosen(course, over - 0.1, **dead) is None and chosen(course, over, **dead)
+    down = {**dead, course.active: health.port_seen(told(CLEAN), False, over - 1)}
+    assert chosen(course, over - 0.1, **down), "that is no agent's word"
 
 
 READINGS = st.builds(Reading, st.integers(0, 500), st.integers(0, 500), st.integers(0, 10**6), st.integers(0, 2000))

@@ -236,7 +236,10 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     for part in (
         "client is on lte: policies chose it",
         "its connections are moved by relay-1",
-        "armed at relay-1: from lte to wifi after 200 ms without progress",
+        "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
+        "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
+        "\nat its own end nobody tells of them: agent client is silent\n",
+        "\nat its other end relay-1 tells of them\n",
         "wifi is lossy since",
         "because wifi: 12% of 300 segments sent again in 3 reports; lte is good",
         "    gateway home: 2 groups modified\n    relay-1: it is active (3 connections in 140 us, 2 orders)",
