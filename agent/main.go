@@ -12,9 +12,10 @@ import (
 const usage = `usage: bicast-agent VERB [ARGUMENT...]
 
 verbs:
-  join    fetch this host's certificate from its controller, once
-  run     be the agent of this host
-  mptcp   see and steer live MPTCP connections from outside their processes
+  join     fetch this host's certificate from its controller, once
+  run      be the agent of this host
+  release  hand the path manager back, where a relay's agent and its guard were killed together
+  mptcp    see and steer live MPTCP connections from outside their processes
 
 bicast-agent VERB --help teaches one verb.
 `
@@ -31,6 +32,8 @@ func main() {
 		os.Exit(agent.Run(rest, os.Stderr))
 	case agent.GuardVerb:
 		os.Exit(agent.Guard(rest, os.Stderr))
+	case "release":
+		os.Exit(agent.Release(rest, os.Stdout, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
 	case "help", "-h", "--help":

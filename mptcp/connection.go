@@ -57,6 +57,7 @@ type Subflow struct {
 	BackupByUs        bool
 	BackupByPeer      bool
 	Established       bool          // past its handshake, and not closing
+	agreed            bool          // the other end has taken it in: more than its handshake's first answer has come
 	SRTT              time.Duration // 0: not measured yet
 	MinRTT            time.Duration // 0: not measured yet
 	CwndSegments      uint32

@@ -28,6 +28,7 @@ const (
 	flagCapable      = 1 << 0 // MPTCP_SUBFLOW_FLAG_MCAP_REM
 	flagBackupByPeer = 1 << 4
 	flagBackupByUs   = 1 << 5
+	flagAgreed       = 1 << 6 // MPTCP_SUBFLOW_FLAG_FULLY_ESTABLISHED
 
 	requestBytes = 56 // struct inet_diag_req_v2
 	messageBytes = 72 // struct inet_diag_msg

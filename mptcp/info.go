@@ -46,6 +46,7 @@ func (s socket) subflow() Subflow {
 		BackupByUs:        s.flags&flagBackupByUs != 0,
 		BackupByPeer:      s.flags&flagBackupByPeer != 0,
 		Established:       s.state == stateEstablished,
+		agreed:            s.flags&flagAgreed != 0,
 		SRTT:              time.Duration(tcp.u32(68)) * time.Microsecond,
 		MinRTT:            time.Duration(minRTT) * time.Microsecond,
 		CwndSegments:      tcp.u32(80),

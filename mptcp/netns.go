@@ -31,12 +31,21 @@ func openNamespace(name string) (*namespace, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &Error{
-			Kind: NoNamespace, What: "there is no network namespace " + path, Said: err,
-			Advice: "give a name that `ip netns` lists, or a path like /proc/PID/ns/net",
-		}
+		return nil, noNamespace("there is no network namespace "+path, err)
 	}
-	return &namespace{file, name == ""}, nil
+	kind, err := unix.IoctlRetInt(int(file.Fd()), unix.NS_GET_NSTYPE)
+	if err == nil && kind == unix.CLONE_NEWNET {
+		return &namespace{file, name == ""}, nil
+	}
+	file.Close()
+	return nil, noNamespace(path+" is no network namespace", err)
+}
+
+func noNamespace(what string, said error) error {
+	return &Error{
+		Kind: NoNamespace, What: what, Said: said,
+		Advice: "give a name that `ip netns` lists, or a path like /proc/PID/ns/net",
+	}
 }
 
 // config makes a netlink socket be in the namespace.

@@ -3,6 +3,7 @@ package mptcp_test
 import (
 	"context"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -211,8 +212,12 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 }
 
 func TestANamespaceThatIsNotThereIsNamed(t *testing.T) {
-	_, err := mptcp.Open(filepath.Join(t.TempDir(), "none"))
-	wantKind(t, err, mptcp.NoNamespace)
+	plain := filepath.Join(t.TempDir(), "plain")
+	must(t, os.WriteFile(plain, nil, 0o600))
+	for _, path := range []string{plain + "er", plain, t.TempDir(), "/proc/self/ns/mnt"} {
+		_, err := mptcp.Open(path)
+		wantKind(t, err, mptcp.NoNamespace)
+	}
 }
 
 func TestTheProcessOfAConnectionIsFound(t *testing.T) {

@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Join(rest, os.Stdout, os.Stderr))
 	case "run":
 		os.Exit(command.Run(rest, os.Stderr))
+	case "release":
+		os.Exit(command.Release(rest, os.Stdout, os.Stderr))
 	case command.GuardVerb:
 		os.Exit(command.Guard(rest, os.Stderr))
 	}
@@ -67,6 +69,7 @@ type bench struct {
 	brain        *brain.Brain
 	visit        *brain.Visit
 	hello        *agentv1.Hello
+	directory    string // of the relay's agent
 	process      *exec.Cmd
 	conn         net.Conn
 }
@@ -75,7 +78,8 @@ func newBench(t *testing.T) *bench {
 	b := &bench{t: t, brain: brain.New(t)}
 	b.phone, b.relay = lab.Two(t)
 	b.near, b.far = open(t, b.phone), open(t, b.relay)
-	b.start()
+	b.directory = b.brain.Directory("relay")
+	b.start("relay")
 	b.conn = b.phone.Dial(b.relay.Echo(lab.Service+":0"), "10.1.0.1")
 	b.exchange()
 	b.joinLTE()
@@ -92,9 +96,9 @@ func open(t *testing.T, host *lab.Host) *mptcp.Handle {
 	return handle
 }
 
-func (b *bench) start() {
+func (b *bench) start(role string) {
 	b.t.Helper()
-	b.process = agent("run", "--role", "relay", "--netns", b.relay.Path(), "--directory", b.brain.Directory("relay"))
+	b.process = agent("run", "--role", role, "--netns", b.relay.Path(), "--directory", b.directory)
 	b.process.Stderr = diary(b.t)
 	if err := b.process.Start(); err != nil {
 		b.t.Fatal(err)
@@ -181,7 +185,7 @@ func guardsOf(t *testing.T, netns string) []int {
 	var found []int
 	for _, file := range files {
 		words, err := os.ReadFile(file)
-		if err == nil && bytes.HasSuffix(words, []byte("\x00"+command.GuardVerb+"\x00"+netns+"\x00")) {
+		if err == nil && bytes.Contains(words, []byte("\x00"+command.GuardVerb+"\x00"+netns+"\x00")) {
 			pid := 0
 			for _, digit := range filepath.Base(filepath.Dir(file)) {
 				pid = pid*10 + int(digit-'0')

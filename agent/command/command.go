@@ -1,4 +1,4 @@
-// Package command is the verbs of bicast-agent that make a host an agent: join, run, and the guard that run starts.
+// Package command is the verbs of bicast-agent that make a host an agent: join, run, the guard that run starts, and release.
 package command
 
 import (
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"bicast/api/agentv1"
+	"bicast/mptcp/command"
 )
 
 // Exit codes.
@@ -26,16 +27,14 @@ var roles = map[string]agentv1.Role{
 
 // parse reads a verb's flags. What it returns is an exit code, where there is nothing left to do.
 func parse(flags *flag.FlagSet, text string, arguments []string, complaints io.Writer) (code int, ended bool) {
-	flags.SetOutput(complaints)
-	flags.Usage = func() {
-		fmt.Fprint(complaints, strings.TrimLeft(text, "\n"), "\noptions:\n")
-		flags.PrintDefaults()
-	}
-	switch err := flags.Parse(arguments); {
+	flags.SetOutput(io.Discard) // what is wrong is said below
+	switch err := command.ParseOptions(flags, arguments); {
 	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(complaints, strings.TrimLeft(text, "\n"), "\noptions:\n")
+		command.PrintOptions(complaints, flags)
 		return done, true
 	case err != nil:
-		return usage, true
+		return complain(complaints, usage, "%s: %v; `bicast-agent %s --help` teaches it", flags.Name(), err, flags.Name()), true
 	default:
 		return done, false
 	}

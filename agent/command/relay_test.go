@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,7 +115,7 @@ func TestAnAgentThatIsKilledAndStartedAgainKeepsTheNamespace(t *testing.T) {
 	for range 3 {
 		b.process.Process.Kill()
 		b.process.Wait()
-		b.start()
+		b.start("relay")
 		if b.hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
 			t.Fatalf("%v, expected the userspace path manager again", b.hello)
 		}
@@ -147,6 +148,65 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 		_, err := b.near.AddSubflow(ctx, c, netip.MustParseAddr("10.2.0.1"), c.Remote())
 		return err == nil
 	})
+}
+
+// Agent and guard are killed together, as by the kernel when memory is short: nobody hands the namespace back.
+func (b *bench) killBoth() {
+	b.t.Helper()
+	unix.Kill(b.process.Process.Pid, unix.SIGSTOP) // so that it replaces no guard
+	for _, pid := range guardsOf(b.t, b.relay.Path()) {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	b.process.Process.Kill()
+	b.process.Wait()
+	eventually(b.t, "nobody is left", func() bool { return guards(b.t, b.relay.Path()) == 0 })
+	if b.manager() != "1" {
+		b.t.Fatal("somebody has handed the namespace back, expected nobody to be left for it")
+	}
+}
+
+func TestWhatAgentAndGuardLeftWhenBothWereKilledTheNextAgentMends(t *testing.T) {
+	b := newBench(t)
+	b.killBoth()
+	b.start("gateway")
+	if b.hello.GetPathManager() != agentv1.PathManager_PATH_MANAGER_KERNEL || b.manager() != "0" {
+		t.Fatalf("%v, expected the kernel's path manager", b.hello)
+	}
+	b.expectJoinsUntilTheLastConnectionEnds()
+}
+
+func TestWhatAgentAndGuardLeftWhenBothWereKilledTheNextRelayTakesOver(t *testing.T) {
+	b := newBench(t)
+	b.killBoth()
+	b.start("relay")
+	b.joinAgain()
+	b.process.Process.Kill()
+	eventually(t, "the namespace is under the kernel's path manager", func() bool { return b.manager() == "0" })
+}
+
+func (b *bench) release() string {
+	b.t.Helper()
+	said, err := agent("release", "--netns", b.relay.Path(), "--directory", b.directory).CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("%v: %s", err, said)
+	}
+	return string(said)
+}
+
+func TestReleaseMendsWhatBothLeftAndNothingElse(t *testing.T) {
+	b := newBench(t)
+	if said := b.release(); said != "" || b.manager() != "1" {
+		t.Fatalf("said %q, expected nothing to be done while an agent lives", said)
+	}
+	b.killBoth()
+	if said := b.release(); !strings.Contains(said, "were killed together") || b.manager() != "0" {
+		t.Fatalf("said %q, expected the namespace to be handed back", said)
+	}
+	b.expectJoinsUntilTheLastConnectionEnds()
+	b.relay.Sysctl("mptcp/pm_type", "1") // by somebody else
+	if said := b.release(); said != "" || b.manager() != "1" {
+		t.Fatalf("said %q, expected what is not ours to stay", said)
+	}
 }
 
 func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {

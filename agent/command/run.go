@@ -18,6 +18,7 @@ import (
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
+	"bicast/mptcp/command"
 )
 
 const runHelp = `
@@ -43,7 +44,8 @@ func Run(arguments []string, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
 	named := flags.String("role", "terminal", "terminal, gateway or relay")
-	netns := flags.String("netns", "", "the network namespace to read and order")
+	var netns string
+	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and order")
 	if code, ended := parse(flags, runHelp, arguments, complaints); ended {
 		return code
 	}
@@ -57,14 +59,14 @@ func Run(arguments []string, complaints io.Writer) int {
 	}
 	frugal()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
-	agent, err := host.Open(*netns, role, log)
+	agent, err := host.Open(netns, role, log)
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	defer agent.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	live(ctx, agent, role, *netns, *directory, log)
+	live(ctx, agent, role, netns, *directory, log)
 	return done
 }
 
@@ -79,11 +81,13 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 			part(ctx)
 		}()
 	}
-	if role == agentv1.Role_ROLE_RELAY {
+	if role != agentv1.Role_ROLE_RELAY {
+		mend(netns, directory, log)
+	} else {
 		settled := make(chan struct{})
 		var once sync.Once
 		begin(pathmanager.Holder{
-			Command: []string{"/proc/self/exe", GuardVerb, netns},
+			Command: []string{"/proc/self/exe", GuardVerb, netns, directory},
 			Log:     log,
 			Changed: func(bool) { once.Do(func() { close(settled) }) },
 		}.Run)
@@ -94,7 +98,20 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 		}
 	}
 	begin(agent.Run)
-	session.New(session.Dialer(directory), agent, log).Run(ctx)
+	stream := session.New(session.Dialer(directory), agent, log)
+	stream.Identity = func() string { return trust.Stamp(directory) }
+	stream.Run(ctx)
+}
+
+// mend does what the agent before us and its guard could not, where they were killed together.
+func mend(netns, directory string, log *slog.Logger) {
+	released, err := release(netns, directory)
+	if err != nil {
+		log.Error("what an agent that was killed with its guard left here is not all mended", "because", err)
+	}
+	if released {
+		log.Warn(handedBack)
+	}
 }
 
 // frugal lets the agent be small on a phone: one processor is more than it needs and spares a quarter of what it costs,

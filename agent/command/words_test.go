@@ -36,9 +36,16 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 		{2, "terminal, gateway or relay", []string{"run", "--role", "phone"}},
 		{2, "join wants", []string{"join", b.Enrolment}},
 		{2, "bicast enroll NAME", []string{"join", b.Enrolment, "--name", "phone", "--token", "half"}},
-		{2, "not defined", []string{"join", "--nome", "phone"}},
+		{2, "not defined: --nome; `bicast-agent join --help`", []string{"join", "--nome", "phone"}},
+		{2, "for flag --netns: expected a name", []string{"run", "--netns", ""}},
+		{2, "no other words", []string{"release", "relay"}},
+		{1, "nobody answers at 127.0.0.1:1 (connection refused)", []string{
+			"join", "127.0.0.1:1", "--name", "phone", "--token", b.Token("phone").String(), "--directory", directory,
+		}},
 		{0, "usage: bicast-agent join", []string{"join", "--help"}},
+		{0, "\n  --token TOKEN\n", []string{"join", "--help"}},
 		{0, "usage: bicast-agent run", []string{"run", "--help"}},
+		{0, "usage: bicast-agent release", []string{"release", "--help"}},
 	} {
 		if said, code := run(wrong.argv...); code != wrong.code || !strings.Contains(said, wrong.words) {
 			t.Fatalf("%v: exit code %d and %q, expected %d and %q in it", wrong.argv, code, said, wrong.code, wrong.words)

@@ -25,17 +25,16 @@ const (
 const seat = "@bicast-agent path manager"
 
 // Guard is the process: it holds the namespace until its input ends, closes its output when the namespace is handed
-// back, and returns when nobody needs it any more.
-func Guard(netns string, in io.Reader, out io.WriteCloser) error {
-	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP) // these end the agent, and by that us
-	handle, err := mptcp.Open(netns)
+// back, and returns when nobody needs it any more. The directory is where it notes that the namespace is held.
+func Guard(netns, directory string, in io.Reader, out io.WriteCloser) error {
+	ignoreEnds()
+	handle, events, cancel, err := eventsOf(netns)
 	if err != nil {
 		return err
 	}
 	defer handle.Close()
-	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	events, err := handle.Events(ctx)
+	noted, err := markOf(handle, directory)
 	if err != nil {
 		return err
 	}
@@ -44,28 +43,50 @@ func Guard(netns string, in io.Reader, out io.WriteCloser) error {
 		defer close(orphaned)
 		io.Copy(io.Discard, in)
 	}()
-	if err := hold(handle, events, orphaned, out); err != nil {
+	if err := hold(handle, noted, events, orphaned, out); err != nil {
 		return err
 	}
 	if err := out.Close(); err != nil {
 		return err
 	}
-	for needed(handle) && connectionClosed(events) {
-	}
+	listen(handle, events)
 	return nil
 }
 
+// What ends the agent ends a guard by that, and not before.
+func ignoreEnds() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP) }
+
+// eventsOf takes hold of a namespace and listens to its events.
+func eventsOf(netns string) (*mptcp.Handle, <-chan mptcp.Event, context.CancelFunc, error) {
+	handle, err := mptcp.Open(netns)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := handle.Events(ctx)
+	if err != nil {
+		cancel()
+		return nil, nil, nil, errors.Join(err, handle.Close())
+	}
+	return handle, events, cancel, nil
+}
+
 // hold keeps the namespace under the userspace path manager while the agent lives.
-func hold(handle *mptcp.Handle, events <-chan mptcp.Event, orphaned <-chan struct{}, out io.Writer) (err error) {
+func hold(
+	handle *mptcp.Handle, noted mark, events <-chan mptcp.Event, orphaned <-chan struct{}, out io.Writer,
+) (err error) {
 	listener, err := sit(handle, orphaned, out)
 	if err != nil || listener == nil {
 		return err
 	}
 	defer listener.Close()
-	if err := set(handle, userspace); err != nil {
+	if err := noted.put(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, set(handle, kernel)) }()
+	if err := set(handle, userspace); err != nil {
+		return errors.Join(err, noted.remove())
+	}
+	defer func() { err = errors.Join(err, giveBack(handle, noted)) }()
 	fmt.Fprintln(out, holding)
 	for {
 		select {
@@ -82,19 +103,19 @@ func hold(handle *mptcp.Handle, events <-chan mptcp.Event, orphaned <-chan struc
 // sit takes the namespace's seat, or waits for who has it; nil when the agent ends before that.
 func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (net.Listener, error) {
 	for {
-		var listener net.Listener
 		var other net.Conn
-		err := handle.Do(func() (err error) {
-			if listener, err = net.Listen("unix", seat); errors.Is(err, syscall.EADDRINUSE) {
+		listener, err := takeSeat(handle)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = handle.Do(func() (err error) {
 				other, err = net.Dial("unix", seat)
-			}
-			return err
-		})
+				return err
+			})
+		}
 		switch {
 		case errors.Is(err, syscall.ECONNREFUSED): // it left between the two
 		case err != nil:
 			return nil, fmt.Errorf("it cannot be told whether another agent holds the path manager: %w", err)
-		case listener != nil:
+		case other == nil:
 			return listener, nil
 		default:
 			fmt.Fprintln(out, wait)
@@ -111,6 +132,12 @@ func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (net.Lis
 				return nil, nil
 			}
 		}
+	}
+}
+
+// listen is for the connections that are left.
+func listen(handle *mptcp.Handle, events <-chan mptcp.Event) {
+	for needed(handle) && connectionClosed(events) {
 	}
 }
 

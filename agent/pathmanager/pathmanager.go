@@ -4,6 +4,7 @@
 // Connections under it accept no second subflow unless somebody listens to the kernel's events, for as long as they
 // live. So this is done by a process of its own, the guard: its input ends when the agent does, even by SIGKILL. Then
 // it hands the namespace back to the kernel's path manager and listens until the last connection of that time is gone.
+// Where both were killed, the next agent does that, or `release` (Release): a file tells them (mark.go).
 package pathmanager
 
 import (

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +25,8 @@ const (
 	shortestStall = 20 * time.Millisecond
 	longestStall  = 60 * time.Second
 	longestLease  = 24 * time.Hour
-	mostArmed     = 64
-	mostUntold    = 64
+	mostArmed     = 512       // one a terminal: those of a relay for 250, and as many again whose leases have not yet run out
+	mostUntold    = mostArmed // a path that dies may be everybody's
 	fireWithin    = 5 * time.Second
 )
 
@@ -192,8 +193,9 @@ func (r *Reflexes) due(connections []mptcp.Connection) stalls {
 	defer r.mutex.Unlock()
 	now := r.clocks.monotonic()
 	found := stalls{}
+	ends := r.byEnd(connections)
 	for name, w := range r.armed {
-		if lasted := w.look(now, r.on(w.watched, connections)); lasted > 0 {
+		if lasted := w.look(now, on(w.watched, ends)); lasted > 0 {
 			found[name] = stall{w, lasted}
 			delete(r.armed, name)
 		}
@@ -201,16 +203,28 @@ func (r *Reflexes) due(connections []mptcp.Connection) stalls {
 	return found
 }
 
-// The subflows on a path of connections that have another path to go to.
-func (r *Reflexes) on(path hands.Path, connections []mptcp.Connection) []mptcp.Subflow {
-	var found []mptcp.Subflow
+// byEnd is all subflows by the address that tells their path: once a look, however many reflexes are armed.
+func (r *Reflexes) byEnd(connections []mptcp.Connection) map[netip.Addr][]mptcp.Subflow {
+	found := map[netip.Addr][]mptcp.Subflow{}
 	for _, c := range connections {
 		if c.Token == 0 || r.role == agentv1.Role_ROLE_RELAY && !c.Serves {
 			continue
 		}
-		found = append(found, slices.DeleteFunc(slices.Clone(c.Subflows), func(s mptcp.Subflow) bool {
-			return !path.Has(hands.End(r.role, s))
-		})...)
+		for _, s := range c.Subflows {
+			end := hands.End(r.role, s)
+			found[end] = append(found[end], s)
+		}
+	}
+	return found
+}
+
+func on(path hands.Path, ends map[netip.Addr][]mptcp.Subflow) []mptcp.Subflow {
+	if len(path) == 1 {
+		return ends[path[0]]
+	}
+	var found []mptcp.Subflow
+	for _, address := range path {
+		found = append(found, ends[address]...)
 	}
 	return found
 }

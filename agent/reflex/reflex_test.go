@@ -22,14 +22,14 @@ const (
 // A host whose clocks and whose kernel the test moves.
 type bench struct {
 	*Reflexes
-	t         *testing.T
+	t         testing.TB
 	monotonic time.Duration
 	boot      time.Duration
 	subflows  []mptcp.Subflow
 	wishes    []hands.Wish
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	b := &bench{t: t, monotonic: time.Hour, boot: 2 * time.Hour}
 	look := func() ([]mptcp.Connection, error) {
 		return []mptcp.Connection{{Token: 1, Subflows: b.subflows}}, nil

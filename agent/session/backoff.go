@@ -12,6 +12,9 @@ const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 2 * time.Second
 	refusedWait = 30 * time.Second
+	barredFirst = time.Minute // by a controller that does not know our certificate any more: only joining again helps,
+	barredWait  = 10 * time.Minute
+	lookEvery   = time.Second // and that we see by ourselves
 )
 
 type backoff struct {
@@ -24,6 +27,8 @@ func newBackoff() backoff { return backoff{random: rand.Float64} }
 // wait doubles from one failure to the next; half of it is chance.
 func (b *backoff) wait(outcome outcome) time.Duration {
 	switch {
+	case outcome.barred:
+		b.step = min(max(2*b.step, barredFirst), barredWait)
 	case outcome.refused:
 		b.step = refusedWait
 	case outcome.lived >= steady || b.step == 0:

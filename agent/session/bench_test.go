@@ -10,6 +10,7 @@ import (
 
 	"bicast/agent/internal/brain"
 	"bicast/agent/session"
+	"bicast/agent/trust"
 	"bicast/api/agentv1"
 )
 
@@ -60,9 +61,10 @@ func (d diary) Write(line []byte) (int, error) {
 
 type agent struct {
 	*fakeHost
-	brain *brain.Brain
-	said  diary
-	end   func()
+	brain     *brain.Brain
+	directory string // of its identity
+	said      diary
+	end       func()
 }
 
 func begin(t *testing.T) *agent {
@@ -73,12 +75,15 @@ func begin(t *testing.T) *agent {
 func beginAs(t *testing.T, host *fakeHost) *agent {
 	t.Helper()
 	a := &agent{fakeHost: host, brain: brain.New(t), said: make(diary, 1024)}
+	a.directory = a.brain.Directory("phone")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		log := slog.New(slog.NewTextHandler(a.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		session.New(session.Dialer(a.brain.Directory("phone")), a.fakeHost, log).Run(ctx)
+		live := session.New(session.Dialer(a.directory), a.fakeHost, log)
+		live.Identity = func() string { return trust.Stamp(a.directory) }
+		live.Run(ctx)
 	}()
 	a.end = func() {
 		cancel()

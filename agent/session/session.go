@@ -39,32 +39,37 @@ type Host interface {
 
 // Session is one agent's side of the contract.
 type Session struct {
-	Dial func() (*grpc.ClientConn, error) // anew for each attempt: a certificate may have changed
-	Host Host
-	Log  *slog.Logger
+	Dial     func() (*grpc.ClientConn, error) // anew for each attempt: a certificate may have changed
+	Identity func() string                    // another one when joining has written a new identity; New: always the same
+	Host     Host
+	Log      *slog.Logger
 
-	sleep  func(ctx context.Context, d time.Duration)
 	wait   backoff
-	last   string         // what ended the attempt before, so that a long absence is said once
-	untold *agentv1.Fired // was taken from the host, and the stream ended
-	reads  string         // what ended the reading before
+	last   string // what ended the attempt before, so that a long absence is said once
+	untold untold // reflexes that fired
+	reads  string // what ended the reading before
 }
 
 // New is a session that has not begun.
 func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Session {
-	return &Session{Dial: dial, Host: host, Log: log, sleep: sleep, wait: newBackoff()}
+	return &Session{Dial: dial, Identity: func() string { return "" }, Host: host, Log: log, wait: newBackoff()}
 }
 
 // Run keeps the stream until the context ends.
 func (s *Session) Run(ctx context.Context) {
 	for ctx.Err() == nil {
+		identity := s.Identity()
 		outcome := s.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		pause := s.wait.wait(outcome)
 		s.tell(outcome, pause)
-		s.sleep(ctx, pause)
+		if outcome.refused {
+			s.sleepAs(ctx, identity, pause)
+		} else {
+			sleep(ctx, pause)
+		}
 	}
 }
 
@@ -74,6 +79,7 @@ type outcome struct {
 	welcomed bool // it had begun
 	lived    time.Duration
 	refused  bool // by a controller that knows what it says
+	barred   bool // refused, because our certificate does not count there any more
 }
 
 func (s *Session) attempt(ctx context.Context) outcome {
@@ -90,6 +96,7 @@ func (s *Session) attempt(ctx context.Context) outcome {
 	return outcome{
 		err: err, welcomed: live.welcomed, lived: time.Since(start),
 		refused: code == codes.PermissionDenied || code == codes.Unauthenticated || code == codes.FailedPrecondition,
+		barred:  code == codes.PermissionDenied,
 	}
 }
 
@@ -98,12 +105,18 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	if said, ok := status.FromError(outcome.err); ok {
 		text = fmt.Sprintf("%s (%s)", said.Message(), said.Code())
 	}
+	about := []any{"because", text, "again_in", pause.Round(time.Millisecond)}
+	if outcome.barred {
+		text = "barred" // whatever the words: the refusals after it say it in others
+		about = append(about, "do", "`bicast enroll NAME` on the controller, and `bicast-agent join` here: this agent takes "+
+			"what that writes at once")
+	}
 	level := slog.LevelWarn
 	if text == s.last && !outcome.welcomed {
 		level = slog.LevelDebug
 	}
 	s.last = text
-	s.Log.Log(context.Background(), level, "no session with the controller", "because", text, "again_in", pause.Round(time.Millisecond))
+	s.Log.Log(context.Background(), level, "no session with the controller", about...)
 }
 
 // report reads the kernel; what fails is said once, and no report is better than an empty one.
@@ -118,6 +131,17 @@ func (s *Session) report() *agentv1.Report {
 	}
 	s.reads = ""
 	return report
+}
+
+// sleepAs sleeps no longer than this host is who it was.
+func (s *Session) sleepAs(ctx context.Context, identity string, d time.Duration) {
+	for end := time.Now().Add(d); ctx.Err() == nil && s.Identity() == identity; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		sleep(ctx, min(left, lookEvery))
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -223,3 +223,45 @@ func TestWhyTheControllerRefusesIsSaid(t *testing.T) {
 		t.Fatal("an agent that was refused came back within a second")
 	}
 }
+
+func TestWhoseCertificateWasRevokedIsToldOnceWhatToDoAndTakesANewOneAtOnce(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked"))
+	a.said.await(t, "WARN", "the certificate of phone was revoked", "bicast enroll NAME", "bicast-agent join")
+	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
+		t.Fatal(err)
+	}
+	a.brain.Next().End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked: and other words"))
+	for _, line := range a.said.await(t, "and other words") {
+		if !strings.Contains(line, "level=DEBUG") {
+			t.Fatalf("it is said again, aloud: %s", line)
+		}
+	}
+	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
+		t.Fatal(err)
+	}
+	a.brain.Welcomed(60000)
+}
+
+func TestAReportFollowsAReflexAtOnceSoThatItIsKnownToHaveBeenTold(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.Take(visit.Report())
+	a.fired <- &agentv1.Fired{Name: "wifi"}
+	if fired := visit.Word().GetFired(); fired.GetName() != "wifi" {
+		t.Fatalf("%v, expected the reflex", fired)
+	}
+	visit.Report() // within the patience, not within the minute of the welcome
+	visit.End(status.Error(codes.Unavailable, "gone before it took the report"))
+	visit, _ = a.brain.Welcomed(60000)
+	if fired := visit.Word().GetFired(); fired.GetName() != "wifi" {
+		t.Fatalf("%v, expected the reflex again, before any report", fired)
+	}
+	visit.Take(visit.Report())
+	visit.End(status.Error(codes.Unavailable, "gone"))
+	visit, _ = a.brain.Welcomed(60000)
+	if report := visit.Word().GetReport(); report == nil {
+		t.Fatal("the reflex is told a third time, although a report behind it was taken")
+	}
+}

@@ -52,6 +52,7 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 		return err
 	}
 	s.wire = wire
+	s.session.untold.begins()
 	if err := s.greet(); err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (s *stream) speak() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		if err := s.tellFired(nil); err != nil {
+		if err := s.tellFired(); err != nil {
 			return s.because(err)
 		}
 		var due <-chan time.Time
@@ -176,13 +177,13 @@ func (s *stream) speak() error {
 		case <-due:
 			err = s.report()
 		case sequence := <-s.taken:
-			s.inFlight = s.inFlight && sequence != s.sequence
+			s.wasTaken(sequence)
 		case every := <-s.intervals:
 			s.pace.change(every, time.Now())
 		case result := <-s.results:
 			err = s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
-		case fired := <-s.session.Host.Fired():
-			err = s.tellFired(fired)
+		case fired := <-s.fired():
+			s.session.untold.fired = append(s.session.untold.fired, fired)
 		}
 		if err != nil {
 			return s.because(err)
@@ -199,23 +200,23 @@ func (s *stream) report() error {
 	s.sequence++
 	report.Sequence = s.sequence
 	s.inFlight = true
+	s.session.untold.reports()
 	return s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Report{Report: report}})
 }
 
-// tellFired tells of a reflex, or of the one that an earlier stream could not tell of.
-func (s *stream) tellFired(fired *agentv1.Fired) error {
-	if fired == nil {
-		fired = s.session.untold
+func (s *stream) wasTaken(sequence uint64) {
+	if s.inFlight && sequence == s.sequence {
+		s.inFlight = false
+		s.session.untold.taken()
 	}
-	if fired == nil {
+}
+
+// What fires next; a controller that takes nothing is told no more.
+func (s *stream) fired() <-chan *agentv1.Fired {
+	if s.session.untold.full() {
 		return nil
 	}
-	s.session.untold = fired
-	if err := s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Fired{Fired: fired}}); err != nil {
-		return err
-	}
-	s.session.untold = nil
-	return nil
+	return s.session.Host.Fired()
 }
 
 // because waits for the reason: where sending fails the stream has ended, and only who reads is told why.

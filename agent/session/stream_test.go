@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"bicast/api/agentv1"
@@ -23,21 +24,88 @@ func (f *fakeWire) Send(word *agentv1.FromAgent) error {
 	return f.fails
 }
 
+// A host of which reflexes have fired.
+type firedHost struct {
+	Host
+	fired chan *agentv1.Fired
+}
+
+func (f firedHost) Fired() <-chan *agentv1.Fired { return f.fired }
+
+func (f firedHost) Report() (*agentv1.Report, error) { return &agentv1.Report{}, nil }
+
+// One stream after the other of one session, and what each says of reflexes.
+type streams struct {
+	t       *testing.T
+	host    firedHost
+	session *Session
+}
+
+func newStreams(t *testing.T) *streams {
+	host := firedHost{fired: make(chan *agentv1.Fired, 8)}
+	return &streams{t, host, New(nil, host, slog.New(slog.DiscardHandler))}
+}
+
+func (s *streams) begin(fails error) (*stream, *fakeWire) {
+	wire := &fakeWire{fails: fails}
+	live := newStream(context.Background(), s.session)
+	live.wire = wire
+	s.session.untold.begins()
+	return live, wire
+}
+
+func (s *streams) expect(wire *fakeWire, names ...string) {
+	s.t.Helper()
+	var told []string
+	for _, word := range wire.said {
+		if fired := word.GetFired(); fired != nil {
+			told = append(told, fired.GetName())
+		}
+	}
+	if !slices.Equal(told, names) {
+		s.t.Fatalf("told of %q, expected %q", told, names)
+	}
+}
+
 func TestAReflexThatAStreamCouldNotTellOfIsToldByTheNext(t *testing.T) {
-	session := New(nil, nil, slog.New(slog.DiscardHandler))
-	ended, next := newStream(context.Background(), session), newStream(context.Background(), session)
-	ended.wire = &fakeWire{fails: io.EOF}
-	if err := ended.tellFired(&agentv1.Fired{Name: "wifi"}); err == nil {
+	s := newStreams(t)
+	s.host.fired <- &agentv1.Fired{Name: "wifi"}
+	ended, _ := s.begin(io.EOF)
+	if err := ended.tellFired(); err == nil {
 		t.Fatal("what could not be said passed for said")
 	}
-	wire := &fakeWire{}
-	next.wire = wire
+	next, wire := s.begin(nil)
 	for range 2 {
-		if err := next.tellFired(nil); err != nil {
+		if err := next.tellFired(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(wire.said) != 1 || wire.said[0].GetFired().GetName() != "wifi" {
-		t.Fatalf("%v, expected the reflex, once", wire.said)
+	s.expect(wire, "wifi")
+}
+
+func TestAReflexThatWasToldToAStreamWhichDiedIsToldAgainUntilAReportBehindItIsTaken(t *testing.T) {
+	s := newStreams(t)
+	first, _ := s.begin(nil)
+	must(t, first.report()) // it was in flight before
+	s.host.fired <- &agentv1.Fired{Name: "wifi"}
+	must(t, first.tellFired())
+	first.wasTaken(first.sequence)
+	second, wire := s.begin(nil)
+	must(t, second.tellFired())
+	s.expect(wire, "wifi")
+	must(t, second.report())
+	s.host.fired <- &agentv1.Fired{Name: "lte"} // behind the report
+	must(t, second.tellFired())
+	second.wasTaken(second.sequence + 7) // of another report
+	second.wasTaken(second.sequence)
+	third, wire := s.begin(nil)
+	must(t, third.tellFired())
+	s.expect(wire, "lte")
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -53,6 +53,30 @@ func TestWhoWasRefusedAsksSeldom(t *testing.T) {
 	}
 }
 
+func TestWhoseCertificateDoesNotCountAnyMoreAsksEverMoreSeldom(t *testing.T) {
+	b := backoff{random: func() float64 { return 0.999 }}
+	barred := outcome{refused: true, barred: true}
+	b.wait(outcome{welcomed: true, lived: time.Hour})
+	before := b.wait(barred)
+	for range 3 {
+		next := b.wait(barred)
+		if next <= before {
+			t.Fatalf("waits %v after %v, expected it to be longer each time", next, before)
+		}
+		before = next
+	}
+	for range 20 {
+		before = b.wait(barred)
+	}
+	if before < 9*time.Minute || before > 10*time.Minute {
+		t.Fatalf("waits %v at last, expected 10 min at most, and nearly so long", before)
+	}
+	b.wait(outcome{})
+	if wait := b.wait(outcome{}); wait > 2*time.Second {
+		t.Fatalf("waits %v when it is no longer refused, expected 2 s at most", wait)
+	}
+}
+
 func TestReportsKeepTheirGridAndLateOnesAreNotMadeUp(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // DefaultDirectory is where an agent keeps its identity.
@@ -74,13 +75,24 @@ func Load(directory string) (Identity, error) {
 			"prints a token for `bicast-agent join ADDRESS --name NAME --token TOKEN --directory %s`", path, directory)
 	}
 	if err != nil {
-		return Identity{}, fmt.Errorf("the identity cannot be read: %w", err)
+		return Identity{}, fmt.Errorf("the identity cannot be read (%w): expected what `bicast-agent join` wrote; be the user who "+
+			"joined, or give the --directory of then", err)
 	}
 	identity, err := parseIdentity(text)
 	if err != nil {
 		return Identity{}, fmt.Errorf("%s is damaged (%w): expected what `bicast-agent join` writes; join again", path, err)
 	}
 	return identity, nil
+}
+
+// Stamp is another one when Save has replaced the identity in a directory, and empty when there is none.
+func Stamp(directory string) string {
+	info, err := os.Stat(filepath.Join(directory, identityFile))
+	if err != nil {
+		return ""
+	}
+	status := info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(status.Ino, status.Ctim)
 }
 
 func parseIdentity(text []byte) (Identity, error) {

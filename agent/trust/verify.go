@@ -39,13 +39,22 @@ func verifying(authority func(shown []*x509.Certificate) (*x509.Certificate, err
 		InsecureSkipVerify: true, // VerifyConnection does it
 		VerifyConnection: func(state tls.ConnectionState) error {
 			ca, err := authority(state.PeerCertificates)
-			if err != nil {
-				return err
+			if err == nil {
+				err = verify(state.PeerCertificates[0], ca)
 			}
-			return verify(state.PeerCertificates[0], ca)
+			if err != nil {
+				return &notTheController{err}
+			}
+			return nil
 		},
 	}
 }
+
+// Who shows a certificate that is not the controller's: the reason says so in a whole sentence.
+type notTheController struct{ because error }
+
+func (n *notTheController) Error() string { return n.because.Error() }
+func (n *notTheController) Unwrap() error { return n.because }
 
 func verify(shown, ca *x509.Certificate) error {
 	roots := x509.NewCertPool()

@@ -50,6 +50,7 @@ type session struct {
 	all       bool
 	hard      bool
 	undo      bool
+	dryRun    bool
 	stateFile string
 	only      string
 	backup    string
@@ -82,15 +83,14 @@ func Main(arguments []string, out, complaints io.Writer) int {
 func (s *session) run(arguments []string) error {
 	flags := flag.NewFlagSet(s.verb.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // what is wrong is said by Main
-	flags.StringVar(&s.netns, "netns", "", "the network namespace: a `NAME` of `ip netns`, or a path such as /proc/PID/ns/net")
+	NamespaceOption(flags, &s.netns, "the network namespace: a `NAME` of `ip netns`, or a path such as /proc/PID/ns/net")
 	if s.verb.options != nil {
 		s.verb.options(s, flags)
 	}
 	words, err := interspersed(flags, arguments)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(s.out, "usage: bicast mptcp %s\n\n%s\noptions:\n", s.verb.form, s.verb.teach)
-		flags.SetOutput(s.out)
-		flags.PrintDefaults()
+		PrintOptions(s.out, flags)
 		return err
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *session) run(arguments []string) error {
 func interspersed(flags *flag.FlagSet, arguments []string) ([]string, error) {
 	var words []string
 	for len(arguments) > 0 {
-		if err := flags.Parse(arguments); err != nil {
+		if err := ParseOptions(flags, arguments); err != nil {
 			return nil, err
 		}
 		arguments = flags.Args()

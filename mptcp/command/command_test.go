@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,9 @@ func newBench(t *testing.T) *bench {
 func (b *bench) run(code int, words ...string) string {
 	b.t.Helper()
 	var printed bytes.Buffer
-	words = append(words, "--netns", b.client.Path())
+	if !slices.Contains(words, "--netns") {
+		words = append(words, "--netns", b.client.Path())
+	}
 	if got := command.Main(words, &printed, &printed); got != code {
 		b.t.Fatalf("%v: exit code %d, want %d:\n%s", words, got, code, &printed)
 	}
@@ -122,6 +125,10 @@ func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
 
 func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	b := newBench(t)
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		code  int
 		words []string
@@ -129,7 +136,10 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	}{
 		{2, []string{"fly"}, "there is no verb"},
 		{2, []string{"list", "1"}, "usage: bicast mptcp list"},
-		{2, []string{"list", "--jsn"}, "-jsn"},
+		{2, []string{"list", "--jsn"}, "not defined: --jsn\n"},
+		{2, []string{"list", "--netns"}, "needs an argument: --netns\n"},
+		{2, []string{"list", "--pid", "x"}, "for flag --pid: "},
+		{2, []string{"list", "--netns", ""}, "for flag --netns: expected a name of `ip netns`"},
 		{2, []string{"switch", "1"}, "usage: bicast mptcp switch"},
 		{2, []string{"switch", "--all", "--pid", "1", "lte"}, "one of CONN, --pid and --all"},
 		{2, []string{"switch", "one", "lte"}, "8 hex digits"},
@@ -141,6 +151,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{15, []string{"remove", "1", "wifi"}, "its only subflow"},
 		{17, []string{"add", "1", "10.2.0.1", "10.2.0.2:9"}, "connection refused"},
 		{1, []string{"add", "1", "192.0.2.1"}, "the kernel said"},
+		{12, []string{"list", "--netns", plain}, "is no network namespace"},
 		{1, []string{"setup", "--undo", "--state", filepath.Join(t.TempDir(), "none")}, "nothing to undo"},
 		{1, []string{"setup", "--interface", "ether", "--state", filepath.Join(t.TempDir(), "s")}, "no interface ether"},
 	} {
@@ -155,7 +166,7 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 func TestEveryVerbTeaches(t *testing.T) {
 	b := newBench(t)
 	for _, verb := range []string{"list", "watch", "monitor", "switch", "add", "remove", "setup"} {
-		b.wants(b.run(0, verb, "--help"), "usage: bicast mptcp "+verb, "-netns")
+		b.wants(b.run(0, verb, "--help"), "usage: bicast mptcp "+verb, "\n  --netns NAME\n")
 		b.wants(b.run(0, "--help"), "\n  "+verb)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 var setup = &verb{
-	name: "setup", form: "setup [--interface A,B] [--backup B] [--undo] [--state FILE] [--netns NAME]",
+	name: "setup", form: "setup [--interface A,B] [--backup B] [--undo] [--dry-run] [--state FILE] [--netns NAME]",
 	summary: "set what makes MPTCP leave a dead path fast, or put it back (--undo)",
 	teach: `Sets the sysctls, limits and endpoints that make failover fast, and prints each with what it was before:
 
@@ -25,11 +25,13 @@ var setup = &verb{
 stale_loss_cnt works in the namespace of whoever SENDS: set it up at both ends. The endpoints are the kernel's path
 manager's. A connection that lives now and began from an address that becomes an endpoint may open a second subflow
 from it. What was there before is kept in a file, and --undo puts it back; what somebody has changed since stays.
+--dry-run prints what either would change, and changes nothing.
 `,
 	options: func(s *session, flags *flag.FlagSet) {
 		flags.StringVar(&s.only, "interface", "", "endpoints for these interfaces alone, as `A,B`")
 		flags.StringVar(&s.backup, "backup", "", "the endpoints of these interfaces, as `A,B`, are backup")
 		flags.BoolVar(&s.undo, "undo", false, "put back what was there before")
+		flags.BoolVar(&s.dryRun, "dry-run", false, "print what would be changed, and change nothing")
 		flags.StringVar(&s.stateFile, "state", "", "the `FILE` of what was there before (/run/bicast/mptcp-NAMESPACE.json)")
 	},
 	run: runSetup,
@@ -47,16 +49,16 @@ func runSetup(s *session, words []string) error {
 		}
 	}
 	if s.undo {
-		steps, err := tune.Undo(s.handle, file)
+		steps, err := tune.Undo(s.handle, file, s.dryRun)
 		s.tellSteps(steps)
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("there is nothing to undo: %s is not there; if `setup` was given --state, give it here too", file)
 		}
 		return err
 	}
-	steps, err := tune.Apply(s.handle, file, names(s.only), names(s.backup))
+	steps, err := tune.Apply(s.handle, file, names(s.only), names(s.backup), s.dryRun)
 	s.tellSteps(steps)
-	if err == nil {
+	if err == nil && !s.dryRun {
 		fmt.Fprintf(s.out, "`bicast mptcp setup --undo` puts it back, from %s\n", file)
 	}
 	return err
@@ -69,6 +71,8 @@ func names(list string) []string {
 func (s *session) tellSteps(steps []tune.Step) {
 	for _, step := range steps {
 		switch {
+		case step.Changed() && s.dryRun:
+			fmt.Fprintf(s.out, "would change  %s: %s (is: %s)\n", step.Name, step.Is, step.Was)
 		case step.Changed():
 			fmt.Fprintf(s.out, "changed  %s: %s (was: %s)\n", step.Name, step.Is, step.Was)
 		case step.Why != "":

@@ -7,7 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/signal"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/mptcp"
 )
@@ -51,7 +55,8 @@ var add = &verb{
 	name: "add", form: "add CONN ADDRESS [REMOTE] [--netns NAME]",
 	summary: "open one more path for a connection, and wait until it is established",
 	teach: `Opens a subflow from our ADDRESS to the address and port that the connection was made to, or to REMOTE (ADDRESS:PORT), and
-waits until it is established, for at most 10 s; else it tells why not. It is active at once.
+waits until it is established, for at most 10 s; else, and on Ctrl-C, it takes back what it did and tells why not. It is
+active at once.
 
 Under the kernel's path manager ADDRESS becomes an endpoint: every connection of the namespace opens a subflow from it.
 `,
@@ -147,7 +152,9 @@ func runAdd(s *session, words []string) error {
 			return s.misused("%q is no ADDRESS:PORT", words[2])
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), joining)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, joining)
 	defer cancel()
 	change, err := s.handle.AddSubflow(ctx, c.Connection, local, remote)
 	s.tell(change)

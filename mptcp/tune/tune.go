@@ -52,8 +52,9 @@ var sysctls = []struct{ name, value string }{
 const mostSubflows = 8
 
 // Apply sets everything and records in the state file what it was, before it changes it. A second run keeps what the
-// first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints.
-func Apply(h *mptcp.Handle, stateFile string, only, backup []string) ([]Step, error) {
+// first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints. A
+// dry run takes the same steps and changes nothing, the state file neither.
+func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) ([]Step, error) {
 	wishes, err := allWishes(h, only, backup)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,10 @@ func Apply(h *mptcp.Handle, stateFile string, only, backup []string) ([]Step, er
 	}
 	var steps []Step
 	for _, w := range wishes {
-		step, err := apply(w, state, stateFile)
+		step, err := stepTo(w)
+		if err == nil && step.Changed() && !dry {
+			err = take(w, step, state, stateFile)
+		}
 		if err != nil {
 			return steps, err
 		}
@@ -80,7 +84,8 @@ func Apply(h *mptcp.Handle, stateFile string, only, backup []string) ([]Step, er
 	return steps, nil
 }
 
-func apply(w wish, state *record, stateFile string) (Step, error) {
+// stepTo is what has to be done for a wish.
+func stepTo(w wish) (Step, error) {
 	was, err := w.read()
 	if err != nil {
 		return Step{}, err
@@ -94,20 +99,24 @@ func apply(w wish, state *record, stateFile string) (Step, error) {
 	case was != Absent && isEndpoint:
 		step.Why = "it is an endpoint already"
 	default:
-		state.add(w.name(), was, w.value)
-		if err := state.save(stateFile); err != nil {
-			return step, err
-		}
-		if err := w.write(w.value); err != nil {
-			return step, fmt.Errorf("%s could not be set to %s: %w", w.name(), w.value, err)
-		}
 		step.Is = w.value
 	}
 	return step, nil
 }
 
-// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays.
-func Undo(h *mptcp.Handle, stateFile string) ([]Step, error) {
+func take(w wish, step Step, state *record, stateFile string) error {
+	state.add(step.Name, step.Was, step.Is)
+	if err := state.save(stateFile); err != nil {
+		return err
+	}
+	if err := w.write(w.value); err != nil {
+		return fmt.Errorf("%s could not be set to %s: %w", w.name(), w.value, err)
+	}
+	return nil
+}
+
+// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays. A dry run changes nothing.
+func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
 	state, err := load(stateFile)
 	if err == nil {
 		err = state.mustBeOf(h, stateFile)
@@ -126,12 +135,18 @@ func Undo(h *mptcp.Handle, stateFile string) ([]Step, error) {
 		if now != change.Is {
 			step.Why = "somebody else has set it since"
 		} else {
-			if err := k.write(change.Was); err != nil {
-				return steps, fmt.Errorf("%s could not be set to %s: %w", change.Name, change.Was, err)
-			}
 			step.Is = change.Was
 		}
+		if step.Changed() && !dry {
+			err = k.write(change.Was)
+		}
+		if err != nil {
+			return steps, fmt.Errorf("%s could not be set to %s: %w", change.Name, change.Was, err)
+		}
 		steps = append(steps, step)
+	}
+	if dry {
+		return steps, nil
 	}
 	return steps, os.Remove(stateFile)
 }

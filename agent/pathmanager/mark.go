@@ -1,0 +1,87 @@
+package pathmanager
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/mptcp"
+)
+
+// A mark is a file that stands while the namespace is under the userspace path manager because of us. It is there before
+// that is set and goes when it was given back: where it is found with nobody in the seat, agent and guard were killed
+// together.
+type mark string
+
+// Where the number of this run of the kernel is: a mark of an earlier one means nothing.
+const bootID = "/proc/sys/kernel/random/boot_id"
+
+const markPrefix = "path-manager-"
+
+// unmarked tells whether nothing was ever left behind, in whichever namespace: that needs no rights and no MPTCP.
+func unmarked(directory string) (bool, error) {
+	entries, err := os.ReadDir(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), markPrefix) }), err
+}
+
+// The kernel gives the number of a namespace (its cookie) to no other one as long as it runs.
+func markOf(handle *mptcp.Handle, directory string) (mark, error) {
+	var cookie uint64
+	err := handle.Do(func() error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
+	}
+	return mark(filepath.Join(directory, fmt.Sprintf("%s%d", markPrefix, cookie))), nil
+}
+
+func (m mark) put() error {
+	boot, err := os.ReadFile(bootID)
+	if err == nil {
+		err = os.WriteFile(string(m), boot, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("the path manager is not taken, for it cannot be noted that it has to be given back: %w", err)
+	}
+	return nil
+}
+
+func (m mark) stands() (bool, error) {
+	noted, err := os.ReadFile(string(m))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	boot, unread := os.ReadFile(bootID)
+	return strings.TrimSpace(string(noted)) == strings.TrimSpace(string(boot)), errors.Join(err, unread)
+}
+
+func (m mark) remove() error {
+	if err := os.Remove(string(m)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// giveBack is done by who has the seat.
+func giveBack(handle *mptcp.Handle, noted mark) error {
+	if err := set(handle, kernel); err != nil {
+		return err
+	}
+	return noted.remove()
+}

@@ -1,0 +1,75 @@
+package trust
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// How long an address may take to answer, and then for its side of TLS.
+const (
+	dialWithin  = 10 * time.Second
+	greetWithin = 10 * time.Second
+)
+
+// reach connects to the controller that printed a token. It is done apart from gRPC, which says of whatever goes wrong
+// here that the connection failed.
+func reach(ctx context.Context, address string, pin Pin) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: dialWithin}
+	plain, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("nobody answers at %s (%w): expected the controller, where `bicast enroll` says that it is; does "+
+			"it run, and is controller.agents.join of its gateway.yaml an address that this host reaches?", address, inShort(err))
+	}
+	config := pinned(pin)
+	config.NextProtos = []string{"h2"}
+	conn := tls.Client(plain, config)
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		plain.Close()
+		return nil, stranger(address, err)
+	}
+	return conn, nil
+}
+
+// stranger is why what answers is not taken for the controller.
+func stranger(address string, err error) error {
+	var noTLS tls.RecordHeaderError
+	var unproven *notTheController
+	why := err.Error()
+	switch {
+	case errors.As(err, &unproven):
+		return fmt.Errorf("what answers at %s was told nothing: %w", address, unproven)
+	case errors.As(err, &noTLS):
+		why = "it does not speak TLS"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		why = "it hung up before it said who it is"
+	case errors.Is(err, context.DeadlineExceeded):
+		why = fmt.Sprintf("it said nothing for %v", greetWithin)
+	}
+	return fmt.Errorf("what answers at %s is no controller (%s): expected the address that `bicast enroll` prints, which is "+
+		"controller.agents.join of its gateway.yaml", address, why)
+}
+
+// inShort is the reason without what was tried, which is said beside it.
+func inShort(err error) error {
+	var number syscall.Errno
+	var unknown *net.DNSError
+	var late net.Error
+	switch {
+	case errors.As(err, &number):
+		return number
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s: %s", unknown.Name, unknown.Err)
+	case errors.As(err, &late) && late.Timeout():
+		return fmt.Errorf("not within %v", dialWithin)
+	default:
+		return err
+	}
+}
