@@ -6,11 +6,14 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from cli import OK
 from cli.client import add_options, asked
 from cli.status import aligned
+from controller.model import EVERYBODY
 
 ANYWHERE = "CONTROLLER"  # in the place of a host: the controller listens at all of its addresses
 
@@ -22,8 +25,12 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the line that makes an agent of a host. Its token is good once, for 15 minutes, and says "
         "whom the host may trust. A new one ends the one before; an agent that is already there goes on until the new "
         "one is served.",
+        epilog="A terminal's own agent is found by its name: give it the terminal's. Terminals' names may have more in "
+        "them (A-Z, '.', '_'); an agent under another name than its terminal's is found by its addresses.",
     )
-    enroll.add_argument("name", metavar="NAME", help="of the agent: a-z, 0-9 and '-'")
+    enroll.add_argument(
+        "name", metavar="NAME", help=f"of the agent: a-z, 0-9 and '-', 63 at most, no '-' first, not '{EVERYBODY}'"
+    )
     revoke = subparsers.add_parser(
         "revoke",
         help="send an agent away, and its certificate with it",
@@ -33,7 +40,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     agents = subparsers.add_parser(
         "agents",
         help="list who was enrolled",
-        description="List every agent that was enrolled. What those that are connected report is told by `status`.",
+        description="List every agent that was enrolled, and who still tries to come in with a certificate that was "
+        "revoked or replaced. What those that are connected report is told by `status`.",
     )
     agents.add_argument("--json", action="store_true", help="for scripts")
     for parser in (enroll, revoke, agents):
@@ -54,19 +62,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(invited: dict[str, Any]) -> None:
-    nowhere = invited["join"].startswith(":")
-    place = (ANYWHERE if nowhere else "") + invited["join"]
-    print(f"good once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; on {invited['name']}:")
-    print(f"  bicast-agent join {place} --name {invited['name']} --token {invited['token']}")
+    name, join = invited["name"], invited["join"]
+    nowhere = join.startswith(":")
+    print(f"good once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; on {name}:")
+    print(f"  bicast-agent join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}")
     if nowhere:
-        print(f"where {ANYWHERE} is an address of this controller that {invited['name']} reaches")
+        print(f"where {ANYWHERE} is an address of this controller that {name} reaches")
+    elif ip_address(urlsplit(f"//{join}").hostname or "").is_loopback:
+        print(
+            f"! {join} is reached from the controller's own machine alone: for another, set listen and join of "
+            "controller.agents in gateway.yaml to an address that it reaches, and start the controller again"
+        )
+    print(
+        "its identity is kept in /var/lib/bicast-agent; to have it elsewhere, add --directory DIRECTORY here and to run"
+    )
 
 
 def _rows(agents: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("AGENT", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL", "REVOKED")
+    yield ("AGENT", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL", "REVOKED", "LAST TRIED", "FROM")
     for one in agents:
-        times = (_at(one[each]) for each in ("certificate_until", "token_until", "revoked_at"))
-        yield (one["name"], one["peer"] or "-", *times)
+        times = (_at(one[each]) for each in ("certificate_until", "token_until", "revoked_at", "tried_at"))
+        yield (one["name"], one["standing"], one["peer"] or "-", *times, one["tried_from"] or "-")
 
 
 def _at(moment: float | None) -> str:

@@ -18,13 +18,14 @@ from ipaddress import ip_address
 import grpc
 
 from controller.agency import speech
+from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
 from controller.agency.ledger import Entry
-from controller.agency.refusals import AgencyError, Refusals, Refused
-from controller.agency.session import Post, later
+from controller.agency.refusals import AgencyError, Refusals, Refused, Try
+from controller.agency.session import Post
 from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
-from controller.enrolling import EnrolledView, Invited, UnknownAgent
+from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.model import AgentService, Endpoint
 from controller.reports import AgentEffect, Direct, HangUp
 from controller.wishes import Answer, Impossible, NotAnswered
@@ -57,10 +58,15 @@ class Agents:
         self._guests: Guests = {}
         self._listeners = {"listen": listening(settings.listen, "listen"), "join": listening(settings.join, "join")}
         self.listen, self.join = (_address(each) for each in self._listeners.values())
-        self._sessions = Sessions(
-            self._trust, self._guests, self._refused, post, _as_reached(self.listen, self.join.host)
-        )
         self._loop = asyncio.new_event_loop()
+        self._calls = Calls(self._loop)
+        self._sessions = Sessions(
+            self._trust,
+            self._guests,
+            self._refused,
+            lambda event, taken: post(event, lambda: self._calls.put(taken)),
+            _as_reached(self.listen, self.join.host),
+        )
         self._ready: Future[None] = Future()
         self._stopping = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
@@ -72,7 +78,7 @@ class Agents:
 
     def stop(self) -> None:
         """Ends every stream with a status that says so."""
-        later(self._loop, self._stopping.set)
+        self._calls.put(self._stopping.set)
         self._thread.join()
 
     # From the core
@@ -81,9 +87,9 @@ class Agents:
         match effect:
             case Direct(session, number, order):
                 word = speech.directive(number, order)
-                later(self._loop, lambda: self._sessions.order(session, number, word))
+                self._calls.put(lambda: self._sessions.order(session, number, word))
             case HangUp(session, reason):
-                later(self._loop, lambda: self._sessions.hang_up(session, reason))
+                self._calls.put(lambda: self._sessions.hang_up(session, reason))
 
     # From people
 
@@ -113,8 +119,8 @@ class Agents:
         return Answer((f"{name} is revoked{ended}",), True, 0)
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
-        here = self._sessions.here()
-        return tuple(_view(name, entry, here.get(name)) for name, entry in sorted(self._trust.ledger.entries().items()))
+        here, known = self._sessions.here(), sorted(self._trust.ledger.entries().items())
+        return tuple(_view(name, entry, here.get(name), self._refused.last_try(name)) for name, entry in known)
 
     def refusals(self) -> dict[str, int]:
         return {reason.value: count for reason, count in self._refused.counts().items()}
@@ -126,7 +132,7 @@ class Agents:
             self._sessions.revoke(name)
             done.set_result(None)
 
-        later(self._loop, revoke)
+        self._calls.put(revoke)
         try:
             done.result(REVOKED_WITHIN_S)
         except TimeoutError:
@@ -184,11 +190,22 @@ def _as_reached(endpoint: Endpoint, asked: str | None) -> str:
     return f":{endpoint.port}" if nowhere else str(endpoint)
 
 
-def _view(name: str, entry: Entry, peer: str | None) -> EnrolledView:
+def _view(name: str, entry: Entry, peer: str | None, tried: Try | None) -> EnrolledView:
     return EnrolledView(
         name=name,
+        standing=_standing(entry, peer),
         peer=peer,
         certificate_until=entry.certificates[-1].until if entry.certificates else None,
         revoked_at=entry.revoked_at,
         token_until=next((each.until for each in entry.tokens if each.used_at is None), None),
+        tried_at=tried.at if tried else None,
+        tried_from=tried.peer if tried else None,
     )
+
+
+def _standing(entry: Entry, peer: str | None) -> Standing:
+    if peer is not None:
+        return Standing.CONNECTED
+    if entry.revoked_at is not None:
+        return Standing.REVOKED
+    return Standing.AWAY if entry.certificates else Standing.INVITED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from controller.wishes import Answer, Impossible
@@ -19,15 +20,27 @@ class Invited:
     join: str
 
 
+class Standing(StrEnum):
+    INVITED = "invited"  # it may join with its token, and never has
+    AWAY = "away"  # it has joined, and is not connected
+    CONNECTED = "connected"
+    REVOKED = "revoked"  # and not joined again since
+
+
 @dataclass(frozen=True, slots=True)
 class EnrolledView:
-    """Times are Unix seconds. None: there is no such thing."""
+    """Times are Unix seconds; null: there is no such thing. `peer` is that of the stream which is served. `tried_at`
+    and `tried_from` tell who last came, since the controller was started, with a certificate of this name that no
+    longer counts: it was revoked, or there is a newer one."""
 
     name: str
-    peer: str | None  # of the stream that is served
+    standing: Standing
+    peer: str | None
     certificate_until: float | None
     revoked_at: float | None
     token_until: float | None
+    tried_at: float | None
+    tried_from: str | None
 
 
 class UnknownAgent(Exception):

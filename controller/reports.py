@@ -108,6 +108,7 @@ class ReflexFired:
     said: str
     stalled_ms: int
     connections: int
+    at_us: int  # of the agent's clock: what is told twice fired once
 
 
 AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired

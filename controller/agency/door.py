@@ -3,6 +3,9 @@
 gRPC's own TLS tells nobody whom it refused; here a peer is known from its first byte, and can be put out at any moment.
 Behind the door there is no address of the network: each connection is led on from an end that only we can have bound
 (an abstract name of unix(7)), and by that name gRPC knows whose words it reads.
+
+Who has not shown a certificate of ours is a stranger, at the door where agents join to the end. Strangers fill places
+of their own alone, and each newcomer takes the place of another (crowd.py).
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ import resource
 import secrets
 import socket
 import ssl
+from dataclasses import dataclass
 
 from controller.agency.refusals import AgencyError, Reason, Refusals
 from controller.agency.trust import Shown, shown
+from controller.crowd import superfluous
 from controller.model import Endpoint
 
 log = logging.getLogger(__name__)
@@ -25,9 +30,10 @@ HANDSHAKE_WITHIN_S = 5.0
 CLOSED_WITHIN_S = 2.0
 WAITING = 512  # all agents of a large house, come back at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
-MOST = 1024
+MOST = 1024  # with a certificate
+MOST_STRANGERS = 512
 MOST_OF_A_NAME = 4  # one stream, and what a broken network has left
-DESCRIPTORS_EACH = 3  # one outside, two inside
+DESCRIPTORS_EACH = 4  # one outside and two inside, and one of a stranger
 
 
 class Guest:
@@ -45,6 +51,17 @@ class Guest:
 Guests = dict[str, Guest]  # by the peer that gRPC knows them as
 
 
+@dataclass(slots=True, eq=False)
+class Place:
+    """What a connection takes up, from before its handshake to after its end."""
+
+    host: str
+    peer: str
+    attended: asyncio.Task[None] | None = None
+    strange: bool = True
+    sent_away: bool = False
+
+
 class Door:
     def __init__(
         self,
@@ -60,7 +77,7 @@ class Door:
         self._guests, self._refusals = guests, refusals
         self._stays_s = stays_s
         self._most = _most_connections()
-        self._present: set[asyncio.Task[None]] = set()
+        self._places: dict[Place, None] = {}  # in the order in which they were taken
 
     async def serve(self) -> None:
         """Until it is cancelled; all that came in ends then."""
@@ -74,25 +91,29 @@ class Door:
                     log.error("cannot take an agent's connection: %s", error)
                     await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # the next try would fail likewise
                     continue
-                self._receive(sock, str(Endpoint(*address[:2])))
+                self._receive(sock, Place(address[0], str(Endpoint(*address[:2]))))
+                await asyncio.sleep(0)  # while others wait to be taken, sock_accept lets nobody else have a turn
         finally:
             self._listener.close()
-            for task in self._present:
+            present = [place.attended for place in self._places if place.attended]
+            for task in present:
                 task.cancel()
-            await asyncio.gather(*self._present, return_exceptions=True)
+            await asyncio.gather(*present, return_exceptions=True)
 
-    def _receive(self, sock: socket.socket, peer: str) -> None:
-        if len(self._present) >= self._most:
-            sock.close()
-            more = f"; with more descriptors (ulimit -n) up to {MOST}" if self._most < MOST else ""
-            sentence = f"{self._most} connections are open, as many as may be{more}"
-            self._refusals.note(peer, None, Reason.CROWD, sentence)
-            return
-        task = asyncio.create_task(self._attend(sock, peer))
-        self._present.add(task)
-        task.add_done_callback(self._present.discard)
+    def _receive(self, sock: socket.socket, place: Place) -> None:
+        self._places[place] = None
+        place.attended = asyncio.create_task(self._attend(sock, place))
+        place.attended.add_done_callback(lambda _: self._places.pop(place))
+        most = min(MOST_STRANGERS, self._most)
+        oldest = superfluous([each for each in self._places if each.strange and not each.sent_away], most)
+        if oldest is not None:
+            assert oldest.attended is not None
+            oldest.sent_away = True
+            oldest.attended.cancel()
+            sentence = f"was the oldest of more than {most} who had not shown what they came for"
+            self._refusals.note(oldest.peer, Reason.CROWD, sentence)
 
-    async def _attend(self, sock: socket.socket, peer: str) -> None:
+    async def _attend(self, sock: socket.socket, place: Place) -> None:
         """One connection, from its handshake to its end."""
         outside = _End()
         try:
@@ -104,25 +125,28 @@ class Door:
                 ssl_shutdown_timeout=CLOSED_WITHIN_S,
             )
         except OSError as error:  # SSLError is one, and so is what a timeout raises
-            self._refusals.note(peer, None, Reason.HANDSHAKE, _why(error))
+            self._refusals.note(place.peer, Reason.HANDSHAKE, _why(error))
             _untie(error)
             return
+        except asyncio.CancelledError as error:
+            _untie(error)
+            raise
         assert isinstance(transport, asyncio.Transport)
         try:
+            guest = Guest(place.peer, _certificate(transport), outside)
+            place.strange = guest.certificate is None
             async with asyncio.timeout(self._stays_s):
-                await self._lead_on(Guest(peer, _certificate(transport), outside), outside)
+                await self._lead_on(guest, outside)
         except TimeoutError:
             pass
         except OSError as error:
-            log.error("agent from %s: cannot be led on to gRPC: %s", peer, error)
+            log.error("agent from %s: cannot be led on to gRPC: %s", place.peer, error)
         finally:
             outside.cut()
 
     async def _lead_on(self, guest: Guest, outside: _End) -> None:
-        name = guest.certificate.name if guest.certificate else None
-        same = sum(each.certificate is not None and each.certificate.name == name for each in self._guests.values())
-        if same >= MOST_OF_A_NAME:
-            self._refusals.note(guest.peer, name, Reason.CROWD, f"has {same} connections open, as many as one may")
+        if guest.certificate is not None and (crowd := self._crowd(guest.certificate.name)):
+            self._refusals.note(guest.peer, Reason.CROWD, crowd, name=guest.certificate.name)
             return
         own = f"bicast-guest-{secrets.token_hex(16)}"
         known_as = f"unix-abstract:{own}"
@@ -140,6 +164,16 @@ class Door:
         finally:
             inside.end()
             del self._guests[known_as]
+
+    def _crowd(self, name: str) -> str | None:
+        """Why there is no place for one more who has shown a certificate of this name."""
+        names = [each.certificate.name for each in self._guests.values() if each.certificate is not None]
+        if names.count(name) >= MOST_OF_A_NAME:
+            return f"has {names.count(name)} connections open, as many as one may"
+        if len(names) >= self._most:
+            more = f"; with more descriptors (ulimit -n) up to {MOST}" if self._most < MOST else ""
+            return f"{self._most} connections are open, as many as may be{more}"
+        return None
 
 
 class _End(asyncio.Protocol):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from controller.agency import files
 from controller.agency.refusals import AgencyError, Reason, Refused
+from controller.model import EVERYBODY
 
 VERSION = 1
 TOKEN_LIVES_S = 15 * 60.0
@@ -151,6 +152,10 @@ def check_name(name: str) -> None:
         raise Refused(
             Reason.NAME,
             f"{name[:80]!r} is no name of an agent: expected letters a-z, digits and '-', 63 at most, no '-' first",
+        )
+    if name == EVERYBODY:
+        raise Refused(
+            Reason.NAME, f"{name!r} is no name of an agent: it stands for every terminal, so that none can be named so"
         )
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NoReturn
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn, TypeVar
 
 import grpc
 
@@ -23,15 +24,21 @@ from controller.agency.trust import Shown
 from controller.reports import AgentClosed, AgentEvent, AgentOpened, ReportEvery
 
 Post = Callable[[AgentEvent, Callable[[], None]], None]
-"""The event, and what to call, from whatever thread, when the core has taken it."""
+"""The event, and what to call, in the agents' thread, when the core has taken it."""
 
 Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
+
+T = TypeVar("T")
 
 HELLO_WITHIN_S = 5.0
 FIRST_INTERVAL_MS = 1000
 QUIET_S = 10.0  # then it is asked whether it is still there
 ANSWERS_WITHIN_S = 5.0
-MOST_UNREAD = 256  # words that wait for an agent which does not read
+MOST_UNREAD = 1024  # words that wait for an agent which does not read; a relay is armed for 250 terminals at once
+LARGE_BYTES = 1 << 16  # of a word: others must have their turn while it is read
+SOONEST = 0.25  # of the interval: no two reports are taken sooner after one another
+FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
+LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
@@ -49,6 +56,7 @@ class Session:
         self.over = asyncio.Event()
         self._stream, self._post = stream, post
         self._heard = asyncio.Event()  # a new one for each word, so that each who waits for one sees it
+        self._heard_at = asyncio.get_running_loop().time()
         self._verdict: Ended | None = None
         self._judged = asyncio.Event()
         self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
@@ -56,6 +64,8 @@ class Session:
         self._untaken: int | None = None  # the number of the report that the core has not taken yet
         self._unanswered: set[int] = set()
         self._interval_ms = FIRST_INTERVAL_MS
+        self._next_taken_at = 0.0
+        self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
 
     @property
     def name(self) -> str:
@@ -134,13 +144,10 @@ class Session:
     async def _watch(self) -> NoReturn:
         """A host may go without a word, and its kernel, or ours, would hold the connection for hours."""
         while True:
-            try:
-                async with asyncio.timeout(QUIET_S):
-                    await self._heard.wait()
-                continue
-            except TimeoutError:
-                pass
-            if not await self.answers(ANSWERS_WITHIN_S):
+            quiet_s = asyncio.get_running_loop().time() - self._heard_at
+            if quiet_s < QUIET_S:
+                await asyncio.sleep(QUIET_S - quiet_s)
+            elif not await self.answers(ANSWERS_WITHIN_S):
                 raise Ended(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
 
     async def _speak(self) -> NoReturn:
@@ -151,14 +158,16 @@ class Session:
 
     async def _listen(self) -> NoReturn:
         while (word := await self._read()) is not None:
+            self._heard_at = asyncio.get_running_loop().time()
             self._heard.set()
             self._heard = asyncio.Event()
             match word.WhichOneof("word"):
                 case "report":
-                    self._take(word.report)
+                    await self._take(word.report)
                 case "result":
                     await self._answered(word.result)
                 case "fired":
+                    await self._fired.turn()
                     await self._tell(speech.fired(self.number, word.fired))
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
@@ -166,19 +175,26 @@ class Session:
 
     async def _read(self) -> pb.FromAgent | None:
         raw = await self._stream.read()
-        return speech.heard(raw) if isinstance(raw, bytes) else None
+        return await _in_its_turn(len(raw), lambda: speech.heard(raw)) if isinstance(raw, bytes) else None
 
-    def _take(self, report: pb.Report) -> None:
+    async def _take(self, report: pb.Report) -> None:
         if self._untaken is not None:
             raise Refused(
                 Reason.SPEECH,
                 f"sent report {report.sequence} while {self._untaken} was not taken: expected one at a time",
             )
         self._untaken = report.sequence
-        loop = asyncio.get_running_loop()
-        self._post(speech.reported(self.number, report), lambda: later(loop, self._taken))
+        event = await _in_its_turn(report.ByteSize(), lambda: speech.reported(self.number, report))
+        self._post(event, self._taken)
 
     def _taken(self) -> None:
+        """Who reports as fast as it can waits; who reports when it is due never notices."""
+        loop = asyncio.get_running_loop()
+        at = max(self._next_taken_at, loop.time())
+        self._next_taken_at = at + SOONEST * self._interval_ms / 1000
+        loop.call_at(at, self._say_taken)
+
+    def _say_taken(self) -> None:
         assert self._untaken is not None
         sequence, self._untaken = self._untaken, None
         self._say(speech.taken(sequence))
@@ -193,8 +209,8 @@ class Session:
             await self._tell(speech.resulted(self.number, result))
 
     async def _tell(self, event: AgentEvent) -> None:
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        self._post(event, lambda: later(loop, told.set))
+        told = asyncio.Event()
+        self._post(event, told.set)
         await told.wait()
 
     def _say(self, word: pb.FromController) -> None:
@@ -204,13 +220,23 @@ class Session:
             self.end(grpc.StatusCode.RESOURCE_EXHAUSTED, f"does not read: {MOST_UNREAD} words wait for it")
 
 
-def later(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """From any thread. Where the loop has ended, nobody is left whom it would concern."""
-    try:
-        loop.call_soon_threadsafe(call)
-    except RuntimeError:
-        if not loop.is_closed():
-            raise
+async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:
+    return read() if size_bytes < LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(LARGE_WORDS, read)
+
+
+class Pace:
+    """So many at once, and so many a second: who would go faster is not read meanwhile."""
+
+    def __init__(self, at_once: int, per_s: float) -> None:
+        self._most, self._per_s = float(at_once), per_s
+        self._left, self._at = self._most, 0.0
+
+    async def turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._left, self._at = min(self._most, self._left + (now - self._at) * self._per_s), now
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.sleep(-self._left / self._per_s)
 
 
 def _nothing() -> None:

@@ -111,7 +111,7 @@ class Sessions:
         try:
             await self._attend(session)
         except Refused as refused:
-            self._refusals.note(guest.peer, name, refused.reason, str(refused))
+            self._refusals.note(guest.peer, refused.reason, str(refused), name=name)
             code, sentence = CODES[refused.reason], str(refused)
         except Ended as ended:  # of which the core was told
             code, sentence = ended.code, str(ended)
@@ -169,7 +169,7 @@ class Sessions:
             name = request.name
             joined = await asyncio.to_thread(self._trust.join, name, request.token, request.signing_request)
         except Refused as refused:
-            self._refusals.note(guest.peer, name, refused.reason, str(refused))
+            self._refusals.note(guest.peer, refused.reason, str(refused), claims=name)
             await context.abort(CODES[refused.reason], str(refused))
         except AgencyError as error:
             log.error("agent %s from %s cannot join: %s", name, guest.peer, error)

@@ -5,6 +5,7 @@ Nothing of what an agent says is believed to be well made: an address is one, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 
@@ -34,6 +35,7 @@ PROTOCOL = 1  # the highest that we speak
 MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
 LONGEST_TEXT = 400
 MOST_OF_A_HOST = 64  # addresses, capabilities
+MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
 # Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
@@ -50,6 +52,9 @@ def heard(raw: bytes) -> pb.FromAgent:
         raise _against(f"sent {len(raw)} bytes that are no FromAgent of api/agent.proto") from None
     if word.WhichOneof("word") is None:
         raise _against("sent a word that says nothing which protocol 1 knows")
+    of_report = _most_of(word.report.connections)
+    if of_report > MOST_OF_A_REPORT:
+        raise _against(f"reports {of_report} connections or subflows: expected {MOST_OF_A_REPORT} at most")
     return word
 
 
@@ -90,7 +95,9 @@ def resulted(session: int, result: pb.Result) -> Resulted:
 
 
 def fired(session: int, word: pb.Fired) -> ReflexFired:
-    return ReflexFired(session, _text(word.name), _text(word.said), word.stalled_ms, word.connections)
+    return ReflexFired(
+        session, _text(word.name), _text(word.said), word.stalled_ms, word.connections, word.monotonic_us
+    )
 
 
 def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:
@@ -141,6 +148,12 @@ def _subflow(one: pb.Subflow) -> Subflow:
         bytes_received=one.bytes_received,
         since_ack_ms=one.since_ack_ms,
     )
+
+
+def _most_of(connections: Sequence[pb.Connection]) -> int:
+    if len(connections) > MOST_OF_A_REPORT:
+        return len(connections)  # so many are not even looked into
+    return max(len(connections), sum(len(one.subflows) for one in connections))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,12 +1,13 @@
-"""What no two places of a configuration may both claim: ports, networks, addresses, names."""
+"""What no two places of a configuration may both claim: ports, networks, addresses, names, files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from ipaddress import ip_address
+from itertools import combinations, pairwise
 
 from controller.configuration.document import ConfigError, Place
-from controller.model import Interface, Site, Subnet, Uplink
+from controller.model import Endpoint, Interface, Site, Subnet, Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
@@ -16,6 +17,16 @@ def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
         if value in seen:
             raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
         seen[value] = where
+
+
+def listeners_apart(named: Iterable[tuple[str, Endpoint]], file: str) -> None:
+    """No two would listen in one place; who listens at any address of a family does so at each."""
+    for (first_at, first), (second_at, second) in combinations(named, 2):
+        hosts = ip_address(first.host), ip_address(second.host)
+        anywhere = hosts[0].version == hosts[1].version and any(host.is_unspecified for host in hosts)
+        if first.port == second.port and (hosts[0] == hosts[1] or anywhere):
+            expected = f"another address or port than {first} at {first_at}"
+            raise ConfigError(file, second_at, str(second), expected)
 
 
 def ports_once(site: Site, place: Place) -> None:

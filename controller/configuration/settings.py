@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import stat
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address
+from pathlib import Path
 
-from controller.configuration.document import ConfigError, Place
+from controller.configuration.apart import listeners_apart, once
+from controller.configuration.document import Place
 from controller.model import AgentService, Endpoint, Settings, Tls
 
 DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
@@ -25,27 +29,61 @@ def settings_of(place: Place) -> Settings:
         tls=openflow.maybe("tls", _tls, None),
         api=api.maybe("listen", Place.endpoint, DEFAULT_API),
         token_file=api.maybe("token_file", Place.path, None),
-        state_file=keys.maybe("state", Place.path, DEFAULT_STATE),
+        state_file=keys.maybe("state", _file, DEFAULT_STATE),
         agents=keys.maybe("agents", _agents, None),
     )
     if not ip_address(settings.openflow.host).is_loopback and settings.tls is None:
         raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
     if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
         raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
+    listeners_apart(_listeners(settings, place.where), place.file)
+    if settings.agents is not None:
+        kept = (
+            (f"{place.where}.state", settings.state_file),
+            (f"{place.where}.agents.directory", settings.agents.directory),
+        )
+        once(kept, place.file, "a path of its own")
     return settings
+
+
+def _listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
+    yield f"{where}.openflow.listen", settings.openflow
+    yield f"{where}.api.listen", settings.api
+    if settings.agents is not None:
+        yield f"{where}.agents.listen", settings.agents.listen
+        yield f"{where}.agents.join", settings.agents.join
 
 
 def _agents(place: Place) -> AgentService:
     """Strangers are kept out by certificates, wherever it listens."""
     keys = place.mapping("listen", "join", "directory")
-    service = AgentService(
+    return AgentService(
         listen=keys.maybe("listen", Place.endpoint, DEFAULT_AGENTS.listen),
         join=keys.maybe("join", Place.endpoint, DEFAULT_AGENTS.join),
-        directory=keys.maybe("directory", Place.path, DEFAULT_AGENTS.directory),
+        directory=keys.maybe("directory", _directory, DEFAULT_AGENTS.directory),
     )
-    if service.listen == service.join:
-        raise ConfigError(place.file, f"{place.where}.join", str(service.join), "another address than `listen` has")
-    return service
+
+
+def _file(place: Place) -> str:
+    return _unless_otherwise(place, stat.S_ISREG, "a regular file")
+
+
+def _directory(place: Place) -> str:
+    return _unless_otherwise(place, stat.S_ISDIR, "a directory")
+
+
+def _unless_otherwise(place: Place, fits: Callable[[int], bool], expected: str) -> str:
+    """A path where there is nothing yet, or what fits; only who writes there finds out whether it may."""
+    path = place.path()
+    try:
+        good = fits(Path(path).stat().st_mode)
+    except NotADirectoryError:
+        good = False
+    except OSError:
+        good = True
+    if not good:
+        raise place.wrong(f"the path of {expected}, or one where there is nothing yet")
+    return path
 
 
 def _tls(place: Place) -> Tls:

@@ -24,6 +24,7 @@ from controller.reports import (
     Disarm,
     PathManager,
     Prefer,
+    ReflexFired,
     Reported,
     Role,
 )
@@ -72,6 +73,7 @@ class Agent:
         self.doubted = False  # in this session it told of a reflex that nobody had armed
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
+        self._fired_at_us: dict[str, int] = {}  # by terminal: the last reflex that it has told of
 
     @property
     def alive(self) -> bool:
@@ -152,6 +154,12 @@ class Agent:
     def disarm(self, terminal: str, tickets: Tickets, now: float) -> Iterator[Direct]:
         if self.arms.disarm(terminal, now) and self.session is not None:
             yield self.order(Disarm(terminal), terminal, tickets, now)
+
+    def repeats(self, event: ReflexFired) -> bool:
+        """Where a stream ended before an agent could know that we know, it tells again on the next."""
+        before = self._fired_at_us.get(event.name)
+        self._fired_at_us[event.name] = event.at_us
+        return before == event.at_us
 
     def fired(self, terminal: str, now: float) -> Reflex | None:
         """Which reflex it was, as far as we know of one; a terminal's agent has none of another's."""

@@ -157,7 +157,7 @@ class Pilot:
     def fired(self, event: ReflexFired, wanted: Wanted, now: float) -> list[Entry]:
         """The hand has moved already; what is left is to bring the gateway along."""
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
-        if agent is None:
+        if agent is None or (steered is not None and agent.repeats(event)):
             return []
         expected = self._expected(agent, steered, wanted, now) if steered else None
         if steered is None or expected is None:

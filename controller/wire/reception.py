@@ -1,8 +1,7 @@
 """Who is connected: each accepted connection, with its TLS, from its first byte to its end.
 
 Strangers fill places of their own alone: of the peers that are not known as switches yet only so many stay, and each
-newcomer takes the place of the one that has been unknown longest, first of the host that has most of them. A switch
-is known within a few round trips, long before its turn.
+newcomer takes the place of another (crowd.py).
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from controller.crowd import superfluous
 from controller.framework import Fence
 from controller.wire.complaints import Complaints, peer_of
 from controller.wire.connection import OPENING_S, Connection
@@ -55,11 +54,13 @@ class Reception:
         with self._counting:
             self._present[guest] = None
             self._alone.clear()
-            superfluous = self._superfluous()
-        if superfluous is not None:
+            oldest = superfluous([each for each in self._present if each.unknown], OPENING_AT_ONCE)
+            if oldest is not None:
+                oldest.sent_away = True
+        if oldest is not None:
             reason = f"was the oldest of more than {OPENING_AT_ONCE} unknown peers"
-            self._complaints.about(superfluous.host, superfluous.peer, reason)
-            superfluous.end()
+            self._complaints.about(oldest.host, oldest.peer, reason)
+            oldest.end()
         try:
             with Fence(lambda reason: self._complaints.about(guest.host, guest.peer, reason), "TLS"):
                 self._connection(guest, address).serve()
@@ -77,15 +78,6 @@ class Reception:
     def alone(self, timeout_s: float) -> bool:
         """From a plain thread: waits until every connection has ended."""
         return self._alone.wait(timeout_s)
-
-    def _superfluous(self) -> Guest | None:
-        unknown = [guest for guest in self._present if guest.unknown]
-        if len(unknown) <= OPENING_AT_ONCE:
-            return None
-        of_each = Counter(guest.host for guest in unknown)
-        oldest = max(unknown, key=lambda guest: of_each[guest.host])  # the first of the hosts that have most
-        oldest.sent_away = True
-        return oldest
 
     def _connection(self, guest: Guest, address: Any) -> Connection:
         sock = guest.accepted

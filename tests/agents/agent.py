@@ -98,14 +98,17 @@ class Stream:
     def say(self, word: pb.FromAgent | bytes) -> None:
         self._outbox.put(word if isinstance(word, bytes) else word.SerializeToString())
 
+    def any_word(self) -> pb.FromController | Ended:
+        return self._inbox.get(timeout=PATIENCE_S)
+
     def hear(self) -> pb.FromController:
-        word = self._inbox.get(timeout=PATIENCE_S)
+        word = self.any_word()
         assert isinstance(word, pb.FromController), word
         return word
 
     def ended(self) -> Ended:
         """The status with which it ends; words before it are passed over."""
-        while not isinstance(word := self._inbox.get(timeout=PATIENCE_S), Ended):
+        while not isinstance(word := self.any_word(), Ended):
             pass
         return word
 

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller.enrolling import UnknownAgent
+from controller.agency import refusals
+from controller.enrolling import Standing, UnknownAgent
 from controller.reports import AgentClosed, AgentOpened
 from tests.agents.agent import PATIENCE_S, Ended, Identity, new_key
 from tests.agents.house import House
@@ -145,6 +146,57 @@ def test_revoking_ends_the_stream_at_once_and_refuses_the_certificate_from_then_
     house.again()
     assert house.stream(identity).ended().code is DENIED, "a restart changes nothing"
     refused(house, log, "revoked")
+
+
+def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "QUIET_S", 0.0)  # what else is refused is told each time
+    identity = house.enrolled("phone")
+    (before,) = house.agents.enrolled()
+    assert (before.standing, before.tried_at) == (Standing.AWAY, None)
+    house.agents.revoke("phone")
+    for _ in range(3):
+        assert house.stream(identity).ended().code is DENIED
+    told = log.get(timeout=PATIENCE_S).getMessage()
+    assert "`bicast enroll phone`" in told and "until its agent is stopped; not told again for 60 min" in told
+    assert log.empty() and house.agents.refusals()["revoked"] == 3
+    (after,) = house.agents.enrolled()
+    assert after.standing is Standing.REVOKED and after.revoked_at is not None
+    assert after.tried_at is not None and after.tried_at >= after.revoked_at
+    assert after.tried_from is not None and after.tried_from.startswith("127.0.0.1:")
+
+
+def test_strangers_do_not_have_it_told_again(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fill what is remembered of them, and that alone."""
+    monkeypatch.setattr(refusals, "REMEMBERED", 1)
+    identity = house.enrolled("phone")
+    house.agents.revoke("phone")
+    told = []
+    for _ in range(2):
+        house.stream(identity).ended()
+        house.join("laptop", "a" * 26)
+        house.join("laptop", "a" * 26, asked=b"")
+    house.join("Laptop", "a" * 26, asked=b"")
+    while "'Laptop'" not in (line := log.get(timeout=PATIENCE_S).getMessage()):
+        told.append(line)
+    assert sum("'phone'" in line for line in told) == 1
+
+
+def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
+    def standing() -> Standing:
+        return house.agents.enrolled()[0].standing
+
+    house.agents.invite("phone")
+    assert standing() is Standing.INVITED
+    stream, _ = house.served(house.enrolled("phone"))
+    assert standing() is Standing.CONNECTED
+    house.agents.revoke("phone")
+    stream.ended()
+    house.agents.invite("phone")
+    assert standing() is Standing.REVOKED, "until it has joined again"
+    house.enrolled("phone")
+    assert standing() is Standing.AWAY
 
 
 def test_revoking_twice_is_said_and_an_unknown_name_too(house: House) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import queue
 import signal
@@ -16,9 +18,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from api import agent_pb2 as pb
 from controller import agents
 from controller.agency import door, session
-from controller.agency.refusals import AgencyError
+from controller.agency.refusals import AgencyError, Refusals
 from controller.model import AgentService, Endpoint
 from controller.reports import AgentClosed, AgentOpened, Reported
 from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
@@ -53,10 +56,11 @@ def test_a_handshake_that_is_not_made_is_not_waited_for(
     assert "0.2 seconds" in refused(house, log, "handshake")
 
 
-def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: House) -> None:
-    def attending() -> int:
-        return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+def attending() -> int:
+    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
 
+
+def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: House) -> None:
     at = house.agents.listen
     gc.collect()
     before = attending()
@@ -80,17 +84,128 @@ def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest
         to_the_end(connection)
 
 
-def test_a_crowd_is_told_to_wait_outside(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
-    monkeypatch.setattr(door, "MOST", 2)
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    """And nobody leaves one by himself."""
+    monkeypatch.setattr(door, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
+    monkeypatch.setattr(agents, "JOINING_WITHIN_S", 30 * PATIENCE_S)
+    return 8
+
+
+def silent(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
+    plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S, source_address=(host, 0))
+    plain.sendall(beginning)
+    return plain
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00"], ids=["not begun", "begun"])
+def test_strangers_in_every_place_do_not_keep_an_agent_out(
+    few_places: int, build: Callable[[], House], log: Log, beginning: bytes
+) -> None:
     house = build()
-    token = house.agents.invite("phone").token
-    with outside(house), outside(house) as second:
-        with pytest.raises(OSError):
-            outside(house).close()
-        refused(house, log, "crowd")
-        second.close()
-        while not isinstance(house.join("phone", token), Identity):  # until its place is seen to be free
-            pass
+    identity = house.enrolled("phone")
+    with contextlib.ExitStack() as stack:
+        strangers = [
+            stack.enter_context(silent(at, beginning))
+            for at in (house.agents.listen, house.agents.join)
+            for _ in range(few_places)
+        ]
+        house.served(identity)
+        assert "the oldest of more than 8" in refused(house, log, "crowd")
+        to_the_end(strangers[0])
+        house.enrolled("laptop")
+        to_the_end(strangers[few_places])
+
+
+def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build: Callable[[], House]) -> None:
+    house = build()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(outside(house)) for _ in range(few_places)]
+        house.enrolled("phone")
+        to_the_end(strangers[0])
+
+
+def test_the_host_that_has_most_makes_place_first(few_places: int, build: Callable[[], House]) -> None:
+    house = build()
+    with contextlib.ExitStack() as stack:
+        lonely = stack.enter_context(silent(house.agents.join, host="127.0.0.2"))
+        many = [stack.enter_context(silent(house.agents.join, host="127.0.0.3")) for _ in range(few_places + 2)]
+        for stranger in many[:3]:
+            to_the_end(stranger)
+        context = ssl.create_default_context(cadata=house.ca_pem.decode())
+        context.set_alpn_protocols(["h2"])
+        stack.enter_context(context.wrap_socket(lonely, server_hostname="bicast-controller"))
+
+
+def test_who_made_place_leaves_nothing_that_only_a_search_for_garbage_finds(
+    few_places: int, build: Callable[[], House]
+) -> None:
+    house = build()
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.ExitStack() as stack:
+            strangers = [stack.enter_context(silent(house.agents.listen)) for _ in range(few_places + 20)]
+            for stranger in strangers[:20]:
+                to_the_end(stranger)
+            deadline = time.monotonic() + PATIENCE_S
+            while (attending() > few_places) and time.monotonic() < deadline:
+                time.sleep(0.05)  # what asyncio lets go of is no event
+            assert attending() == few_places
+    finally:
+        gc.enable()
+
+
+def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
+    """The kernel has the next one ready each time that it is asked."""
+    seen: list[str] = []
+
+    class Watched(door.Door):
+        def _receive(self, sock: socket.socket, place: door.Place) -> None:
+            seen.append("taken")
+            super()._receive(sock, place)
+
+        async def _attend(self, sock: socket.socket, place: door.Place) -> None:
+            seen.append("attended")
+            sock.close()
+
+    async def serve() -> None:
+        listener = door.listening(Endpoint("127.0.0.1", 0), "listen")
+        at = Endpoint(*listener.getsockname())
+        waiting = [silent(at) for _ in range(5)]
+        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals())
+        serving = asyncio.create_task(watched.serve())
+        while seen.count("taken") < len(waiting):
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        for each in waiting:
+            each.close()
+
+    asyncio.run(serve())
+    assert seen == ["taken", "attended"] * 5
+
+
+def served(house: House, identity: Identity) -> bool:
+    stream = house.stream(identity)
+    stream.say(HELLO)
+    return isinstance(stream.any_word(), pb.FromController)
+
+
+def test_a_crowd_of_agents_is_told_to_wait_outside(
+    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr(door, "MOST", 1)
+    house = build()
+    phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
+    stream, _ = house.served(phone)
+    assert house.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "1 connections are open" in refused(house, log, "crowd")
+    stream.close()
+    house.closed()
+    while not served(house, laptop):  # until its place is seen to be free
+        pass
 
 
 def test_a_connection_with_no_stream_in_it_does_not_stay(

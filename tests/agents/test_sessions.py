@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import grpc
 import pytest
 
 from api import agent_pb2 as pb
 from controller.agency import session as one_session
+from controller.agency import speech
 from controller.reports import (
     AgentClosed,
     AgentOpened,
@@ -24,7 +28,7 @@ from controller.reports import (
     Resulted,
     Role,
 )
-from tests.agents.agent import HELLO, Ended
+from tests.agents.agent import HELLO, PATIENCE_S, Ended
 from tests.agents.house import House
 
 SUBFLOW = pb.Subflow(
@@ -83,6 +87,50 @@ def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
     assert house.agents.refusals()["speech"] == 1
 
 
+def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
+    stream, _ = house.served(house.enrolled("phone"))
+    began = time.monotonic()
+    for number in range(4):
+        stream.report(number)
+        assert stream.hear().taken.sequence == number
+    assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
+
+
+def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_session, "FIRED_AT_ONCE", 2)
+    monkeypatch.setattr(one_session, "FIRED_PER_S", 4.0)
+    stream, _ = house.served(house.enrolled("phone"))
+    began = time.monotonic()
+    for _ in range(5):
+        stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
+    for _ in range(5):
+        house.event(ReflexFired)
+    assert time.monotonic() - began >= 3 * 0.25, "two at once, and then four a second"
+
+
+def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    reads = speech.reported
+
+    def slow(session: int, report: pb.Report) -> Reported:
+        if report.connections:
+            reading.set()
+            assert go_on.wait(PATIENCE_S)
+        return reads(session, report)
+
+    monkeypatch.setattr(speech, "reported", slow)
+    large, _ = house.served(house.enrolled("large"))
+    small, opened = house.served(house.enrolled("small"))
+    large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)
+    assert reading.wait(PATIENCE_S)
+    small.report(2)
+    assert small.hear().taken.sequence == 2
+    assert house.event(Reported).session == opened.session
+    go_on.set()
+    assert len(house.event(Reported).connections) == 2000
+    assert large.hear().taken.sequence == 1
+
+
 @pytest.mark.parametrize(
     ("order", "word"),
     [
@@ -136,8 +184,8 @@ def test_an_order_for_a_stream_that_has_ended_is_nobodys(house: House) -> None:
 
 def test_a_reflex_that_fired_is_told(house: House) -> None:
     stream, opened = house.served(house.enrolled("phone"))
-    stream.say(pb.FromAgent(fired=pb.Fired(name="a", said="moved", stalled_ms=151, connections=3)))
-    assert house.event(ReflexFired) == ReflexFired(opened.session, "a", "moved", 151, 3)
+    stream.say(pb.FromAgent(fired=pb.Fired(name="a", said="moved", stalled_ms=151, connections=3, monotonic_us=9)))
+    assert house.event(ReflexFired) == ReflexFired(opened.session, "a", "moved", 151, 3, 9)
 
 
 def test_the_core_may_hang_up(house: House) -> None:

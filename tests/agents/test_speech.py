@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -74,6 +75,31 @@ def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: 
 def test_an_address_is_one_or_is_refused(text: str) -> None:
     refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=[text])).SerializeToString())
     refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version=text)).SerializeToString())
+
+
+EMPTY = pb.Connection()
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [[EMPTY] * (speech.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (speech.MOST_OF_A_REPORT + 1))]],
+    ids=["connections", "subflows"],
+)
+def test_a_report_of_more_than_any_agent_makes_is_refused_before_it_is_looked_into(
+    connections: list[pb.Connection],
+) -> None:
+    with pytest.raises(Refused, match="reports 65537 connections or subflows: expected 65536 at most"):
+        speech.heard(pb.FromAgent(report=pb.Report(connections=connections)).SerializeToString())
+
+
+def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
+    """In half of the bytes that a word may have, each subflow with the least that any has."""
+    shortest = pb.Subflow(
+        local_address="1.2.3.4", local_port=200, remote_address="1.2.3.5", remote_port=200, cwnd_segments=1,
+        mss_bytes=200, segments_sent=1,
+    )  # fmt: skip
+    one = pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[shortest])])).ByteSize() - 2
+    assert speech.MOST_BYTES / 2 / one < speech.MOST_OF_A_REPORT
 
 
 def test_good_words_are_borne() -> None:

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from controller.agency import ledger as the_ledger
 from controller.wishes import Impossible
-from tests.agents.agent import Ended, Identity, new_key, request
+from tests.agents.agent import PATIENCE_S, Ended, Identity, new_key, request
 from tests.agents.house import House
 from tests.agents.log import Log, refused
 
@@ -88,13 +88,25 @@ def test_a_new_token_ends_the_one_before(house: House) -> None:
     assert isinstance(house.join("phone", new), Identity)
 
 
-@pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone"])
+@pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone", "all"])
 def test_a_name_that_no_agent_may_have_is_refused_everywhere(house: House, name: str, log: Log) -> None:
     with pytest.raises(Impossible, match="no name of an agent"):
         house.agents.invite(name)
     ended = house.join(name, "a" * 26, asked=request("phone", new_key()))
     assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.INVALID_ARGUMENT
     refused(house, log, "name")
+
+
+def test_why_nobody_is_called_all_is_said(house: House) -> None:
+    with pytest.raises(Impossible, match="'all' is no name of an agent: it stands for every terminal"):
+        house.agents.invite("all")
+
+
+def test_a_stranger_who_takes_another_name_each_time_does_not_fill_the_log(house: House, log: Log) -> None:
+    for number in range(3):
+        house.join(f"phone{number}", "a" * 26)
+    assert "'phone0'" in log.get(timeout=PATIENCE_S).getMessage()
+    assert log.empty() and house.agents.refusals()["token_unknown"] == 3
 
 
 # Signing requests

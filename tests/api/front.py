@@ -6,11 +6,21 @@ import re
 import threading
 from dataclasses import replace
 
-from controller.enrolling import EnrolledView, Invited, UnknownAgent
+from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.wishes import Answer, Impossible
 
-PHONE = EnrolledView("phone", "192.0.2.7:50000", 2_000_000_000.0, None, None)
-LAPTOP = EnrolledView("laptop", None, None, 1_700_000_000.0, None)
+INVITED = EnrolledView("nobody", Standing.INVITED, None, None, None, None, None, None)
+PHONE = replace(
+    INVITED, name="phone", standing=Standing.CONNECTED, peer="192.0.2.7:50000", certificate_until=2_000_000_000.0
+)
+LAPTOP = replace(
+    INVITED,
+    name="laptop",
+    standing=Standing.REVOKED,
+    revoked_at=1_700_000_000.0,
+    tried_at=1_700_086_400.0,
+    tried_from="192.0.2.8:50000",
+)
 
 
 class Front:
@@ -26,7 +36,7 @@ class Front:
         with self._one_at_a_time:
             if not re.fullmatch("[a-z0-9][a-z0-9-]{0,62}", name):
                 raise Impossible(f"{name[:80]!r} is no name of an agent")
-            before = self.known.get(name, EnrolledView(name, None, None, None, None))
+            before = self.known.get(name, replace(INVITED, name=name))
             self.known[name] = replace(before, token_until=1_700_000_900.0)
             return Invited(name, "secret.pin", 1_700_000_900.0, self.join)
 
@@ -36,7 +46,9 @@ class Front:
                 raise UnknownAgent(f"no agent is named {name!r}; there are: laptop, phone")
             if self.known[name].revoked_at is not None:
                 return Answer((f"{name} is already revoked",), False, 0)
-            self.known[name] = replace(self.known[name], peer=None, revoked_at=1_700_000_001.0)
+            self.known[name] = replace(
+                self.known[name], standing=Standing.REVOKED, peer=None, revoked_at=1_700_000_001.0
+            )
             return Answer((f"{name} is revoked",), True, 0)
 
     def enrolled(self) -> tuple[EnrolledView, ...]:

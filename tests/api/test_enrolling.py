@@ -51,7 +51,16 @@ def test_an_agent_is_revoked_once(http: httpx.Client, front: Front) -> None:
 
 def test_who_was_enrolled_is_told(http: httpx.Client) -> None:
     told = {one["name"]: one for one in http.get("/api/v1/agents").json()}
-    assert told["phone"]["peer"] == PHONE.peer and told["laptop"]["revoked_at"] == LAPTOP.revoked_at
+    assert (told["phone"]["standing"], told["phone"]["peer"]) == ("connected", PHONE.peer)
+    laptop = told["laptop"]
+    assert (laptop["standing"], laptop["revoked_at"]) == ("revoked", LAPTOP.revoked_at)
+    assert (laptop["tried_at"], laptop["tried_from"]) == (LAPTOP.tried_at, LAPTOP.tried_from)
+
+
+def test_the_document_says_what_is_told_of_an_agent(http: httpx.Client) -> None:
+    schemas = http.get("/api/v1/openapi.json").json()["components"]["schemas"]
+    assert "no longer counts" in schemas["EnrolledView"]["description"].replace("\n", " ")
+    assert schemas["Standing"]["enum"] == ["invited", "away", "connected", "revoked"]
 
 
 def test_refusals_are_counted(http: httpx.Client) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -25,8 +27,11 @@ def agent(scene: Scene, name: str) -> Agent:
     return scene.core.pilot.agents[name]
 
 
+moments = count(1)
+
+
 def lie(hand: FakeHand, terminal: str = "client") -> ReflexFired:
-    return ReflexFired(hand.session, terminal, "it fired", 500, 1)
+    return ReflexFired(hand.session, terminal, "it fired", 500, 1, next(moments))
 
 
 def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -207,7 +212,7 @@ def test_after_our_restart_one_reflex_may_have_fired_and_no_second() -> None:
     only_plain_tcp(scene)
     scene.downloads(1)
     assert len(arms(relay)) == 1 and scene.active == "wifi"
-    scene.tell(ReflexFired(relay.session, fired.name, fired.said, fired.stalled_ms, fired.connections))
+    scene.tell(replace(fired, session=relay.session))
     assert scene.active == "lte" and len(scene.entries()) == 1
     scene.downloads(1)
     assert scene.health("wifi") is not Health.DEAD

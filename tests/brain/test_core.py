@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from ipaddress import IPv6Address
+from itertools import count
 
 import pytest
 from hypothesis import settings
@@ -604,6 +605,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.written = sites.document()
+        self.lies = count(1)
         self.pair = Pair(sites.loaded(self.written), [FakeSwitch(PORTS)])
         self.world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3") for _ in range(2)]
         addresses = ("192.168.110.3", "192.168.210.3", "fd00:110::3")
@@ -710,7 +712,7 @@ class AnyInterleaving(RuleBasedStateMachine):
     @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
     def somebody_lies(self, which: str, name: str) -> None:
         session = getattr(self, which).session
-        self.pair.tell(ReflexFired(session, name, "it did not", 100, 1))
+        self.pair.tell(ReflexFired(session, name, "it did not", 100, 1, next(self.lies)))
         self.pair.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))

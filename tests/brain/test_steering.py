@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -558,7 +559,7 @@ def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_co
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.downloads(2)
-    fired = ReflexFired(relay.session, "client", "it fired", 160, 1)
+    fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
     scene.carry(scene.core.wish_active("client", "wifi", scene.now)[1])
     scene.tell(fired)
     scene.drain()
@@ -572,7 +573,7 @@ def test_nobody_fires_for_a_terminal_that_is_not_its_own() -> None:
     stranger = FakeHand("relay-2", Role.RELAY, ("203.0.113.9",), scene.world)
     scene.join(stranger)
     scene.second()
-    scene.tell(ReflexFired(stranger.session, "client", "a lie", 500, 1))
+    scene.tell(ReflexFired(stranger.session, "client", "a lie", 500, 1, 7))
     assert scene.active == "wifi" and not scene.entries()
 
 
@@ -583,9 +584,23 @@ def test_a_reflex_that_fired_while_nobody_listened_counts_when_it_is_told() -> N
     scene.leave(relay)
     fired = relay.fires("client", 200)
     scene.join(relay)
-    scene.tell(ReflexFired(relay.session, fired.name, fired.said, fired.stalled_ms, fired.connections))
+    scene.tell(replace(fired, session=relay.session))
     scene.drain()
     assert scene.active == "lte"
+
+
+def test_a_reflex_that_is_told_again_on_the_next_stream_fired_once() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    fired = relay.fires("client", 200)
+    scene.tell(fired)
+    scene.drain()
+    scene.leave(relay)
+    scene.join(relay)
+    scene.tell(replace(fired, session=relay.session))
+    scene.drain()
+    assert scene.active == "lte" and len(scene.entries()) == 1
 
 
 def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -13,11 +15,24 @@ from tests.api.front import Front
 Captured = pytest.CaptureFixture[str]
 
 
+ELSEWHERE = (
+    "its identity is kept in /var/lib/bicast-agent; to have it elsewhere, add --directory DIRECTORY here and to run"
+)
+
+
 def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: Front, capsys: Captured) -> None:
     assert main(["enroll", "tablet"]) == OK
-    first, line = capsys.readouterr().out.splitlines()
+    first, line, last = capsys.readouterr().out.splitlines()
     assert first.startswith("good once, until ") and first.endswith("; on tablet:")
     assert line == "  bicast-agent join 192.0.2.1:8656 --name tablet --token secret.pin"
+    assert last == ELSEWHERE
+
+
+def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
+    go = (Path(__file__).parents[2] / "agent" / "trust" / "identity.go").read_text()
+    assert ELSEWHERE.split(";")[0].removeprefix("its identity is kept in ") in re.findall(
+        r'DefaultDirectory = "(.*)"', go
+    )
 
 
 def test_enroll_says_what_to_fill_in_where_the_controller_listens_everywhere(
@@ -25,9 +40,29 @@ def test_enroll_says_what_to_fill_in_where_the_controller_listens_everywhere(
 ) -> None:
     front.join = ":8656"
     assert main(["enroll", "tablet"]) == OK
-    _, line, last = capsys.readouterr().out.splitlines()
+    _, line, where, _ = capsys.readouterr().out.splitlines()
     assert line == "  bicast-agent join CONTROLLER:8656 --name tablet --token secret.pin"
-    assert last == "where CONTROLLER is an address of this controller that tablet reaches"
+    assert where == "where CONTROLLER is an address of this controller that tablet reaches"
+
+
+@pytest.mark.parametrize("join", ["127.0.0.1:8656", "127.7.7.7:1", "[::1]:8656"])
+def test_enroll_warns_where_only_this_machine_reaches_the_controller(
+    api: str, front: Front, join: str, capsys: Captured
+) -> None:
+    front.join = join
+    assert main(["enroll", "tablet"]) == OK
+    _, line, warning, _ = capsys.readouterr().out.splitlines()
+    assert line == f"  bicast-agent join {join} --name tablet --token secret.pin"
+    assert warning.startswith(f"! {join} is reached from the controller's own machine alone: ")
+    assert "set listen and join of controller.agents in gateway.yaml" in warning
+
+
+def test_enroll_says_which_names_there_may_be(capsys: Captured) -> None:
+    with pytest.raises(SystemExit):
+        main(["enroll", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "a-z, 0-9 and '-', 63 at most, no '-' first, not 'all'" in told
+    assert "Terminals' names may have more in them (A-Z, '.', '_')" in told
 
 
 def test_revoke_says_what_was_done(api: str, front: Front, capsys: Captured) -> None:
@@ -49,8 +84,12 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 def test_agents_lists_who_was_enrolled(api: str, front: Front, capsys: Captured) -> None:
     assert main(["agents"]) == OK
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["AGENT", "CONNECTED", "FROM", "CERTIFICATE", "UNTIL", "TOKEN", "UNTIL", "REVOKED"]
-    assert lines[1].split()[:4] == ["laptop", "-", "-", "-"] and lines[1].split()[4].startswith("2023-11-1")
-    assert lines[2].split()[:2] == ["phone", "192.0.2.7:50000"]
+    assert re.split(" {2,}", lines[0]) == [
+        *("AGENT", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL", "REVOKED", "LAST TRIED", "FROM")
+    ]
+    laptop, phone = (re.split(" {2,}", line) for line in lines[1:])
+    assert laptop[:5] == ["laptop", "revoked", "-", "-", "-"] and laptop[7] == "192.0.2.8:50000"
+    assert laptop[5].startswith("2023-11-1") and laptop[5] < laptop[6]
+    assert phone[:3] == ["phone", "connected", "192.0.2.7:50000"] and phone[5:] == ["-", "-", "-"]
     assert main(["agents", "--json"]) == OK
     assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["laptop", "phone"]

@@ -106,6 +106,7 @@ class FakeHand:
         by_role = PathManager.USERSPACE if role is Role.RELAY else PathManager.KERNEL
         self.path_manager = path_manager or by_role
         self.unable = unable
+        self.fired = 0
         self.armed: dict[str, Arm] = {}
         self.orders: list[object] = []
         self.session = 0
@@ -181,7 +182,8 @@ class FakeHand:
     def fires(self, name: str, stalled_ms: int) -> ReflexFired:
         armed = self.armed.pop(name)
         connections, _ = self._prefer(Prefer(armed.fallback, (armed.watched,), hard=True))
-        return ReflexFired(self.session, name, "it fired", stalled_ms, connections)
+        self.fired += 1
+        return ReflexFired(self.session, name, "it fired", stalled_ms, connections, self.fired)
 
     def _prefer(self, order: Prefer) -> tuple[int, str | None]:
         others = {address for path in order.others for address in path}
