@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every test: Go's, then what depends on the OpenFlow library, on Ryu, then the whole suite on os-ken, each in a world of
-# its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
+# Every test: Go's, and beside them what depends on the OpenFlow library, on Ryu; then the whole suite on os-ken, each in
+# a world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted first run would be followed by the second.
@@ -18,9 +18,9 @@ run() {
     setpriv --pdeathsig KILL "$python" -m topologies.isolate "$python" -m pytest "$@"
 }
 
-echo "test: Go"
-world setup/go.sh test -count=1 ./...
-on_go=$?
+go_said=build/go-test.log
+world setup/go.sh test -count=1 ./... >"$go_said" 2>&1 &
+go=$!
 
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
 on_both=(tests/wire)
@@ -30,6 +30,10 @@ if [[ -x .venv-ryu/bin/python ]]; then
     run .venv-ryu "${on_both[@]}"
     on_ryu=$?
 fi
+wait "$go"
+on_go=$?
+echo "test: Go"
+cat "$go_said"
 echo "test: on os-ken"
 run .venv
 on_os_ken=$?

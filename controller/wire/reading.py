@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from controller.events import Counters, Installed, PortCounters
 from controller.framework import SwitchError, ofproto
@@ -93,13 +93,6 @@ class Reading:
         self._group_counters: dict[int, Counters] = {}
         self._bucket_counters: dict[int, tuple[Counters, ...]] = {}
         self._port_counters: dict[int, PortCounters] = {}
-        self._readers = {
-            ofproto.OFPMP_FLOW: self._take_flows,
-            ofproto.OFPMP_GROUP_DESC: self._take_groups,
-            ofproto.OFPMP_METER_CONFIG: self._take_meters,
-            ofproto.OFPMP_GROUP: self._take_group_stats,
-            ofproto.OFPMP_PORT_STATS: self._take_port_stats,
-        }
 
     @property
     def complete(self) -> bool:
@@ -117,7 +110,7 @@ class Reading:
         self._bytes += len(body)
         if self._bytes > LARGEST_READING:
             raise SwitchError(f"describes itself in more than {LARGEST_READING} bytes")
-        self._readers[kind](body)
+        READERS[kind](self, body)
         if not more:
             self._missing.discard(xid)
 
@@ -173,6 +166,16 @@ class Reading:
             self._port_counters[number] = PortCounters(
                 _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
             )
+
+
+# Not bound to a reading: one that held its own methods would outlive its use until somebody looks for garbage.
+READERS: dict[int, Callable[[Reading, bytes], None]] = {
+    ofproto.OFPMP_FLOW: Reading._take_flows,
+    ofproto.OFPMP_GROUP_DESC: Reading._take_groups,
+    ofproto.OFPMP_METER_CONFIG: Reading._take_meters,
+    ofproto.OFPMP_GROUP: Reading._take_group_stats,
+    ofproto.OFPMP_PORT_STATS: Reading._take_port_stats,
+}
 
 
 def _counted(value: int) -> int:
