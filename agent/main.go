@@ -6,6 +6,7 @@ import (
 	"os"
 
 	agent "bicast/agent/command"
+	"bicast/agent/host"
 	"bicast/mptcp/command"
 )
 
@@ -16,6 +17,7 @@ verbs:
   run      be the agent of this host
   release  hand the path manager back, where a relay's agent and its guard were killed together
   mptcp    see and steer live MPTCP connections from outside their processes
+  version  print the version, as the controller is told it
 
 bicast-agent VERB --help teaches one verb.
 `
@@ -29,13 +31,15 @@ func main() {
 	case "join":
 		os.Exit(agent.Join(rest, os.Stdout, os.Stderr))
 	case "run":
-		os.Exit(agent.Run(rest, os.Stderr))
+		os.Exit(agent.Run(rest, os.Stdout, os.Stderr))
 	case agent.GuardVerb:
 		os.Exit(agent.Guard(rest, os.Stderr))
 	case "release":
 		os.Exit(agent.Release(rest, os.Stdout, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
+	case "version", "--version":
+		fmt.Println(host.Version)
 	case "help", "-h", "--help":
 		fmt.Print(usage)
 	default:

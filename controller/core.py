@@ -228,7 +228,7 @@ class Core:
             return self._leave_to_policies(terminals, now)
         for site, terminal in terminals:
             reachable(site, terminal, uplink)
-            choice = self.pilot.choice(terminal.name, uplink)
+            choice = self.pilot.choice(terminal.name, uplink, now)
             if choice is not None and choice.wider is not None:
                 raise Impossible(choice.wider)
         said, entries = [], []

@@ -68,7 +68,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
     steered = core.pilot.steered.get(name)
     if steered is None:
         raise UnknownTerminal(f"there is no terminal {name!r}; /api/v1/terminals lists those there are")
-    choice = steered.choose()
+    choice = steered.choose(now)
     return CourseView(
         terminal=name,
         active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),

@@ -1,6 +1,7 @@
 package mptcp_test
 
 import (
+	"strings"
 	"testing"
 
 	"bicast/internal/lab"
@@ -27,5 +28,26 @@ func TestAPathThatIsBoundToItsInterfaceIsSwitchedLikeAnyOther(t *testing.T) {
 	b.prefer(fromLTE, fromWifi, false)
 	if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
 		t.Errorf("after switching to LTE, Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+	}
+}
+
+// Without a rule that goes by our address, only the binding has a subflow leave by the interface of its address.
+func TestAPathThatIsAddedLeavesByTheInterfaceOfItsAddress(t *testing.T) {
+	b := &bench{t: t}
+	b.client, b.server = lab.Two(t)
+	b.handle, b.far = open(t, b.client), open(t, b.server)
+	b.client.Run("ip", "rule", "del", "from", fromLTE)
+	b.conn = b.client.Dial(b.server.Echo(lab.Service+":0"), fromWifi)
+	b.exchange(b.conn)
+	b.client.Blacken("wifi", "10.1.0.2")
+	b.add(fromLTE)
+	b.exchange(b.conn)
+}
+
+func TestAPathThatTheKernelIsToReopenIsBoundToItsInterface(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	b.prefer(fromLTE, fromWifi, true)
+	if said := b.client.Run("ip", "mptcp", "endpoint"); !strings.Contains(said, fromWifi+" id 2 subflow backup dev wifi") {
+		t.Errorf("expected one of %s that is bound to wifi:\n%s", fromWifi, said)
 	}
 }

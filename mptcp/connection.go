@@ -59,6 +59,7 @@ type Subflow struct {
 	Established       bool          // past its handshake, and not closing
 	agreed            bool          // the other end has taken it in: more than its handshake's first answer has come
 	SRTT              time.Duration // 0: not measured yet
+	RTTVar            time.Duration // how much round trips differ
 	MinRTT            time.Duration // 0: not measured yet
 	CwndSegments      uint32
 	MSSBytes          uint32

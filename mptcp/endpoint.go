@@ -3,6 +3,7 @@ package mptcp
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/mdlayher/genetlink"
@@ -91,6 +92,36 @@ func endpointOf(endpoints []Endpoint, address netip.Addr) (Endpoint, bool) {
 		}
 	}
 	return Endpoint{}, false
+}
+
+// deviceOf is the interface that has an address of ours, for an endpoint from which subflows are opened: where no rule
+// goes by our address, routing would have them leave by the first interface. It is 0, where routing leads, for an address
+// that no interface has, and for the loopback's, by which nothing leaves.
+func (h *Handle) deviceOf(local netip.Addr) (index int32, err error) {
+	err = h.Do(func() error {
+		devices, err := net.Interfaces()
+		for _, device := range devices {
+			if device.Flags&net.FlagLoopback != 0 {
+				continue
+			}
+			if index, err = indexIfOn(device, local); err != nil || index != 0 {
+				return err
+			}
+		}
+		return err
+	})
+	return index, refusal(fmt.Sprintf("which interface has %v cannot be told", local), err)
+}
+
+// indexIfOn is an interface's number if it has the address, else 0.
+func indexIfOn(device net.Interface, local netip.Addr) (int32, error) {
+	addresses, err := device.Addrs()
+	for _, address := range addresses {
+		if prefix, err := netip.ParsePrefix(address.String()); err == nil && prefix.Addr() == local.WithZone("") {
+			return int32(device.Index), nil
+		}
+	}
+	return 0, err
 }
 
 // execute gives one order to the family, or asks it one question.

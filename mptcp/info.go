@@ -48,6 +48,7 @@ func (s socket) subflow() Subflow {
 		Established:       s.state == stateEstablished,
 		agreed:            s.flags&flagAgreed != 0,
 		SRTT:              time.Duration(tcp.u32(68)) * time.Microsecond,
+		RTTVar:            time.Duration(tcp.u32(72)) * time.Microsecond,
 		MinRTT:            time.Duration(minRTT) * time.Microsecond,
 		CwndSegments:      tcp.u32(80),
 		MSSBytes:          tcp.u32(16),

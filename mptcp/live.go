@@ -12,8 +12,9 @@ import (
 )
 
 // AddSubflow opens a subflow on a live connection and waits until it is established, or the context ends; it tells why
-// it is not, and leaves nothing of the attempt then. Under the kernel's path manager our address becomes an endpoint, and
-// every connection of the namespace opens a subflow from it, each to its own first remote address.
+// it is not, and leaves nothing of the attempt then. Under the kernel's path manager our address becomes an endpoint that
+// is bound to its interface, and every connection of the namespace opens a subflow from it, each to its own first remote
+// address.
 func (h *Handle) AddSubflow(
 	ctx context.Context, c Connection, local netip.Addr, remote netip.AddrPort,
 ) (Change, error) {
@@ -112,7 +113,7 @@ func (h *Handle) addByEndpoint(
 			Advice: "raise the limit: `bicast mptcp setup`, or `ip mptcp limits set subflows 8`",
 		}
 	}
-	if err := h.mustBeOurs(local); err != nil {
+	if err := h.mustLead(local, remote.Addr()); err != nil {
 		return nil, err
 	}
 	endpoints, err := h.Endpoints()
@@ -120,7 +121,11 @@ func (h *Handle) addByEndpoint(
 		return nil, err
 	}
 	before, _ := endpointOf(endpoints, local)
-	if err := h.AddEndpoint(Endpoint{Address: local, Flags: Initiate}); err != nil {
+	device, err := h.deviceOf(local)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.AddEndpoint(Endpoint{Address: local, Flags: Initiate, Interface: device}); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			return nil, &Error{
 				Kind: Refused, What: fmt.Sprintf("%v is an endpoint already, so the kernel has tried it", local), Said: err,

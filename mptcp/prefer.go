@@ -59,12 +59,13 @@ func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
 }
 
 func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) error {
-	var wanted, others []Subflow
+	var wanted, others, now []Subflow
 	var failures []error
 	var sound []Order
 	for _, order := range orders {
 		c, err := h.Again(order.Connection)
-		if err == nil && len(c.matching(order.Wanted)) == 0 {
+		found := c.matching(order.Wanted)
+		if err == nil && len(found) == 0 {
 			err = noPath(c, "none of the paths to prefer is established")
 		}
 		if err != nil {
@@ -72,14 +73,19 @@ func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) err
 			continue
 		}
 		sound = append(sound, order)
+		now = append(now, found...)
 		wanted = append(wanted, order.Wanted...)
 		others = append(others, order.Others...)
 	}
 	if len(sound) == 0 {
 		return errors.Join(failures...)
 	}
-	wider, err := h.PreferEndpoints(locals(wanted), locals(others), hard)
 	change.Manager = KernelManager
+	wider := Change{Connections: len(sound)}
+	settled, err := h.settled(now, others)
+	if err == nil && !settled {
+		wider, err = h.PreferEndpoints(locals(wanted), locals(others), hard)
+	}
 	change.Connections += wider.Connections
 	change.Did = append(change.Did, wider.Did...)
 	if err != nil {

@@ -1,6 +1,7 @@
 package mptcp
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,8 +9,8 @@ import (
 
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
 // the namespace that is under it, and for those to come. An address that is no endpoint yet becomes one that opens
-// nothing. hard is for others that are dead: their subflows are closed, the peers are told, and the kernel tries
-// to come back from there, as backup.
+// nothing. What is so already is not ordered again, and nothing is told where all of it is. hard is for others that are
+// dead: their subflows are closed, the peers are told, and the kernel tries to come back from there, as backup.
 func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change, error) {
 	change := Change{Manager: KernelManager}
 	for _, address := range wanted {
@@ -50,9 +51,27 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 		}
 	}
 	change.Connections = len(touched)
+	if len(change.Did) == 0 {
+		return change, nil
+	}
 	change.did("the kernel's path manager goes by address: this reached every connection of the namespace from %v, %d "+
 		"in all, and holds for those to come", addressList(addresses), len(touched))
 	return change, nil
+}
+
+// settled tells whether there is nothing to leave and nothing of what is wanted is flagged: then an address of it that is
+// no endpoint need not become one.
+func (h *Handle) settled(wanted, others []Subflow) (bool, error) {
+	if len(others) > 0 || slices.ContainsFunc(wanted, func(s Subflow) bool { return s.BackupByUs }) {
+		return false, nil
+	}
+	endpoints, err := h.Endpoints()
+	for _, address := range locals(wanted) {
+		if endpoint, _ := endpointOf(endpoints, address); endpoint.Flags&Backup != 0 {
+			return false, err
+		}
+	}
+	return err == nil, err
 }
 
 func (h *Handle) flagAddress(address netip.Addr, backup bool, change *Change) error {
@@ -94,16 +113,21 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 	if err != nil {
 		return err
 	}
-	if err := h.DeleteEndpoint(endpoint); err != nil {
-		return err
-	}
-	change.did("every subflow from %v is closed", address)
 	again := endpoint
 	again.Flags = endpoint.Flags&^Implicit | Backup
 	again.ID = 0 // whichever is free
 	if endpoint.Flags&(Initiate|Signal) == 0 && slices.ContainsFunc(touched, func(c Connection) bool { return !c.Serves }) {
+		device, err := h.deviceOf(address)
+		if err != nil {
+			return err
+		}
 		again.Flags |= Initiate
+		again.Interface = cmp.Or(again.Interface, device)
 	}
+	if err := h.DeleteEndpoint(endpoint); err != nil {
+		return err
+	}
+	change.did("every subflow from %v is closed", address)
 	if err := h.AddEndpoint(again); err != nil {
 		return err
 	}

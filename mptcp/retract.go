@@ -40,6 +40,9 @@ func (h *Handle) retractEndpoint(before Endpoint, local netip.Addr) retraction {
 
 // addByToken opens a subflow of one connection, which must be under the userspace path manager.
 func (h *Handle) addByToken(c Connection, local netip.Addr, remote netip.AddrPort) (retraction, error) {
+	if err := h.mustLead(local, remote.Addr()); err != nil {
+		return nil, err
+	}
 	id, known, err := h.idFor(c, local)
 	if err != nil {
 		return nil, err
@@ -96,8 +99,16 @@ func (h *Handle) forgetAddress(c Connection, local netip.Addr) error {
 	return nil
 }
 
-// mustBeOurs refuses an address that nothing could be sent from; as an endpoint the kernel takes it, and tells nothing.
-func (h *Handle) mustBeOurs(local netip.Addr) error {
+var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// mustLead refuses an address from which nothing could be sent there; as an endpoint the kernel takes it, and tells nothing.
+func (h *Handle) mustLead(local, remote netip.Addr) error {
+	if local.Is4() != remote.Is4() {
+		return &Error{
+			Kind: Refused, What: fmt.Sprintf("no subflow leads from %v to %v, which is of another family", local, remote),
+			Advice: "give an address of the other end's family",
+		}
+	}
 	err := h.Do(func() error {
 		held, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
 		if err != nil {
@@ -105,7 +116,8 @@ func (h *Handle) mustBeOurs(local netip.Addr) error {
 		}
 		return held.Close()
 	})
-	if !errors.Is(err, unix.EADDRNOTAVAIL) {
+	anybodys := local.IsUnspecified() || local.IsMulticast() || local == limitedBroadcast // a socket takes them for ours
+	if !anybodys && !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return refusal(fmt.Sprintf("whether %v is an address of this namespace cannot be told", local), err)
 	}
 	return &Error{

@@ -34,6 +34,10 @@ func TestAnAttemptThatFailsLeavesNothing(t *testing.T) {
 			kind  mptcp.Kind
 		}{
 			"not ours":    {"192.0.2.1", func(*bench) {}, mptcp.Refused},
+			"anybody's":   {"0.0.0.0", func(*bench) {}, mptcp.Refused},
+			"broadcast":   {"255.255.255.255", func(*bench) {}, mptcp.Refused},
+			"multicast":   {"224.0.0.1", func(*bench) {}, mptcp.Refused},
+			"IPv6":        {"::1", func(*bench) {}, mptcp.Refused},
 			"unreachable": {fromLTE, func(b *bench) { b.client.Blacken("lte", "10.2.0.2") }, mptcp.NotEstablished},
 			"refused":     {fromLTE, func(b *bench) { b.server.Run("ip", "mptcp", "limits", "set", "subflows", "0") }, mptcp.NotEstablished},
 		} {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	case "join":
 		os.Exit(command.Join(rest, os.Stdout, os.Stderr))
 	case "run":
-		os.Exit(command.Run(rest, os.Stderr))
+		os.Exit(command.Run(rest, os.Stdout, os.Stderr))
 	case "release":
 		os.Exit(command.Release(rest, os.Stdout, os.Stderr))
 	case command.GuardVerb:

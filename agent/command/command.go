@@ -26,12 +26,12 @@ var roles = map[string]agentv1.Role{
 }
 
 // parse reads a verb's flags. What it returns is an exit code, where there is nothing left to do.
-func parse(flags *flag.FlagSet, text string, arguments []string, complaints io.Writer) (code int, ended bool) {
+func parse(flags *flag.FlagSet, text string, arguments []string, out, complaints io.Writer) (code int, ended bool) {
 	flags.SetOutput(io.Discard) // what is wrong is said below
 	switch err := command.ParseOptions(flags, arguments); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(complaints, strings.TrimLeft(text, "\n"), "\noptions:\n")
-		command.PrintOptions(complaints, flags)
+		fmt.Fprint(out, strings.TrimLeft(text, "\n"), "\noptions:\n")
+		command.PrintOptions(out, flags)
 		return done, true
 	case err != nil:
 		return complain(complaints, usage, "%s: %v; `bicast-agent %s --help` teaches it", flags.Name(), err, flags.Name()), true

@@ -48,7 +48,7 @@ func Release(arguments []string, out, complaints io.Writer) int {
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` of the agent that was killed")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace that it held, as its `NETNS` was")
-	if code, ended := parse(flags, releaseHelp, arguments, complaints); ended {
+	if code, ended := parse(flags, releaseHelp, arguments, out, complaints); ended {
 		return code
 	}
 	if flags.NArg() != 0 {

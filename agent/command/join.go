@@ -32,7 +32,7 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if len(arguments) > 0 && arguments[0] != "" && arguments[0][0] != '-' {
 		arguments = append(arguments[1:len(arguments):len(arguments)], arguments[0]) // the address may come first
 	}
-	if code, ended := parse(flags, joinHelp, arguments, complaints); ended {
+	if code, ended := parse(flags, joinHelp, arguments, out, complaints); ended {
 		return code
 	}
 	if flags.NArg() != 1 || *name == "" || *text == "" {

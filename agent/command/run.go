@@ -40,13 +40,13 @@ still reached from this one.
 const holdWithin = 3 * time.Second
 
 // Run is the verb.
-func Run(arguments []string, complaints io.Writer) int {
+func Run(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
 	named := flags.String("role", "terminal", "terminal, gateway or relay")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and order")
-	if code, ended := parse(flags, runHelp, arguments, complaints); ended {
+	if code, ended := parse(flags, runHelp, arguments, out, complaints); ended {
 		return code
 	}
 	role, known := roles[*named]
@@ -100,6 +100,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	begin(agent.Run)
 	stream := session.New(session.Dialer(directory), agent, log)
 	stream.Identity = func() string { return trust.Stamp(directory) }
+	stream.Name = func() string { return trust.NameIn(directory) }
 	stream.Run(ctx)
 }
 

@@ -1,12 +1,16 @@
 package command_test
 
 import (
+	"bufio"
 	"errors"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"bicast/agent/internal/brain"
 	"bicast/api/agentv1"
@@ -67,4 +71,27 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	if err := phone.Wait(); err != nil {
 		t.Fatalf("%v, expected it to end well", err)
 	}
+}
+
+func TestWhoseCertificateWasRevokedIsToldByItsName(t *testing.T) {
+	b := brain.New(t)
+	phone := agent("run", "--directory", b.Directory("phone"))
+	said, err := phone.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := phone.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer phone.Wait()
+	defer time.AfterFunc(brain.Patience, func() { phone.Process.Kill() }).Stop() // which ends what it says, too
+	defer phone.Process.Kill()
+	visit, _ := b.Welcomed(60000)
+	visit.End(status.Error(codes.PermissionDenied, "the certificate was revoked"))
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		if strings.Contains(lines.Text(), "`bicast enroll phone`") {
+			return
+		}
+	}
+	t.Fatal("it is not told how to be enrolled again")
 }

@@ -124,6 +124,20 @@ func TestOfManyInFlightLessPatienceIsNeeded(t *testing.T) {
 	}
 }
 
+func TestNobodyIsSurprisedSoonerThanTCPItself(t *testing.T) {
+	for _, inFlight := range []uint32{1, manySegments} {
+		b := newBench(t)
+		stalled := waiting(1, wifi, 7)
+		stalled.UnackedSegments, stalled.SRTT, stalled.RTTVar = inFlight, 2*stallMS*time.Millisecond, stallMS*time.Millisecond/4
+		b.subflows = []mptcp.Subflow{stalled}
+		b.arm("wifi")
+		b.pass((3*stallMS - 1) * time.Millisecond)
+		b.expectFired(0)
+		b.pass(2 * time.Millisecond)
+		b.expectFired(1)
+	}
+}
+
 func TestAStallBeganWithTheLastAcknowledgementAndNotWhenItWasSeen(t *testing.T) {
 	b := newBench(t)
 	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}

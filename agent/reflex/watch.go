@@ -32,11 +32,14 @@ type patience struct {
 // manySegments in flight are more than a sender begins with, and than a burst of losses takes.
 const manySegments = 12
 
-func (p patience) with(inFlight uint32) time.Duration {
-	if inFlight >= manySegments {
-		return p.many
+// with is the patience for one subflow as it is now: whoever armed it knew round trips of some time ago. Sooner than TCP
+// itself would be surprised (RFC 6298, 2.3, without the floor of 200 ms or 1 s) nobody is.
+func (p patience) with(s mptcp.Subflow) time.Duration {
+	expected := s.SRTT + 4*s.RTTVar
+	if s.UnackedSegments >= manySegments {
+		return max(p.many, expected)
 	}
-	return p.few
+	return max(p.few, expected)
 }
 
 // What was seen of one subflow.
@@ -68,7 +71,7 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 			f.waiting = now
 		}
 		if waited := now - f.waiting; waited >= longest {
-			longest, allowed = waited, w.patience.with(s.UnackedSegments)
+			longest, allowed = waited, w.patience.with(s)
 		}
 	}
 	for cookie, f := range w.flows {

@@ -83,6 +83,7 @@ func beginAs(t *testing.T, host *fakeHost) *agent {
 		log := slog.New(slog.NewTextHandler(a.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		live := session.New(session.Dialer(a.directory), a.fakeHost, log)
 		live.Identity = func() string { return trust.Stamp(a.directory) }
+		live.Name = func() string { return trust.NameIn(a.directory) }
 		live.Run(ctx)
 	}()
 	a.end = func() {

@@ -41,6 +41,7 @@ type Host interface {
 type Session struct {
 	Dial     func() (*grpc.ClientConn, error) // anew for each attempt: a certificate may have changed
 	Identity func() string                    // another one when joining has written a new identity; New: always the same
+	Name     func() string                    // what the controller enrols us as; New: for people to fill in
 	Host     Host
 	Log      *slog.Logger
 
@@ -52,7 +53,10 @@ type Session struct {
 
 // New is a session that has not begun.
 func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Session {
-	return &Session{Dial: dial, Identity: func() string { return "" }, Host: host, Log: log, wait: newBackoff()}
+	return &Session{
+		Dial: dial, Identity: func() string { return "" }, Name: func() string { return "NAME" }, Host: host, Log: log,
+		wait: newBackoff(),
+	}
 }
 
 // Run keeps the stream until the context ends.
@@ -108,8 +112,8 @@ func (s *Session) tell(outcome outcome, pause time.Duration) {
 	about := []any{"because", text, "again_in", pause.Round(time.Millisecond)}
 	if outcome.barred {
 		text = "barred" // whatever the words: the refusals after it say it in others
-		about = append(about, "do", "`bicast enroll NAME` on the controller, and `bicast-agent join` here: this agent takes "+
-			"what that writes at once")
+		about = append(about, "do", "`bicast enroll "+s.Name()+"` on the controller, and `bicast-agent join` here: this "+
+			"agent takes what that writes at once")
 	}
 	level := slog.LevelWarn
 	if text == s.last && !outcome.welcomed {

@@ -228,7 +228,7 @@ func TestWhoseCertificateWasRevokedIsToldOnceWhatToDoAndTakesANewOneAtOnce(t *te
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.End(status.Error(codes.PermissionDenied, "the certificate of phone was revoked"))
-	a.said.await(t, "WARN", "the certificate of phone was revoked", "bicast enroll NAME", "bicast-agent join")
+	a.said.await(t, "WARN", "the certificate of phone was revoked", "`bicast enroll phone`", "bicast-agent join")
 	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,15 @@ func Stamp(directory string) string {
 	return fmt.Sprint(status.Ino, status.Ctim)
 }
 
+// NameIn is the name of the identity in a directory, or NAME when there is none that can be read.
+func NameIn(directory string) string {
+	identity, err := Load(directory)
+	if err != nil {
+		return "NAME"
+	}
+	return identity.Name
+}
+
 func parseIdentity(text []byte) (Identity, error) {
 	var raw stored
 	if err := json.Unmarshal(text, &raw); err != nil {

@@ -107,7 +107,8 @@ class Ledger:
         again = f"`bicast enroll {name}` on the controller, and join again"
         if entry.certificates:
             raise Refused(Reason.REPLACED, f"a newer certificate of {name} has been used: {again}")
-        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked: {again}")
+        lost = "" if entry.revoked_at is not None else ", or stood in a ledger that is lost"
+        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked{lost}: {again}")
 
     def newer(self, name: str, serial: str, than: str) -> bool:
         order = [each.serial for each in self._entries[name].certificates]

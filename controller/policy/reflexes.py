@@ -19,6 +19,7 @@ LEASE_S = 30.0
 RENEW_S = 10.0
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
+NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
 STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
 
 
@@ -42,13 +43,19 @@ class Reflex:
         return Arm(self.terminal, watched, fallback, *patience, int(LEASE_S * 1000))
 
 
-def reflex(terminal: str, active: str, where: Paths, paths: Mapping[str, Path], srtt_us: int) -> Reflex | None:
-    """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path."""
+def reflex(
+    terminal: str, active: str, where: Paths, paths: Mapping[str, Path], srtt_us: int, copied: bool
+) -> Reflex | None:
+    """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path; `copied`:
+    what this hand's end sends rides every uplink."""
     others = [name for name in paths if name != active and name in where]
     alive = [name for name in others if paths[name].health is not Health.DEAD]
     if active not in where or active not in paths or not alive:
         return None
     fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
+    if copied:
+        patience_ms = max(NO_PROGRESS_COPIED_MS, _patience_ms(srtt_us))
+        return Reflex(terminal, active, fallback, patience_ms, patience_ms)
     return Reflex(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
 
 

@@ -147,6 +147,10 @@ class Agent:
         """Whether an order to move this terminal is on its way."""
         return self._preferring.get(terminal) in self._waiting
 
+    def ordered_of(self, directive: int) -> str | None:
+        """The terminal that this directive, the last such one, moves."""
+        return next((terminal for terminal, last in self._preferring.items() if last == directive), None)
+
     def arm(self, reflex: Reflex, where: Paths, tickets: Tickets, now: float) -> Direct:
         self.arms.arm(reflex, now)
         return self.order(reflex.order(where), reflex.terminal, tickets, now)

@@ -25,7 +25,7 @@ class Orders:
         entry.unmoved = unmovable(steered, entry.uplink)
         if entry.unmoved:
             return
-        choice = steered.choose()
+        choice = steered.choose(now)
         if not entry.hands:
             entry.unmoved = choice.unmoved
         for name in choice.letting_go:
@@ -41,7 +41,7 @@ class Orders:
 
     def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
         """What keeps decisions true: new connections follow, reflexes stand."""
-        choice = steered.choose()
+        choice = steered.choose(now)
         yield from self._follow(steered, choice, wanted, now)
         yield from self._arm(steered, choice, wanted, now)
 
@@ -82,7 +82,7 @@ class Orders:
         for agent in steered.agents.values():
             armed = agent.arms.get(steered.name)
             due = agent.name in choice.guards and steered.is_policies(wanted)
-            reflex = steered.reflex(agent, now) if due else None
+            reflex = steered.reflex(agent, wanted, now) if due else None
             if reflex is None:
                 yield from agent.disarm(steered.name, self._tickets, now)
                 continue

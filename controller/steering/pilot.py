@@ -144,6 +144,7 @@ class Pilot:
 
     def resulted(self, event: Resulted, now: float) -> None:
         agent = self._sessions.get(event.session)
+        terminal = agent.ordered_of(event.directive) if agent else None
         order = agent.answered(event.directive) if agent else None
         if agent is None or order is None:
             return
@@ -151,6 +152,9 @@ class Pilot:
         self.logbook.resulted(event)
         if not event.done:
             log.warning("agent %s could not carry out %s: %s", agent.name, type(order).__name__, event.said)
+        if terminal is not None and not event.done and not event.connections:
+            self.steered[terminal].could_not(agent, event.said, now)
+            self._touched[terminal] = None
         if isinstance(order, Arm) and not event.done:
             agent.arms.refused(order.name, event.said)
 
@@ -186,7 +190,7 @@ class Pilot:
         tells = steered.name in agent.concerns or steered.name in agent.owns
         if not tells or not steered.is_left_to_them(wanted) or not agent.arms.fired_unknown(steered.name):
             return None
-        return steered.reflex(agent, now)
+        return steered.reflex(agent, wanted, now)
 
     def _doubt(self, agent: Agent, event: ReflexFired) -> None:
         """Once in a session: an agent may say so as often as it likes."""
@@ -225,10 +229,10 @@ class Pilot:
 
     # What people wish
 
-    def choice(self, terminal: str, uplink: str) -> Choice | None:
+    def choice(self, terminal: str, uplink: str, now: float) -> Choice | None:
         """Who would move it there; None: there is nothing to move."""
         steered = self.steered[terminal]
-        return None if unmovable(steered, uplink) else steered.choose()
+        return None if unmovable(steered, uplink) else steered.choose(now)
 
     def wished(self, terminal: str, uplink: str, left: str, now: float) -> Entry:
         self.steered[terminal].start(uplink, now)

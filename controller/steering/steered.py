@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from controller.known import Wanted
 from controller.model import Mode, Site, Terminal
 from controller.policy import health
 from controller.policy.health import Path, Reading
-from controller.policy.reach import Choice, choose
+from controller.policy.reach import Choice, Reach, choose
 from controller.policy.reflexes import Reflex, reflex
 from controller.policy.switching import Course, Decision, decide
-from controller.policy.ways import able, paths
-from controller.reports import Prefer
+from controller.policy.ways import Leaves, able, paths, way
+from controller.reports import Prefer, Role
 from controller.steering.hands import Agent
 
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
 SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An order that moved nothing."""
+
+    tokens: frozenset[int]
+    why: str
+    at: float
 
 
 class Steered:
@@ -29,6 +39,7 @@ class Steered:
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
         self.looked_at = now
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
+        self._could_not: dict[str, Failed] = {}  # by agent
 
     @property
     def name(self) -> str:
@@ -63,6 +74,7 @@ class Steered:
         if self.agents.pop(agent.name, None) and not self.agents:
             self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
         self._followed.pop(agent.name, None)
+        self._could_not.pop(agent.name, None)
 
     # What follows from it
 
@@ -90,18 +102,32 @@ class Steered:
         self.course = Course(uplink, now)
         self._followed.clear()
 
-    def choose(self) -> Choice:
+    def choose(self, now: float) -> Choice:
         by_age = sorted(self.agents.values(), key=lambda agent: agent.session or 0)
-        return choose(agent.reach(self.name) for agent in by_age)
+        return choose(self._reach(agent, now) for agent in by_age)
 
-    def reflex(self, agent: Agent, now: float) -> Reflex | None:
+    def _reach(self, agent: Agent, now: float) -> Reach:
+        """A relay that could move none of these connections, as it came after they were made, leaves them to others."""
+        reach = agent.reach(self.name)
+        failed = self._could_not.get(agent.name)
+        if failed is None or now - failed.at >= FOLLOWED_FOR_S or not failed.tokens.issuperset(agent.tokens(self.name)):
+            return reach
+        return replace(reach, unable=failed.why)
+
+    def could_not(self, agent: Agent, why: str, now: float) -> None:
+        if agent.role is Role.RELAY:
+            self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
+
+    def reflex(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
         """What this hand should do by itself, if anything. While nobody moves it again, no hand should."""
         if self.course.rests(now):
             return None
         standing = agent.standings.get(self.name)
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
         known = {name: self.paths[name] for name in self.able}
-        return reflex(self.name, self.course.active, self.where, known, srtt_us)
+        leaves = way(self.site, self.terminal, wanted).leaves
+        copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
+        return reflex(self.name, self.course.active, self.where, known, srtt_us, copied)
 
     # Orders
 

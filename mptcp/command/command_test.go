@@ -14,21 +14,30 @@ import (
 	"testing"
 
 	"bicast/internal/lab"
+	"bicast/mptcp"
 	"bicast/mptcp/command"
 )
 
-// A client with one connection from wifi, under the userspace path manager.
+// A client with one connection from wifi.
 type bench struct {
 	t              *testing.T
 	client, server *lab.Host
 	conn           net.Conn
 }
 
+// newBench is one under the userspace path manager.
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	return newBenchUnder(t, mptcp.UserspaceManager)
+}
+
+func newBenchUnder(t *testing.T, manager mptcp.PathManager) *bench {
 	t.Helper()
 	b := &bench{t: t}
 	b.client, b.server = lab.Two(t)
-	b.client.Sysctl("mptcp/pm_type", "1")
+	if manager == mptcp.UserspaceManager {
+		b.client.Sysctl("mptcp/pm_type", "1")
+	}
 	b.conn = b.client.Dial(b.server.Echo(lab.Service+":0"), "10.1.0.1")
 	if err := lab.Exchange(b.conn, 1000); err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestADryRunOfSetupSaysWhatItWouldChangeAndChangesNothing(t *testing.T) {
 			t.Fatalf("%v: a dry run left\n%s\nexpected what was before:\n%s", undo, after, before)
 		}
 		did := b.run(0, slices.Concat(options, undo)...)
-		did, _, _ = strings.Cut(did, "`bicast mptcp setup --undo`")
+		did, _, _ = strings.Cut(did, "`bicast mptcp setup --undo")
 		did = strings.NewReplacer("changed  ", "would change  ", "(was: ", "(is: ").Replace(did)
 		if would != did || !strings.Contains(would, "would change  net.mptcp.stale_loss_cnt: ") {
 			t.Fatalf("%v: a dry run says\n%s\nand what was done was\n%s", undo, would, did)

@@ -24,8 +24,8 @@ var setup = &verb{
 
 stale_loss_cnt works in the namespace of whoever SENDS: set it up at both ends. The endpoints are the kernel's path
 manager's. A connection that lives now and began from an address that becomes an endpoint may open a second subflow
-from it. What was there before is kept in a file, and --undo puts it back; what somebody has changed since stays.
---dry-run prints what either would change, and changes nothing.
+from it. What was there before is kept in a file, and --undo puts it back; what has been changed since, by switch
+too, stays. --dry-run prints what either would change, and changes nothing.
 `,
 	options: func(s *session, flags *flag.FlagSet) {
 		flags.StringVar(&s.only, "interface", "", "endpoints for these interfaces alone, as `A,B`")
@@ -52,16 +52,42 @@ func runSetup(s *session, words []string) error {
 		steps, err := tune.Undo(s.handle, file, s.dryRun)
 		s.tellSteps(steps)
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("there is nothing to undo: %s is not there; if `setup` was given --state, give it here too", file)
+			return fmt.Errorf("there is nothing to undo: %s is not there; if `setup` was given --netns "+
+				"or --state, give the same here", file)
 		}
 		return err
 	}
 	steps, err := tune.Apply(s.handle, file, names(s.only), names(s.backup), s.dryRun)
 	s.tellSteps(steps)
 	if err == nil && !s.dryRun {
-		fmt.Fprintf(s.out, "`bicast mptcp setup --undo` puts it back, from %s\n", file)
+		fmt.Fprintf(s.out, "`%s` puts it back, from %s\n", s.undoing(), file)
 	}
 	return err
+}
+
+// undoing is the command that undoes this one.
+func (s *session) undoing() string {
+	words := "bicast mptcp setup --undo"
+	if s.stateFile != "" {
+		words += " --state " + s.stateFile
+	}
+	if s.netns != "" {
+		words += " --netns " + s.netns
+	}
+	return words
+}
+
+// deleting is the command that deletes an endpoint of our namespace.
+func (s *session) deleting(id uint8) string {
+	words := fmt.Sprintf("ip mptcp endpoint del id %d", id)
+	switch {
+	case s.netns == "":
+		return words
+	case strings.Contains(s.netns, "/"):
+		return "nsenter --net=" + s.netns + " " + words
+	default:
+		return "ip netns exec " + s.netns + " " + words
+	}
 }
 
 func names(list string) []string {
@@ -75,6 +101,8 @@ func (s *session) tellSteps(steps []tune.Step) {
 			fmt.Fprintf(s.out, "would change  %s: %s (is: %s)\n", step.Name, step.Is, step.Was)
 		case step.Changed():
 			fmt.Fprintf(s.out, "changed  %s: %s (was: %s)\n", step.Name, step.Is, step.Was)
+		case step.Endpoint != 0:
+			fmt.Fprintf(s.out, "left     %s: %s (%s; `%s` removes it)\n", step.Name, step.Is, step.Why, s.deleting(step.Endpoint))
 		case step.Why != "":
 			fmt.Fprintf(s.out, "left     %s: %s (%s)\n", step.Name, step.Is, step.Why)
 		default:

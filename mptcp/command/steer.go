@@ -58,7 +58,8 @@ var add = &verb{
 waits until it is established, for at most 10 s; else, and on Ctrl-C, it takes back what it did and tells why not. It is
 active at once.
 
-Under the kernel's path manager ADDRESS becomes an endpoint: every connection of the namespace opens a subflow from it.
+Under the kernel's path manager ADDRESS becomes an endpoint, bound to the interface that has it: every connection of the
+namespace opens a subflow from it.
 `,
 	run: runAdd,
 }
@@ -116,7 +117,18 @@ func runSwitch(s *session, words []string) error {
 	}
 	change, err := s.handle.PreferAll(orders, s.hard)
 	s.tell(change)
+	if err == nil && len(change.Did) == 0 {
+		fmt.Fprintf(s.out, "nothing to change: %s\n", already(orders, word))
+	}
 	return err
+}
+
+// already is how things were before a switch that had nothing to do.
+func already(orders []mptcp.Order, word string) string {
+	if len(orders) > 1 {
+		return fmt.Sprintf("%d connections go by %s already", len(orders), word)
+	}
+	return fmt.Sprintf("%v goes by %s already", orders[0].Connection, word)
 }
 
 func (s *session) whatToSwitch(words []string) (chosen []numbered, path string, err error) {

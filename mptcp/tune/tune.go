@@ -21,6 +21,8 @@ type Step struct {
 	Was  string
 	Is   string
 	Why  string // why it was left, where it is not as wanted
+
+	Endpoint uint8 // the id of an endpoint that Undo left: its state is forgotten, and it goes by hand alone
 }
 
 // Changed tells whether the step changed anything.
@@ -132,10 +134,10 @@ func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
 			return steps, err
 		}
 		step := Step{Name: change.Name, Was: now, Is: now}
-		if now != change.Is {
-			step.Why = "somebody else has set it since"
-		} else {
+		if now == change.Is {
 			step.Is = change.Was
+		} else {
+			err = step.leave(k)
 		}
 		if step.Changed() && !dry {
 			err = k.write(change.Was)
@@ -149,6 +151,19 @@ func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
 		return steps, nil
 	}
 	return steps, os.Remove(stateFile)
+}
+
+// leave says why what Undo finds is not put back: it is not what Apply has set.
+func (s *Step) leave(k knob) error {
+	s.Why = "somebody else has set it since"
+	e, is := k.(endpoint)
+	if !is || s.Was == Absent {
+		return nil
+	}
+	s.Why = "set since, by `bicast mptcp switch` or by somebody else"
+	known, _, err := e.find()
+	s.Endpoint = known.ID
+	return err
 }
 
 func allWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {

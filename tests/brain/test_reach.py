@@ -60,16 +60,21 @@ WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
 
 def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
     good, lossy, dead = Path(Health.GOOD), Path(Health.LOSSY), Path(Health.DEAD)
-    found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0)
+    found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0, False)
     assert found == Reflex("phone", "wifi", "dsl", 150, 100)
-    assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0) is None
-    assert reflex("phone", "wifi", {}, {"wifi": good, "lte": good}, 0) is None
-    assert reflex("phone", "wifi", WHERE, {"lte": good}, 0) is None
+    assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0, False) is None
+    assert reflex("phone", "wifi", {}, {"wifi": good, "lte": good}, 0, False) is None
+    assert reflex("phone", "wifi", WHERE, {"lte": good}, 0, False) is None
+
+
+def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
+    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, 0, True)
+    assert found == Reflex("phone", "wifi", "lte", 400, 400)
 
 
 @given(st.integers(0, 10_000_000))
 def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us)
+    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us, False)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
     assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
 

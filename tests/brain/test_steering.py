@@ -568,6 +568,18 @@ def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_co
     assert [each.address for each in connection.carrying()] == [WIFI]
 
 
+def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> None:
+    scene = Scene()
+    relay, client, connection = scene.relay(), scene.client(), scene.connection()
+    scene.downloads(2)
+    relay.unable = "it was made under the kernel's path manager"
+    scene.carry(scene.core.wish_active("client", "lte", scene.now)[1])
+    scene.drain()
+    assert [each.address for each in connection.carrying()] == [LTE]
+    assert len(prefers(relay)) == 1 and len(prefers(client)) == 1
+    assert {each.agent: each.done for each in scene.entries()[0].hands.values()} == {"relay-1": False, "client": True}
+
+
 def test_nobody_fires_for_a_terminal_that_is_not_its_own() -> None:
     scene = Scene()
     stranger = FakeHand("relay-2", Role.RELAY, ("203.0.113.9",), scene.world)
