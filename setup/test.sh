@@ -19,6 +19,7 @@ run() {
 }
 
 go_said=build/go-test.log
+mkdir -p build
 world setup/go.sh test -count=1 ./... >"$go_said" 2>&1 &
 go=$!
 
