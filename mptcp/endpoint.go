@@ -47,6 +47,38 @@ func (h *Handle) DeleteEndpoint(e Endpoint) error {
 	return refusal(fmt.Sprintf("the endpoint %v (id %d) could not be deleted", e.Address, e.ID), err)
 }
 
+// ReplaceEndpoint deletes an endpoint and makes another of its address, in one breath: both orders go to the kernel in one
+// message, which it carries out to its end whatever becomes of us. Were they two, a process killed between them would
+// take the path from every connection to come.
+func (h *Handle) ReplaceEndpoint(old, again Endpoint) error {
+	deletion, err := h.request(commandDeleteEndpoint, func(to *netlink.AttributeEncoder) {
+		encodeEndpoint(to, attributeAddress, Endpoint{ID: old.ID, Address: old.Address})
+	})
+	if err != nil {
+		return err
+	}
+	addition, err := h.request(commandAddEndpoint, func(to *netlink.AttributeEncoder) {
+		encodeEndpoint(to, attributeAddress, again)
+	})
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("the endpoint %v (id %d) could not be made anew", old.Address, old.ID)
+	conn, err := netlink.Dial(unix.NETLINK_GENERIC, h.namespace.config()) // the other's answers come one for one
+	if err != nil {
+		return refusal(what, err)
+	}
+	defer conn.Close()
+	if _, err := conn.SendMessages([]netlink.Message{deletion, addition}); err != nil {
+		return refusal(what, err)
+	}
+	_, notDeleted := conn.Receive()
+	if _, err := conn.Receive(); err != nil {
+		return refusal(what, errors.Join(inWords(notDeleted), inWords(err)))
+	}
+	return nil // that it was gone already is no matter: it is what was asked for now
+}
+
 // FlagEndpoint sets or clears Backup of an address that is an endpoint. Every live connection under the kernel's path
 // manager that has a subflow from there tells it to its peer; of several such subflows the first is flagged, no other.
 func (h *Handle) FlagEndpoint(e Endpoint, backup bool) error {
@@ -128,17 +160,33 @@ func indexIfOn(device net.Interface, local netip.Addr) (int32, error) {
 func (h *Handle) execute(
 	command uint8, flags netlink.HeaderFlags, encode func(*netlink.AttributeEncoder),
 ) ([]genetlink.Message, error) {
+	message, err := h.message(command, encode)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := h.genl.Execute(message, h.family.ID, netlink.Request|flags)
+	return answers, inWords(err)
+}
+
+// request is an order as it goes over a socket that knows no family.
+func (h *Handle) request(command uint8, encode func(*netlink.AttributeEncoder)) (netlink.Message, error) {
+	message, err := h.message(command, encode)
+	if err != nil {
+		return netlink.Message{}, err
+	}
+	data, err := message.MarshalBinary()
+	header := netlink.Header{Type: netlink.HeaderType(h.family.ID), Flags: netlink.Request | netlink.Acknowledge}
+	return netlink.Message{Header: header, Data: data}, err
+}
+
+func (h *Handle) message(command uint8, encode func(*netlink.AttributeEncoder)) (genetlink.Message, error) {
 	attributes := netlink.NewAttributeEncoder()
 	if encode != nil {
 		encode(attributes)
 	}
 	data, err := attributes.Encode()
-	if err != nil {
-		return nil, err
-	}
-	message := genetlink.Message{Header: genetlink.Header{Command: command, Version: h.family.Version}, Data: data}
-	answers, err := h.genl.Execute(message, h.family.ID, netlink.Request|flags)
-	return answers, inWords(err)
+	header := genetlink.Header{Command: command, Version: h.family.Version}
+	return genetlink.Message{Header: header, Data: data}, err
 }
 
 // The kernel's sentence, where it gave one, and its errno, without where in our message they belong.

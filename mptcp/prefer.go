@@ -187,10 +187,18 @@ func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
 	if len(paths) == 0 {
 		return noPath(c, "none of the paths to prefer is established")
 	}
+	return c.OneActive(paths)
+}
+
+// OneActive tells which end keeps all of these subflows backup, if they are.
+func (c Connection) OneActive(paths []Subflow) error {
 	for _, s := range paths {
 		if !s.Backup() {
 			return nil
 		}
+	}
+	if len(paths) == 0 {
+		return nil
 	}
 	if paths[0].BackupByPeer {
 		return heldByPeer(c, paths[0])

@@ -2,9 +2,12 @@ package mptcp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
@@ -124,13 +127,17 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 		again.Flags |= Initiate
 		again.Interface = cmp.Or(again.Interface, device)
 	}
-	if err := h.DeleteEndpoint(endpoint); err != nil {
+	err = h.ReplaceEndpoint(endpoint, again)
+	// Another program that orders the same at this moment found no endpoint and made a plain one: ours knows more.
+	for tries := 1; tries < 3 && errors.Is(err, unix.EEXIST); tries++ {
+		if endpoint, err = h.ensureEndpoint(address, change); err == nil {
+			err = h.ReplaceEndpoint(endpoint, again)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	change.did("every subflow from %v is closed", address)
-	if err := h.AddEndpoint(again); err != nil {
-		return err
-	}
 	if again.Flags&Initiate != 0 {
 		change.did("the kernel tries to open backup subflows from %v from now on", address)
 	}

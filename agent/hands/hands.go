@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 
@@ -78,7 +79,7 @@ func (h *Hands) asTerminal(ctx context.Context, wish Wish) (Outcome, error) {
 		return Outcome{}, err
 	}
 	work := &round{hands: h, wish: wish}
-	byEndpoint := false
+	byEndpoint := map[mptcp.Token]bool{}
 	for _, c := range connections {
 		if c.Token == 0 || !work.concerns(c) {
 			continue
@@ -89,12 +90,15 @@ func (h *Hands) asTerminal(ctx context.Context, wish Wish) (Outcome, error) {
 		case manager == mptcp.UserspaceManager:
 			work.prefer(ctx, c)
 		default:
-			byEndpoint = true
+			byEndpoint[c.Token] = true
 		}
 	}
-	if byEndpoint || work.empty() {
+	if len(byEndpoint) > 0 || work.empty() {
 		change, err := h.Kernel.PreferEndpoints(wanted, others, wish.Hard)
 		work.count(change, err)
+		if err == nil && !wish.Hard { // of a dead path's alternatives even one that stays backup carries
+			work.expectActive(byEndpoint)
+		}
 	}
 	return work.outcome()
 }
@@ -157,6 +161,26 @@ func (r *round) prefer(ctx context.Context, c mptcp.Connection) {
 	}
 	change, err := r.hands.Kernel.Prefer(c, wanted, others, r.wish.Hard)
 	r.count(change, err)
+}
+
+// expectActive looks whether the path of the wish is active now in those connections that it was ordered for by endpoint:
+// what the other end has flagged stays backup, and the kernel does not say so.
+func (r *round) expectActive(ordered map[mptcp.Token]bool) {
+	connections, err := r.hands.Kernel.Connections()
+	if err != nil {
+		r.failed(err)
+	}
+	for _, c := range connections {
+		if !ordered[c.Token] {
+			continue
+		}
+		paths := slices.DeleteFunc(slices.Clone(c.Subflows), func(s mptcp.Subflow) bool {
+			return !s.Established || !r.wish.Path.Has(End(r.hands.Role, s))
+		})
+		if err := c.OneActive(paths); err != nil {
+			r.failed(err)
+		}
+	}
 }
 
 func (r *round) count(change mptcp.Change, err error) {

@@ -2,6 +2,7 @@ package hands_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -158,6 +159,19 @@ func TestATerminalMovesAllOfItsConnectionsAndThoseToCome(t *testing.T) {
 	expectActive(t, kernel, terminal, 2, phoneLTE)
 	if !kernel.endpoints[netip.MustParseAddr(phoneWifi)] {
 		t.Fatal("connections to come would begin on the path that was left")
+	}
+}
+
+func TestATerminalDoesNotSayThatItMovedWhatTheOtherEndHolds(t *testing.T) {
+	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi, phoneLTE))
+	kernel.connections[1].Subflows[1].BackupByPeer = true
+	_, err := order(t, terminal, kernel, phoneLTE, phoneWifi, false)
+	if !errors.Is(err, mptcp.HeldByPeer) || strings.Contains(err.Error(), "more") {
+		t.Fatalf("%v, expected the second connection's other end to be named", err)
+	}
+	expectActive(t, kernel, terminal, 1, phoneLTE)
+	if _, err := order(t, terminal, kernel, phoneLTE, phoneWifi, true); err != nil {
+		t.Fatalf("%v, though the path that is left carries all the same", err)
 	}
 }
 
