@@ -28,7 +28,7 @@ from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
 from controller.web.problems import described
-from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, Writer
+from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, Writer, unknown_terminal
 
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
@@ -173,10 +173,10 @@ def _add_reads(
 
     @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=described({404: "no such terminal"}))
     def terminal(name: str) -> TerminalView:
-        for one in reader().terminals:
-            if one.name == name:
-                return one
-        raise UnknownTerminal(f"there is no terminal {name!r}; /api/v1/terminals lists those there are")
+        there = {one.name: one for one in reader().terminals}
+        if name not in there:
+            raise unknown_terminal(name, there)
+        return there[name]
 
     @app.get(
         "/api/v1/program",

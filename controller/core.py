@@ -33,7 +33,7 @@ from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened
 from controller.steering.logbook import By, Entry
 from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
-from controller.wishes import Answer, Impossible, UnknownTerminal, reachable
+from controller.wishes import Answer, Impossible, reachable, unknown_terminal
 
 log = logging.getLogger(__name__)
 
@@ -291,8 +291,7 @@ class Core:
         everybody = [(site, terminal) for site in self.config.sites for terminal in site.terminals]
         found = [each for each in everybody if name in (each[1].name, EVERYBODY)]
         if not found and name != EVERYBODY:
-            known = ", ".join(sorted(terminal.name for _, terminal in everybody)) or "none"
-            raise UnknownTerminal(f"no terminal is named {name!r}; there are: {known}")
+            raise unknown_terminal(name, (terminal.name for _, terminal in everybody))
         return found
 
 

@@ -26,7 +26,7 @@ from controller.steering.hands import Agent
 from controller.steering.logbook import Entry
 from controller.steering.pilot import Pilot
 from controller.steering.steered import Steered
-from controller.wishes import UnknownTerminal
+from controller.wishes import unknown_terminal
 
 NO_REPORT = Path().because
 
@@ -67,7 +67,7 @@ def active_by(wanted: Wanted, site: Site, terminal: Terminal) -> ActiveBy:
 def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseView:
     steered = core.pilot.steered.get(name)
     if steered is None:
-        raise UnknownTerminal(f"there is no terminal {name!r}; /api/v1/terminals lists those there are")
+        raise unknown_terminal(name, core.pilot.steered)
     choice = steered.choose(now)
     return CourseView(
         terminal=name,

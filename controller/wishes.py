@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Protocol
 
 from controller.model import Family, Mode, Site, Terminal
+
+MOST_NAMED = 12  # terminals, in one sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,16 @@ class Answer:
 
 class UnknownTerminal(Exception):
     """The sentence names the terminal and those that there are."""
+
+
+def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
+    """Where there are too many to be named, those that may have been meant are."""
+    known = sorted(there)
+    if len(known) <= MOST_NAMED:
+        return UnknownTerminal(f"no terminal is named {name!r}; there are: {', '.join(known) or 'none'}")
+    near = " or ".join(get_close_matches(name, known, n=2))
+    meant = f"did you mean {near}?" if near else "none of them is named nearly so"
+    return UnknownTerminal(f"no terminal is named {name!r} of the {len(known)} that there are; {meant}")
 
 
 class Impossible(Exception):

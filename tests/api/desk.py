@@ -46,7 +46,7 @@ from controller.snapshot import (
     UplinkView,
 )
 from controller.steering.logbook import By
-from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal
+from controller.wishes import Answer, Impossible, NotAnswered, unknown_terminal
 
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
@@ -260,7 +260,7 @@ class Desk:
         self._answer()
         meant = [one for one in self.snapshot.terminals if terminal in (EVERYBODY, one.name)]
         if not meant:
-            raise UnknownTerminal(f"there is no terminal {terminal!r}; there are client, tablet")
+            raise unknown_terminal(terminal, (one.name for one in self.snapshot.terminals))
         return meant
 
     def _keep(self, changed: list[TerminalView], done: tuple[str, ...]) -> Answer:

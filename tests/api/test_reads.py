@@ -65,7 +65,7 @@ def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Cl
         ("/api/v1/gateways/shed/program", "0000000000000002"),
         ("/api/v1/terminals/phone", "phone"),
         ("/api/v1/terminals/phone/decisions", "phone"),
-        ("/api/v1/terminals/%F0%9F%93%B1%00%22", "there is no terminal"),
+        ("/api/v1/terminals/%F0%9F%93%B1%00%22", "no terminal is named"),
         ("/api/v1/nothing", "/api/v1/openapi.json"),
         ("/api/v1/gateways/", "/api/v1/openapi.json"),
         ("/", "/api/v1/openapi.json"),

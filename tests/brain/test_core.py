@@ -568,7 +568,7 @@ def test_a_wish_that_cannot_be_changes_nothing() -> None:
     del written["sites"]["home"]["uplinks"]["lte"]["next_hops"][1]
     written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
     pair = connected(written)
-    with pytest.raises(UnknownTerminal, match="nobody"):
+    with pytest.raises(UnknownTerminal, match="no terminal is named 'nobody'; there are: client"):
         pair.core.wish_mode("nobody", Mode.OFF, pair.now)
     with pytest.raises(Impossible, match="no uplink named 'dsl'"):
         pair.core.wish_active("client", "dsl", pair.now)

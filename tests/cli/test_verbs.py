@@ -81,6 +81,23 @@ def test_a_refused_wish_is_one_sentence_and_exit_code_1(
     assert desk.snapshot is START
 
 
+@pytest.mark.parametrize(
+    ("there", "named"),
+    [
+        (("client", "tablet"), "; there are: client, tablet"),
+        (tuple(f"phone-{number}" for number in range(250)), "of the 250 that there are; did you mean phone-3"),
+        (tuple(f"{number:03}" for number in range(250)), "of the 250 that there are; none of them is named nearly so"),
+    ],
+)
+@pytest.mark.parametrize("words", [["mode", "phnoe-3", "off"], ["switch", "phnoe-3", "lte"], ["why", "phnoe-3"]])
+def test_an_unknown_terminal_is_answered_with_those_there_are_or_with_the_nearest(
+    api: str, desk: Desk, capsys: Captured, words: list[str], there: tuple[str, ...], named: str
+) -> None:
+    desk.snapshot = replace(START, terminals=tuple(replace(START.terminals[0], name=name) for name in there))
+    assert main(words) == REFUSED
+    assert f"no terminal is named 'phnoe-3'{'' if named[0] == ';' else ' '}{named}" in _sentence(capsys)
+
+
 @pytest.mark.parametrize("words", [[], ["fly"], ["mode", "client", "fast"], ["mode", "client"], ["status", "--jsn"]])
 def test_a_wrong_command_line_is_exit_code_2(words: list[str], capsys: Captured) -> None:
     with pytest.raises(SystemExit) as end:
