@@ -10,7 +10,9 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
+from controller.brevity import CUT, shortened
 
+LONGEST = 240  # characters of what one hand says: an agent has a sentence for each connection
 WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
 
 
@@ -22,7 +24,9 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "first, each with its numbers and with what the gateway and the agents made of it.",
     )
     parser.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
-    parser.add_argument("--json", action="store_true", help="as /api/v1/terminals/TERMINAL/decisions gives it")
+    parser.add_argument(
+        "--json", action="store_true", help="all of it, as /api/v1/terminals/TERMINAL/decisions gives it"
+    )
     add_options(parser)
 
 
@@ -33,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(course, indent=2))
     else:
         print("\n".join(_lines(course)))
+        if any(len(hand["said"]) > LONGEST for decision in course["decisions"] for hand in decision["hands"]):
+            print(f"\nwhere it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
     return OK
 
 
@@ -77,9 +83,10 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
 
 
 def _hand(hand: dict[str, Any]) -> str:
+    said = shortened(hand["said"], LONGEST)
     if hand["agent"] is None:
         state = {True: "", False: " (not done)", None: " (not confirmed yet)"}[hand["done"]]
-        return f"{hand['said']}{state}"
+        return f"{said}{state}"
     if hand["done"] is None:
         return f"{hand['agent']}: no answer yet"
     state = "" if hand["done"] else "not done: "
@@ -87,7 +94,7 @@ def _hand(hand: dict[str, Any]) -> str:
     if hand["took_us"]:  # unknown where the hand moved by itself
         reached += f" in {hand['took_us']} us"
     again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""
-    return f"{hand['agent']}: {state}{hand['said']} ({reached}{again})"
+    return f"{hand['agent']}: {state}{said} ({reached}{again})"
 
 
 def _clock(moment: float) -> str:

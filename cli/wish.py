@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
+from controller.brevity import CUT, shortened
 from controller.model import AUTO, EVERYBODY, Mode
+
+LONGEST = 240  # characters of a sentence: an agent has one for each connection
 
 MODES = """\
 modes:
@@ -29,7 +33,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {EVERYBODY}")
     mode.add_argument("mode", choices=[*map(str, Mode), AUTO])
-    add_options(mode)
+    _add_options(mode)
     switch = subparsers.add_parser(
         "switch",
         help="set the active uplink of a terminal, or leave it to policies",
@@ -39,7 +43,12 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     )
     switch.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
     switch.add_argument("uplink", metavar="UPLINK", help=f"an uplink of the terminal's gateway, or {AUTO}")
-    add_options(switch)
+    _add_options(switch)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="what was done, whole, as the API answers")
+    add_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
             answer = client.set_active(args.terminal, args.uplink)
         else:
             answer = client.set_mode(args.terminal, args.mode)
+    if args.json:
+        print(json.dumps(answer, indent=2))
+        return OK
     for sentence in answer["done"]:
-        print(sentence)
+        print(shortened(sentence, LONGEST))
+    if any(len(sentence) > LONGEST for sentence in answer["done"]):  # an agent's, who moved connections of one terminal
+        print(f"where it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
     return OK

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
 from controller.agency.refusals import Reason, Refused
+from controller.brevity import shortened
 from controller.reports import (
     AgentOpened,
     Arm,
@@ -34,6 +35,7 @@ from controller.reports import (
 PROTOCOL = 1  # the highest that we speak
 MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
 LONGEST_TEXT = 400
+LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty paths
 MOST_OF_A_HOST = 64  # addresses, capabilities
 MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
 
@@ -91,12 +93,19 @@ def reported(session: int, report: pb.Report) -> Reported:
 
 
 def resulted(session: int, result: pb.Result) -> Resulted:
-    return Resulted(session, result.directive, result.done, _text(result.said), result.connections, result.took_us)
+    return Resulted(
+        session, result.directive, result.done, _text(result.said, LONGEST_ACCOUNT), result.connections, result.took_us
+    )
 
 
 def fired(session: int, word: pb.Fired) -> ReflexFired:
     return ReflexFired(
-        session, _text(word.name), _text(word.said), word.stalled_ms, word.connections, word.monotonic_us
+        session,
+        _text(word.name),
+        _text(word.said, LONGEST_ACCOUNT),
+        word.stalled_ms,
+        word.connections,
+        word.monotonic_us,
     )
 
 
@@ -167,8 +176,8 @@ def _address(text: str) -> str:
         raise _against(f"sent {_text(text)!r} for an address") from None
 
 
-def _text(text: str) -> str:
-    short = text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT] + "..."
+def _text(text: str, most: int = LONGEST_TEXT) -> str:
+    short = shortened(text, most)
     return short if short.isprintable() else "".join(one if one.isprintable() else " " for one in short)
 
 

@@ -51,7 +51,7 @@ def refused_or_borne(raw: bytes) -> None:
         assert len(str(refused)) < 1000 and str(refused).isprintable()
     else:
         texts = [each for name in ("version", "said", "name") if (each := getattr(event, name, "")) is not None]
-        assert all(text.isprintable() and len(text) <= speech.LONGEST_TEXT + 3 for text in texts)
+        assert all(text.isprintable() and len(text) <= speech.LONGEST_ACCOUNT for text in texts)
         for address in getattr(event, "addresses", ()):
             assert address == "" or (str(ip_address(address)) == address and address.isprintable())
 
@@ -105,3 +105,14 @@ def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
 def test_good_words_are_borne() -> None:
     for word in GOOD:
         assert told(word.SerializeToString())
+
+
+def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_word() -> None:
+    sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
+    done = sentence * 20
+    assert speech.resulted(1, pb.Result(directive=1, said=done)).said == done
+    assert speech.fired(1, pb.Fired(name="client", said=done)).said == done
+    cut = speech.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
+    assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
+    version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
+    assert speech.opened(1, "phone", "192.0.2.1:5", version).version == "1" * 398 + " …"

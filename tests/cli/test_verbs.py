@@ -20,6 +20,8 @@ from controller.api import make_app
 from controller.model import Mode
 from controller.snapshot import GatewayState
 from controller.web.serving import serve
+from controller.wishes import Answer
+from tests.api import desk as desk_module
 from tests.api.desk import HOME, SETTINGS, START, Desk
 
 Captured = pytest.CaptureFixture[str]
@@ -269,6 +271,26 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [2, 1]
     assert main(["why", "nobody"]) == REFUSED
     assert "client, tablet" in _sentence(capsys)
+
+
+def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
+    api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "; ".join(f"subflow 192.0.2.{number} of connection {number:08x} is active" for number in range(40))
+    course = desk_module.COURSE
+    hand = replace(course.decisions[0].hands[1], said=said)
+    decision = replace(course.decisions[0], hands=(hand,))
+    monkeypatch.setattr(desk_module, "COURSE", replace(course, decisions=(decision,)))
+    monkeypatch.setattr(desk, "set_active", lambda *_: Answer(("client is now on lte", said), True, 2))
+    for words in (["switch", "client", "lte"], ["why", "client"]):
+        assert main(words) == OK
+        told = capsys.readouterr().out
+        assert max(map(len, told.splitlines())) < 330
+        shown = told[told.index("subflow") : told.index(" …")]
+        assert set(shown.split()) <= set(said.split()) and len(shown) > 200
+        assert "`./bicast why client --json`" in told
+        assert main([*words, "--json"]) == OK
+        assert said in capsys.readouterr().out
 
 
 def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys: Captured) -> None:
