@@ -20,7 +20,7 @@ import grpc
 from controller.agency import speech
 from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
-from controller.agency.ledger import Entry
+from controller.agency.records import Entry
 from controller.agency.refusals import AgencyError, Refusals, Refused, Try
 from controller.agency.session import Post
 from controller.agency.sessions import Sessions

@@ -6,13 +6,15 @@ One small file, replaced whole, so never half written. Version 1 knew no decisio
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
+from controller import kept
+from controller.configuration.document import ConfigError, Place
 from controller.known import Wanted
 from controller.model import Mode
 
 VERSION = 2
+MODES = {str(each): each for each in Mode}
 
 
 class StoreError(Exception):
@@ -25,40 +27,43 @@ class Store:
 
     def load(self) -> Wanted:
         try:
-            text = self._path.read_text(encoding="utf-8")
+            text = self._path.read_bytes()
         except FileNotFoundError:
             return Wanted()
-        except (OSError, UnicodeError) as error:
-            raise StoreError(f"{self._path} cannot be read ({error}): mend it, or move it away to forget") from None
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} cannot be read ({error.strerror}): {kept.remedy(error)}, or move it away to forget"
+            ) from None
         try:
-            kept = json.loads(text)
-            if kept["version"] not in (1, VERSION):
-                raise ValueError(f"its version is {kept['version']!r}")
-            modes = {str(name): Mode(mode) for name, mode in kept["modes"].items()}
-            active = {str(name): str(uplink) for name, uplink in kept["active"].items()}
-            decisions = kept["decided"] if kept["version"] == VERSION else {}
-            decided = {str(name): str(uplink) for name, uplink in decisions.items()}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise StoreError(f"{self._path} does not hold what was kept ({reason}): move it away to forget") from None
-        return Wanted(modes, active, decided)
+            return _read(kept.document(self._path, text))
+        except ConfigError as error:
+            raise StoreError(f"{error}; this is what was wished and decided: move it away to forget") from None
 
     def save(self, wanted: Wanted) -> None:
-        kept = {
+        held = {
             "version": VERSION,
             "modes": dict(wanted.modes),
             "active": dict(wanted.active),
             "decided": dict(wanted.decided),
         }
-        beside = self._path.with_name(self._path.name + ".new")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("w", encoding="utf-8") as file:
-                json.dump(kept, file, indent=1, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._path)
+            kept.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
         except OSError as error:
             raise StoreError(
-                f"{self._path} cannot be written ({error}): a restart would forget the last of it"
+                f"{self._path} cannot be written ({error.strerror}), and a restart would forget the last of it: "
+                f"{kept.remedy(error)}"
             ) from None
+
+
+def _read(place: Place) -> Wanted:
+    newer = ("decided",) if kept.version(place, 1, VERSION) == VERSION else ()
+    keys = place.mapping(required=("version", "modes", "active", *newer))
+    return Wanted(
+        {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
+        _uplinks(keys["active"]),
+        keys.maybe("decided", _uplinks, {}),
+    )
+
+
+def _uplinks(place: Place) -> dict[str, str]:
+    return {name: each.text() for name, each in place.named().items()}

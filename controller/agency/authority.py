@@ -38,6 +38,7 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         path = directory / "ca.pem"
         kept = files.read(path)
+        self.new = kept is None  # nothing is signed by it yet
         self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
         self.controller_pem = directory / "controller.pem"
         files.replace(self.controller_pem, self._controllers())

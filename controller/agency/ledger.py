@@ -8,54 +8,33 @@ certificate may be lost on its way. Of a token only the hash is kept.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
+import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from controller.agency import files
+from controller.agency import files, records
+from controller.agency.records import NAME, Entry, Issued, Token
 from controller.agency.refusals import AgencyError, Reason, Refused
+from controller.configuration.document import ConfigError
 from controller.model import EVERYBODY
 
-VERSION = 1
+log = logging.getLogger(__name__)
+
 TOKEN_LIVES_S = 15 * 60.0
 USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known as such
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    digest: str
-    until: float
-    used_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    serial: str
-    since: float
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What one name has. Times are Unix seconds."""
-
-    certificates: tuple[Issued, ...] = ()  # the newest last
-    revoked_at: float | None = None
-    tokens: tuple[Token, ...] = ()  # one that is good at most, and it is the last
 
 
 class Ledger:
     """From any thread. What cannot be kept raises AgencyError, and then nothing has changed."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, new: bool, clock: Callable[[], float] = time.time) -> None:
+        """`new`: nothing can have been given out yet. Else a ledger that is not there is lost, and that is said."""
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
-        self._entries = _load(path)
+        self._entries = _load(path, new)
 
     def entries(self) -> dict[str, Entry]:
         return dict(self._entries)
@@ -141,10 +120,7 @@ class Ledger:
 
     def _keep(self, name: str, entry: Entry) -> None:
         entries = {**self._entries, name: entry}
-        text = json.dumps(
-            {"version": VERSION, "agents": {each: asdict(kept) for each, kept in entries.items()}}, indent=1
-        )
-        files.replace(self._path, text.encode())
+        files.replace(self._path, records.written(entries))
         self._entries = entries
 
 
@@ -164,27 +140,22 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _load(path: Path) -> dict[str, Entry]:
+def _load(path: Path, new: bool) -> records.Entries:
     text = files.read(path)
     if text is None:
+        if new:
+            files.replace(path, records.written({}))
+        else:
+            log.warning(
+                "%s is gone, and its CA is not: no agent that has joined before is let in; bring the file back and "
+                "start the controller again, or have each agent join again (`bicast enroll NAME`)",
+                path,
+            )
         return {}
     try:
-        kept = json.loads(text)
-        if kept["version"] != VERSION:
-            raise ValueError(f"its version is {kept['version']!r}")
-        return {
-            str(name): Entry(
-                tuple(Issued(str(c["serial"]), float(c["since"]), float(c["until"])) for c in entry["certificates"]),
-                None if entry["revoked_at"] is None else float(entry["revoked_at"]),
-                tuple(
-                    Token(str(t["digest"]), float(t["until"]), None if t["used_at"] is None else float(t["used_at"]))
-                    for t in entry["tokens"]
-                ),
-            )
-            for name, entry in kept["agents"].items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return records.read(path, text)
+    except ConfigError as error:
         raise AgencyError(
-            f"{path} does not hold the ledger of agents ({type(error).__name__}: {error}): bring it back, or move it "
-            "away to begin anew; all agents must join again then"
+            f"{error}; this is the ledger of agents: bring it back, or move it away to begin anew; all agents must "
+            "join again then"
         ) from None

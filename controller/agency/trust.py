@@ -11,7 +11,8 @@ from pathlib import Path
 from cryptography import x509
 
 from controller.agency.authority import DER, Authority, name_of, serial_of
-from controller.agency.ledger import Issued, Ledger, check_name
+from controller.agency.ledger import Ledger, check_name
+from controller.agency.records import Issued
 from controller.agency.refusals import AgencyError
 
 SECRET_BYTES = 16
@@ -35,7 +36,7 @@ class Shown:
 class Trust:
     def __init__(self, directory: str) -> None:
         self._authority = Authority(Path(directory))
-        self.ledger = Ledger(Path(directory) / "ledger.json")
+        self.ledger = Ledger(Path(directory) / "ledger.json", self._authority.new)
 
     def invite(self, name: str) -> Invitation:
         secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower().rstrip("=")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import grpc
 import pytest
 
+from controller.agency import ledger
 from controller.agency.authority import Authority
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
@@ -26,11 +33,106 @@ def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, co
     path = house.directory / name
     good = path.read_bytes()
     path.write_bytes(content)
-    with pytest.raises(AgencyError, match=f"{name} does not hold"):
+    with pytest.raises(AgencyError, match=f"{name}.*: bring it back, or move it away to begin anew"):
         Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
     path.write_bytes(good)
     house.again()
     house.served(identity)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("certificates[0].until", 1e20, "found 1e+20, expected a time in Unix seconds"),
+        ("certificates[0].since", -1, "found -1, expected a time"),
+        ("certificates[0].until", float("nan"), "found nan, expected a time"),
+        ("certificates[0].until", "tomorrow", "found 'tomorrow', expected a time"),
+        ("certificates[0].serial", 7, "found 7, expected a text"),
+        ("certificates", {}, "found {}, expected a list"),
+        ("revoked_at", True, "found True, expected a time"),
+        ("tokens[0].used_at", 10**30, "expected a time"),
+        ("tokens[0].digest", None, "found nothing, expected a text"),
+    ],
+)
+def test_what_no_ledger_can_say_is_refused_in_one_sentence_with_its_place(
+    house: House, place: str, value: object, said: str
+) -> None:
+    house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    kept = json.loads(path.read_text())
+    *steps, last = re.findall(r"\w+", place)
+    part = kept["agents"]["phone"]
+    for step in steps:
+        part = part[int(step) if step.isdecimal() else step]
+    part[last] = value
+    path.write_text(json.dumps(kept))
+    with pytest.raises(AgencyError) as refused:
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+    sentence = str(refused.value)
+    assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
+    assert "bring it back, or move it away to begin anew" in sentence
+
+
+def test_a_ledger_that_is_lost_is_said_once_at_the_start_with_what_to_do(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.again()
+    assert not _warnings(caplog), "where nobody has joined, nothing is lost"
+    identity = house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    path.unlink()
+    house.again()
+    (said,) = _warnings(caplog)
+    assert said.startswith(f"{path} is gone") and "bring the file back" in said and "`bicast enroll NAME`" in said
+    assert house.stream(identity).ended().code is DENIED
+    caplog.clear()
+    house.enrolled("phone")
+    house.again()
+    assert not _warnings(caplog)
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == ledger.__name__]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """One of its own, of 32 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", disk], check=True)
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Path) -> None:
+    house = House(disk / "agents")
+    try:
+        house.agents.invite("phone")
+        with suppress(OSError), (disk / "else").open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        with pytest.raises(
+            Impossible, match=r"ledger\.json cannot be written \(No space left .*: make room on "
+        ) as full:
+            house.agents.invite("laptop")
+        assert "user" not in str(full.value), "its rights are not what is wrong"
+        assert not (house.directory / "ledger.json.new").exists()
+        assert [each.name for each in house.agents.enrolled()] == ["phone"]
+        (disk / "else").unlink()
+        house.agents.invite("laptop")
+    finally:
+        house.stop()
+
+
+def test_a_read_only_disk_is_called_so(disk: Path) -> None:
+    house = House(disk / "agents")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        with pytest.raises(Impossible, match=r"cannot be written \(Read-only file system\): .* mount it writable, or "):
+            house.agents.invite("laptop")
+    finally:
+        house.stop()
 
 
 def test_a_token_that_cannot_be_kept_is_none(house: House) -> None:

@@ -37,6 +37,7 @@ def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
         '{"version": 3}',
         '{"version": 2, "modes": {}, "active": {}}',
         '{"version": 1, "modes": {"a": "x"}, "active": {}}',
+        '{"version": 1, "modes": {}, "active": {"a": 5}}',
     ],
 )
 def test_a_file_that_holds_something_else_is_named_and_left(tmp_path: Path, text: str) -> None:
