@@ -1,50 +1,56 @@
 #!/usr/bin/env bash
-# Every test: Go's, and beside them what depends on the OpenFlow library, on Ryu; then the whole suite on os-ken, each in
-# a world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
+# Every test, at the same time: Go's, what depends on the OpenFlow library on Ryu, and the whole suite on os-ken, each in a
+# world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
-# Without it an interrupted first run would be followed by the second.
+# Without it an interrupted run would be followed by the reports of what it left.
 trap 'exit 130' INT
 export BICAST_TREE=$PWD # by this setup/clean.sh knows our processes
-
-world() {
-    setpriv --pdeathsig KILL .venv/bin/python -m topologies.isolate "$@"
-}
-
-# pytest ARGUMENT ... of the environment $1
-run() {
-    local python=$1/bin/python
-    shift
-    setpriv --pdeathsig KILL "$python" -m topologies.isolate "$python" -m pytest "$@"
-}
-
-go_said=build/go-test.log
 mkdir -p build
-world setup/go.sh test -count=1 ./... >"$go_said" 2>&1 &
-go=$!
+colour=no
+[[ -t 1 ]] && colour=yes
 
+# world LOG COMMAND ...: in the background, in the place of the shell that starts it, so that it dies with this one, and
+# with Ctrl-C as everywhere: bash has what it runs in the background ignore it, which the tests' children would inherit.
+world() {
+    local log=$1
+    shift
+    (exec env --default-signal=INT setpriv --pdeathsig KILL "$python" -m topologies.isolate "$@" >"$log" 2>&1 </dev/null) &
+}
+
+python=.venv/bin/python
+world build/go-test.log setup/go.sh test -count=1 ./...
+go=$!
+world build/test.log "$python" -m pytest --color="$colour"
+on_os_ken=$!
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
 on_both=(tests/wire)
-on_ryu=0
+on_ryu=
 if [[ -x .venv-ryu/bin/python ]]; then
-    echo "test: on Ryu"
-    run .venv-ryu "${on_both[@]}"
-    on_ryu=$?
+    python=.venv-ryu/bin/python
+    world build/ryu-test.log "$python" -m pytest --color="$colour" "${on_both[@]}"
+    on_ryu=$!
 fi
-wait "$go"
-on_go=$?
-echo "test: Go"
-cat "$go_said"
-echo "test: on os-ken"
-run .venv
-on_os_ken=$?
 
-if ((on_go)); then
-    echo "test: Go's tests, above, failed" >&2
-    exit "$on_go"
-fi
-if ((on_ryu)); then
-    echo "test: the run on Ryu, above, failed" >&2
-    exit "$on_ryu"
-fi
-exit "$on_os_ken"
+failed=()
+# ended PID LOG WHAT: waits for it and shows what it printed
+ended() {
+    wait "$1"
+    local code=$?
+    echo "test: $3"
+    cat "$2"
+    ((code == 0)) || failed+=("$3")
+}
+ended "$go" build/go-test.log Go
+[[ -z $on_ryu ]] || ended "$on_ryu" build/ryu-test.log "on Ryu"
+echo "test: on os-ken"
+tail --lines=+1 --follow --pid="$on_os_ken" build/test.log &
+wait "$on_os_ken"
+code=$?
+wait # for what it printed last
+
+for what in "${failed[@]}"; do
+    echo "test: $what, above, failed" >&2
+    code=1
+done
+exit "$code"
