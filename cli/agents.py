@@ -16,6 +16,7 @@ from cli.status import aligned
 from controller.model import EVERYBODY
 
 ANYWHERE = "CONTROLLER"  # in the place of a host: the controller listens at all of its addresses
+NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the line to type on the host that becomes one"
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
                 print(sentence)
         else:
             agents = client.get("agents")
-            print(json.dumps(agents, indent=2) if args.json else aligned(_rows(agents)))
+            print(json.dumps(agents, indent=2) if args.json else aligned(_rows(agents)) if agents else NOBODY)
     return OK
 
 

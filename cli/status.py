@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
+from controller.enrolling import Standing
+
+STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -18,7 +22,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         help="show gateways, uplinks and terminals",
         description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
         "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
-        "uplink that is down and what carries its terminals meanwhile, an agent that is silent or lacks something.",
+        "uplink that is down and what carries its terminals meanwhile, an agent that is silent, lacks something, "
+        "or was revoked and still tries.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)
@@ -27,13 +32,17 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with asked(args) as client:
         status = client.get("status")
+        enrolled = [] if args.json else client.get("agents")
     if args.json:
         print(json.dumps(status, indent=2))
         return OK
-    warnings = [f"! {warning}" for warning in _warnings(status)]
-    tables = [aligned(rows) for rows in (_gateways(status, time.time()), _uplinks(status), _terminals(status))]
+    now = time.time()
+    warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
+    tables = [aligned(rows) for rows in (_gateways(status, now), _uplinks(status), _terminals(status))]
     if status["agents"]:
-        tables.append(aligned(_agents(status, time.time())))
+        tables.append(aligned(_agents(status, now)))
+    if enrolled:
+        tables.append(_standings(enrolled))
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
     if any(one["wished"] for one in status["terminals"]):
         print("* somebody set the mode or the active uplink with `bicast`; that holds, whatever the file says")
@@ -74,6 +83,23 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"
         for missing in agent["missing"]:
             yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
+
+
+def _outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
+    for one in enrolled:
+        name, tried_at = one["name"], one["tried_at"]
+        if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
+            yield (
+                f"agent {name}: it was revoked and still tries, {_ago(now - tried_at)} ago from {one['tried_from']}; "
+                f"stop it there, or let it back with `./bicast enroll {name}` and `bicast-agent join`"
+            )
+
+
+def _standings(enrolled: list[dict[str, Any]]) -> str:
+    """How many agents are connected, and what is with the others."""
+    counts = Counter(one["standing"] for one in enrolled)
+    there = [Standing.CONNECTED, *(each for each in Standing if each is not Standing.CONNECTED and counts[each])]
+    return f"agents: {', '.join(f'{counts[each]} {each}' for each in there)} (./bicast agents)"
 
 
 def _gateways(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:

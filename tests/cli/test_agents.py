@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
+from controller.enrolling import Standing
 from tests.api.front import Front
 
 Captured = pytest.CaptureFixture[str]
@@ -93,3 +96,38 @@ def test_agents_lists_who_was_enrolled(api: str, front: Front, capsys: Captured)
     assert phone[:3] == ["phone", "connected", "192.0.2.7:50000"] and phone[5:] == ["-", "-", "-"]
     assert main(["agents", "--json"]) == OK
     assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["laptop", "phone"]
+
+
+def test_agents_says_what_to_type_where_there_is_none(api: str, front: Front, capsys: Captured) -> None:
+    front.known.clear()
+    assert main(["agents"]) == OK
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("no agent is enrolled; `./bicast enroll NAME` ")
+    assert main(["agents", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_status_tells_how_many_agents_are_connected(api: str, front: Front, capsys: Captured) -> None:
+    def told() -> list[str]:
+        assert main(["status"]) == OK
+        return [line for line in capsys.readouterr().out.splitlines() if line.startswith("agents: ")]
+
+    assert told() == ["agents: 1 connected, 1 revoked (./bicast agents)"]
+    front.known["phone"] = replace(front.known["phone"], standing=Standing.AWAY, peer=None)
+    assert told() == ["agents: 0 connected, 1 away, 1 revoked (./bicast agents)"]
+    front.known.clear()
+    assert told() == []
+
+
+def test_status_names_who_was_revoked_and_still_tries(api: str, front: Front, capsys: Captured) -> None:
+    def told() -> list[str]:
+        assert main(["status"]) == OK
+        return [line for line in capsys.readouterr().out.splitlines() if "still tries" in line]
+
+    assert told() == [], "its last try was long ago"
+    front.known["laptop"] = replace(front.known["laptop"], tried_at=time.time() - 90)
+    (line,) = told()
+    assert line.startswith("! agent laptop: it was revoked and still tries, 1 min ago from 192.0.2.8:50000; stop it ")
+    assert "`./bicast enroll laptop` and `bicast-agent join`" in line
+    front.known["laptop"] = replace(front.known["laptop"], standing=Standing.AWAY)
+    assert told() == [], "it has joined again"
