@@ -67,6 +67,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
 	live(ctx, agent, role, netns, *directory, log)
+	log.Info("stopped")
 	return done
 }
 

@@ -2,6 +2,7 @@ package command_test
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"os/exec"
 	"strings"
@@ -60,16 +61,23 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 		t.Fatalf("exit code %d and %q, expected to have joined", code, said)
 	}
 	phone := agent("run", "--directory", directory)
-	phone.Stderr = diary(t)
+	var log bytes.Buffer
+	phone.Stderr = &log
 	if err := phone.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if _, hello := b.Welcomed(1000); hello.GetRole() != agentv1.Role_ROLE_TERMINAL {
+	visit, hello := b.Welcomed(1000)
+	if hello.GetRole() != agentv1.Role_ROLE_TERMINAL {
 		t.Fatalf("%v, expected a terminal", hello)
 	}
+	visit.Report() // so that the welcome was heard
 	phone.Process.Signal(unix.SIGTERM)
 	if err := phone.Wait(); err != nil {
 		t.Fatalf("%v, expected it to end well", err)
+	}
+	visit.Stopped()
+	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], "msg=stopped") {
+		t.Fatalf("it logged %q, expected at last that it stopped", lines)
 	}
 }
 

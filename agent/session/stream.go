@@ -15,6 +15,9 @@ import (
 // Directives that wait while one is carried out; with more of them the stream itself waits.
 const waiting = 16
 
+// How long an agent that is stopped waits for the controller to have heard of it.
+const farewellWithin = time.Second
+
 // One stream, from hello to its end. Three goroutines: one reads, one obeys, and one, which alone writes, decides what
 // is said next. A controller that does not read holds up its own directives and nothing else.
 type stream struct {
@@ -22,6 +25,8 @@ type stream struct {
 	agent    context.Context // outlives the stream: an order that was begun is brought to its end
 	ctx      context.Context
 	end      context.CancelCauseFunc
+	wired    context.Context // outlives the agent by a farewell
+	hangUp   context.CancelFunc
 	wire     agentv1.Agents_SessionClient
 	welcomed bool
 
@@ -42,12 +47,15 @@ func newStream(ctx context.Context, session *Session) *stream {
 		results: make(chan *agentv1.Result), intervals: make(chan time.Duration),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
+	s.wired, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
 // run returns when the stream has ended and nothing of it goes on.
 func (s *stream) run(conn *grpc.ClientConn) error {
-	wire, err := agentv1.NewAgentsClient(conn).Session(s.ctx)
+	defer s.hangUp()
+	withdraw := context.AfterFunc(s.ctx, s.hangUp)
+	wire, err := agentv1.NewAgentsClient(conn).Session(s.wired)
 	if err != nil {
 		return err
 	}
@@ -56,7 +64,15 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 	if err := s.greet(); err != nil {
 		return err
 	}
-	go s.read()
+	if !withdraw() {
+		return context.Cause(s.ctx)
+	}
+	defer context.AfterFunc(s.ctx, s.leave)()
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		s.read()
+	}()
 	obeying := make(chan struct{})
 	go func() {
 		defer close(obeying)
@@ -64,8 +80,20 @@ func (s *stream) run(conn *grpc.ClientConn) error {
 	}()
 	err = s.speak()
 	s.end(err)
+	if s.agent.Err() != nil && s.wire.CloseSend() == nil {
+		<-heard // until the controller has ended the stream, too, or nobody waits any longer
+	}
 	<-obeying
 	return err
+}
+
+// leave is what a stream's end does to the wire. The controller is to hear the end of an agent that is stopped.
+func (s *stream) leave() {
+	if s.agent.Err() != nil {
+		time.AfterFunc(farewellWithin, s.hangUp)
+	} else {
+		s.hangUp()
+	}
 }
 
 func (s *stream) greet() error {

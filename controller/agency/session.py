@@ -171,7 +171,7 @@ class Session:
                     await self._tell(speech.fired(self.number, word.fired))
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
-        raise Ended(grpc.StatusCode.OK, "the agent ended the stream")
+        raise Ended(grpc.StatusCode.OK, "it was stopped")
 
     async def _read(self) -> pb.FromAgent | None:
         raw = await self._stream.read()

@@ -131,6 +131,19 @@ def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
     house.until(lambda: house.served("phone"))
 
 
+def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(house: House) -> None:
+    def said(end: signal.Signals, sentence: str) -> None:
+        phone = house.run_agent("phone")
+        house.until(lambda: house.served("phone"))
+        phone.send_signal(end)
+        phone.wait()
+        house.until(lambda: f"agent phone is gone: {sentence}" in house.log("controller"))
+
+    assert house.agent(*house.line("phone")).returncode == 0
+    said(signal.SIGTERM, "it was stopped")
+    said(signal.SIGKILL, "the connection broke off")
+
+
 def test_a_killed_controller_has_its_agent_back(house: House) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     agent = house.run_agent("phone")

@@ -46,7 +46,7 @@ def test_the_core_is_told_who_came_and_that_he_left(house: House) -> None:
     assert opened.peer.startswith("127.0.0.1:")
     assert house.agents.enrolled()[0].peer == opened.peer
     stream.finish()
-    assert house.closed() == AgentClosed(opened.session, "the agent ended the stream")
+    assert house.closed() == AgentClosed(opened.session, "it was stopped")
     assert stream.ended().code is grpc.StatusCode.OK
 
 

@@ -1,7 +1,9 @@
 package brain
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,16 +18,21 @@ type Visit struct {
 	stream grpc.ServerStream
 	words  chan *agentv1.FromAgent
 	over   chan error
+	bye    chan struct{} // the agent has said that it will say no more
 }
 
 // Session is the contract's.
 func (b *Brain) Session(stream agentv1.Agents_SessionServer) error {
 	visit := &Visit{brain: b, stream: stream, words: make(chan *agentv1.FromAgent, 1024), over: make(chan error)}
+	visit.bye = make(chan struct{})
 	b.visits <- visit
 	go func() {
 		defer close(visit.words)
 		for {
 			word, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				close(visit.bye)
+			}
 			if err != nil {
 				return
 			}
@@ -35,6 +42,8 @@ func (b *Brain) Session(stream agentv1.Agents_SessionServer) error {
 	select {
 	case err := <-visit.over:
 		return err
+	case <-visit.bye:
+		return nil
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
@@ -138,6 +147,16 @@ func (v *Visit) Ended() {
 		case <-patience:
 			v.brain.t.Fatal("the agent did not end the stream")
 		}
+	}
+}
+
+// Stopped awaits that the agent says of itself that it is stopped.
+func (v *Visit) Stopped() {
+	v.brain.t.Helper()
+	select {
+	case <-v.bye:
+	case <-time.After(Patience):
+		v.brain.t.Fatal("the agent did not say that it is stopped")
 	}
 }
 
