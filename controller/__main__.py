@@ -10,7 +10,7 @@ import sys
 import threading
 
 from controller import config as configuration
-from controller import garbage
+from controller import garbage, logs
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.api import make_app
@@ -38,7 +38,7 @@ def main() -> int:
 
 def run(path: str) -> int:
     """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logs.begin()
     threading.excepthook = _end_all
     garbage.spare()
     # Before any thread is started, so that each inherits it and the signals wait for this one.

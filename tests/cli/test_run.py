@@ -1,0 +1,70 @@
+"""`run` writes a log that can be read where it goes: with times, but in systemd's journal, which has its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.agents.test_real import SITE, TREE, free_ports
+
+TIMED = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO|WARNING) \S.*"
+BARE = r"(INFO|WARNING) \S.*"
+
+Where = Callable[[], AbstractContextManager[tuple[int, int]]]
+"""Two descriptors: what is written to the second is read at the first."""
+
+
+@contextmanager
+def _terminal() -> Iterator[tuple[int, int]]:
+    ours, its = pty.openpty()
+    yield ours, its
+    os.close(ours)
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    ours, its = os.pipe()
+    yield ours, its
+    os.close(ours)
+
+
+@contextmanager
+def _journal() -> Iterator[tuple[int, int]]:
+    """systemd's is a socket, too."""
+    ours, its = socket.socketpair()
+    yield ours.fileno(), its.detach()
+    ours.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "journal", "form"),
+    [(_terminal, False, TIMED), (_pipe, False, TIMED), (_journal, True, BARE), (_journal, False, TIMED)],
+    ids=["terminal", "pipe", "journal", "beside the journal"],
+)
+def test_a_line_of_the_log_has_one_time(tmp_path: Path, where: Where, journal: bool, form: str) -> None:
+    (tmp_path / "gateway.yaml").write_text(SITE.format(*free_ports(4)))
+    with where() as (ours, its):
+        inode = os.fstat(its)
+        with subprocess.Popen(
+            [TREE / "bicast", "run", "gateway.yaml"],
+            cwd=tmp_path,
+            env={**os.environ, "JOURNAL_STREAM": f"{inode.st_dev}:{inode.st_ino + (not journal)}"},
+            stderr=its,
+        ) as run:
+            os.close(its)
+            said = ""
+            while "switches are awaited" not in said and (piece := os.read(ours, 1 << 16)):
+                said += piece.decode()
+            run.send_signal(signal.SIGTERM)
+        assert run.returncode == 0, said
+    lines = said.splitlines()
+    assert len(lines) >= 2 and all(re.fullmatch(form, line) for line in lines), said
