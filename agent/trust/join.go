@@ -31,12 +31,20 @@ func Join(ctx context.Context, address, name string, token Token) (Identity, err
 	if err != nil {
 		return Identity{}, err
 	}
-	wish := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
-	request, err := x509.CreateCertificateRequest(rand.Reader, wish, key)
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: name}}
+	signing, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	if err != nil {
 		return Identity{}, fmt.Errorf("no certificate can be asked for with the name %q: %w", name, err)
 	}
-	reply, err := ask(ctx, address, token.Pin, &agentv1.JoinRequest{Name: name, Token: token.Secret, SigningRequest: request})
+	wish := &agentv1.JoinRequest{Name: name, Token: token.Secret, SigningRequest: signing}
+	reply, err := ask(ctx, address, token.Pin, wish)
+	if hungUp := (hangUp{}); errors.As(err, &hungUp) { // as a crowded door does to strangers
+		reply, err = ask(ctx, address, token.Pin, wish)
+		if refused := (tokenRefused{}); errors.As(err, &refused) {
+			err = fmt.Errorf("%w; it hung up on the try before this one, which may have used the token while the answer was lost: "+
+				"`bicast enroll %s` on the controller makes a new one", err, name)
+		}
+	}
 	if err != nil {
 		return Identity{}, err
 	}
@@ -84,17 +92,30 @@ func ask(ctx context.Context, address string, pin Pin, request *agentv1.JoinRequ
 	case codes.OK:
 		return reply, nil
 	case codes.Unavailable, codes.DeadlineExceeded:
-		if hungUp.Load() || status.Code(err) == codes.DeadlineExceeded {
-			return nil, fmt.Errorf("the controller at %s hung up, or said nothing more: expected that its agents join there; "+
+		late := status.Code(err) == codes.DeadlineExceeded
+		if hungUp.Load() || late {
+			err := fmt.Errorf("the controller at %s hung up, or said nothing more: expected that its agents join there; "+
 				"is that controller.agents.join of its gateway.yaml, and not controller.agents.listen?", address)
+			if late {
+				return nil, err
+			}
+			return nil, hangUp{err}
 		}
 		return nil, fmt.Errorf("the controller at %s cannot take agents in now: %s", address, said)
 	case codes.Unauthenticated:
-		return nil, fmt.Errorf("the controller refused the token: %s", said)
+		return nil, tokenRefused{said}
 	default:
 		return nil, fmt.Errorf("the controller at %s refused: %s", address, said)
 	}
 }
+
+// The controller, or what answers in its place, ended the connection before an answer came.
+type hangUp struct{ error }
+
+// The controller does not take the token.
+type tokenRefused struct{ said string }
+
+func (t tokenRefused) Error() string { return "the controller refused the token: " + t.said }
 
 // A connection that remembers that the other end hung up: of that gRPC makes the same code as of the controller's own
 // refusals.

@@ -48,11 +48,15 @@ func stranger(address string, err error) error {
 		return fmt.Errorf("what answers at %s was told nothing: %w", address, unproven)
 	case errors.As(err, &noTLS):
 		why = "it does not speak TLS"
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		why = "it hung up before it said who it is"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return hangUp{noController(address, "it hung up before it said who it is")}
 	case errors.Is(err, context.DeadlineExceeded):
 		why = fmt.Sprintf("it said nothing for %v", greetWithin)
 	}
+	return noController(address, why)
+}
+
+func noController(address, why string) error {
 	return fmt.Errorf("what answers at %s is no controller (%s): expected the address that `bicast enroll` prints, which is "+
 		"controller.agents.join of its gateway.yaml", address, why)
 }

@@ -66,3 +66,65 @@ func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
 		})
 	}
 }
+
+// A door before the controller's that hangs up on the first who comes: before TLS, or after so many bytes of its answers.
+func crowded(t *testing.T, b *brain.Brain, lets func(toAgent io.Writer, fromController io.Reader)) string {
+	t.Helper()
+	first := true
+	return stranger(t, func(agent net.Conn) {
+		if first && lets == nil {
+			first = false
+			return
+		}
+		controller, err := net.Dial("tcp", b.Enrolment)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer controller.Close()
+		go io.Copy(controller, agent)
+		if first {
+			first = false
+			lets(agent, controller)
+		} else {
+			io.Copy(agent, controller)
+		}
+	})
+}
+
+func TestAControllerThatHungUpIsAskedOnceMoreWithTheSameToken(t *testing.T) {
+	for name, lets := range map[string]func(io.Writer, io.Reader){
+		"before TLS": nil,
+		"within TLS": func(agent io.Writer, controller io.Reader) { io.CopyN(agent, controller, 4) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := brain.New(t)
+			ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+			defer cancel()
+			if _, err := trust.Join(ctx, crowded(t, b, lets), "phone", b.Token("phone")); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
+	b := brain.New(t)
+	address := crowded(t, b, func(agent io.Writer, controller io.Reader) {
+		answers := make([]byte, 1<<16)
+		for b.Asked() == 0 { // what comes when it has joined is lost
+			n, err := controller.Read(answers)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if b.Asked() == 0 {
+				agent.Write(answers[:n])
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	defer cancel()
+	_, err := trust.Join(ctx, address, "phone", b.Token("phone"))
+	says(t, err, "refused the token", "the answer was lost: `bicast enroll phone`")
+}

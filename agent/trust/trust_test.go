@@ -81,7 +81,7 @@ func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
 	token.Pin = other.Authority.Pin()
 	_, err := join(t, b, "phone", token)
 	says(t, err, "fingerprint in the token")
-	if b.Asked != 0 {
+	if b.Asked() != 0 {
 		t.Fatal("a secret was told to a stranger")
 	}
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import socket
+import ssl
 import threading
 
 import grpc
@@ -39,7 +41,21 @@ def test_a_token_is_good_once(house: House, log: Log) -> None:
     assert isinstance(house.join("phone", token), Identity)
     replayed = house.join("phone", token)
     assert isinstance(replayed, Ended) and replayed.code is UNAUTHENTICATED and "was used before" in replayed.said
+    assert "`bicast enroll phone` makes a new one" in replayed.said
     assert "'phone'" in refused(house, log, "token_used")
+
+
+def test_who_was_cut_off_before_an_answer_comes_again_with_the_same_token(house: House) -> None:
+    token = house.agents.invite("phone").token
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    at = house.agents.join
+    with (
+        socket.create_connection((at.host, at.port)) as plain,
+        context.wrap_socket(plain, server_hostname="bicast-controller") as begun,
+    ):
+        begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert isinstance(house.join("phone", token), Identity)
 
 
 def test_of_many_who_come_with_one_token_at_once_one_gets_in(house: House) -> None:

@@ -34,9 +34,9 @@ type Brain struct {
 	Shows     tls.Certificate // what it shows as its own
 	Sessions  string
 	Enrolment string
-	Asked     int // how often somebody asked to join
 
 	mutex  sync.Mutex
+	asked  int
 	tokens map[string]string // secret to name
 	visits chan *Visit
 	stop   []func()
@@ -108,7 +108,7 @@ func (b *Brain) Token(name string) trust.Token {
 func (b *Brain) Join(_ context.Context, request *agentv1.JoinRequest) (*agentv1.JoinReply, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.Asked++
+	b.asked++
 	name, known := b.tokens[request.GetToken()]
 	delete(b.tokens, request.GetToken())
 	if !known || name != request.GetName() {
@@ -122,6 +122,13 @@ func (b *Brain) Join(_ context.Context, request *agentv1.JoinRequest) (*agentv1.
 	return &agentv1.JoinReply{
 		Certificate: b.Authority.Agent(name, wish.PublicKey).Raw, Ca: b.Authority.Certificate.Raw, Session: ":" + port,
 	}, err
+}
+
+// Asked tells how often somebody asked to join, and has his answer.
+func (b *Brain) Asked() int {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.asked
 }
 
 // Directory is where an agent of that name keeps what joining gave it.
