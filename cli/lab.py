@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import fcntl
 import os
-import re
 import signal
 import socket
-from pathlib import Path
 from typing import Any
 
 from cli import OK, Failure
+from cli.invitation import OUTER_PROC, invitation, manned
 from controller.configuration.settings import DEFAULT_API
 from controller.model import AUTO
 from controller.web.client import Client
-from experiments import paper002
+from experiments import ExperimentFailed, paper002
+from experiments.live.agents import SETTINGS
 from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, TREE, ControllerFailed, controlled
+from experiments.running import OPENFLOW, TREE, Controller, ControllerFailed, controlled
 from topologies import isolate, ovs
 from topologies.command import CommandFailed
 from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
 from topologies.stage import Stage, raised
 from topologies.watch import watched
-from topologies.web import download, web_server
+from topologies.web import WebFile, download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
-OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 
@@ -57,18 +55,21 @@ def run(args: argparse.Namespace) -> int:
     topology = PaperTopo(
         wifi_up_loss_percent=UP_LOSS_PERCENT, wifi_down_loss_percent=DOWN_LOSS_PERCENT, congestion_control="cubic"
     )
+    settings = "" if args.once else SETTINGS
     try:
         with (
             socket.create_server(ADDRESS, backlog=128) as within,  # the lab itself cannot reach the one out there
-            controlled(FILE, listeners=(isolate.FIRST_LISTENER, within.fileno())) as controller,
+            controlled(FILE, settings, listeners=(isolate.FIRST_LISTENER, within.fileno())) as controller,
             raised(topology, controller=OPENFLOW) as net,
             watched((controller.needed(), *ovs.needed()), LOGS),
         ):
             controller.await_steady()
-            _compare(net, controller.client)
-            if not args.once:
-                _stay(net)
-    except (CommandFailed, ControllerFailed) as error:
+            with web_server(net.machine("server"), SERVER) as web:
+                file = web.offer("lab.bin", SIZE_BYTES)
+                _compare(net, controller.client, file)
+                if not args.once:
+                    _stay(net, controller, file)
+    except (CommandFailed, ControllerFailed, ExperimentFailed) as error:
         raise Failure(str(error)) from error
     return OK
 
@@ -89,25 +90,23 @@ def _enter() -> None:
         raise Failure(str(error)) from error
 
 
-def _compare(net: Stage, client: Client) -> None:
+def _compare(net: Stage, client: Client, file: WebFile) -> None:
     print(
         f"Wi-Fi {WIFI_BPS / 1e6:.0f} Mbit/s loses {UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, LTE "
         f"{LTE_BPS / 1e6:.0f} Mbit/s loses {LTE_LOSS_PERCENT:.0f} % and is backup; the server's sender is cubic."
     )
     took = {}
-    with web_server(net.machine("server"), SERVER) as web:
-        file = web.offer("lab.bin", SIZE_BYTES)
-        for how, mode in (("plain", "off"), ("bicast", "bicast")):
-            pin_mode(client, mode)
-            print(f"Downloading {SIZE_BYTES / 1e6:.0f} MB, bicast {'on' if how == 'bicast' else 'off'} ...", flush=True)
-            got = download(net.machine("client"), file.url)
-            if got.sha256 != file.sha256:
-                raise Failure("the download is not what the server sent: this lab proves nothing")
-            if not got.mptcp:
-                raise Failure("the download did not speak MPTCP: this lab proves nothing")
-            if {one["mode"] for one in client.get("status")["terminals"]} != {mode}:
-                raise Failure("somebody changed the client's mode during its download: this row would compare nothing")
-            took[how] = got.seconds
+    for how, mode in (("plain", "off"), ("bicast", "bicast")):
+        pin_mode(client, mode)
+        print(f"Downloading {SIZE_BYTES / 1e6:.0f} MB, bicast {'on' if how == 'bicast' else 'off'} ...", flush=True)
+        got = download(net.machine("client"), file.url)
+        if got.sha256 != file.sha256:
+            raise Failure("the download is not what the server sent: this lab proves nothing")
+        if not got.mptcp:
+            raise Failure("the download did not speak MPTCP: this lab proves nothing")
+        if {one["mode"] for one in client.get("status")["terminals"]} != {mode}:
+            raise Failure("somebody changed the client's mode during its download: this row would compare nothing")
+        took[how] = got.seconds
     client.set_mode("all", AUTO)
     cell = (UP_LOSS_PERCENT, DOWN_LOSS_PERCENT)
     paper = {how: paper002.seconds(how)[cell] for how in took}
@@ -118,25 +117,12 @@ def _compare(net: Stage, client: Client) -> None:
     print("\nOne run of each (n = 1); `./bicast experiment transfer` repeats, over all losses, and says the spread.")
 
 
-def _stay(net: Stage) -> None:
-    others = ", ".join(f"{name} {net.machine(name).pid}" for name in ("server", "router"))
-    print(f"""
-The lab stands until Ctrl-C.
-  the API         http://{DEFAULT_API}/api/v1/status   (./bicast status, mode, switch)
-  inside the lab  nsenter -t {_seen_outside(net.machine('client').pid)} -a bash   (client; there mnexec -a: {others})
-""", flush=True)  # fmt: skip
+def _stay(net: Stage, controller: Controller, file: WebFile) -> None:
     for stop in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop, signal.default_int_handler)
-    signal.pause()
-
-
-def _seen_outside(pid: int) -> int:
-    """What the machine calls a process of this world; the last number of its NSpid is what the world calls it."""
-    machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
-    ours = Path("/proc/self/ns/pid").readlink()
-    for process in machine.glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            names = re.findall(r"^NSpid:.*\b(\d+)$", (process / "status").read_text(), re.MULTILINE)
-            if names == [str(pid)] and (process / "ns/pid").readlink() == ours:
-                return int(process.name)
-    raise Failure(f"process {pid} of the lab has ended: the lab is broken; end it and start it again")
+    link = net.uplink("wifi")
+    for way in (link.forward, link.backward):
+        way.set(loss_percent=0)  # what happens next is to have one cause
+    with manned(net, controller):
+        print(f"\n{invitation(net, file)}\n", flush=True)
+        signal.pause()

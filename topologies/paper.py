@@ -33,6 +33,7 @@ BRIDGE = "br-home"
 SERVER = "192.168.0.2"
 WIFI_BPS, LTE_BPS = 100_000_000, 10_000_000
 LTE_LOSS_PERCENT = 1.0
+WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # of the router, to the client by Wi-Fi
 
 
 class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
@@ -76,7 +77,7 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             cls=Machine,
             forwards=True,
             addresses={"wifi": ["192.168.100.1/24"], "lte": ["192.168.200.1/24"], "lan": ["192.168.0.1/24"]},
-            routes=[Route("192.168.110.0/24", "192.168.100.2"), Route("192.168.210.0/24", "192.168.200.2")],
+            routes=[WIFI_SIDE, Route("192.168.210.0/24", "192.168.200.2")],
         )
         self.addHost(
             "server",

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
 from experiments.running import TREE
 from tests.system.evidence import until
-from topologies.isolate import MARK
+from tests.system.lab_verb import Raised, raised_lab
 
 ENDS_WITHIN_S = 15  # of taking down the rest; an Open vSwitch that is waited for takes 20 s to be given up
 PROGRAMS = {
@@ -23,60 +16,6 @@ PROGRAMS = {
     "ovsdb-server": "ovsdb-server",
     "controller": "-m controller",
 }
-
-
-def lab(size_bytes: int) -> str:
-    """The verb as people call it, but for the size of the file."""
-    return (
-        f"import sys; import cli.lab; cli.lab.SIZE_BYTES = {size_bytes}; from cli.__main__ import main; "
-        "sys.exit(main(['lab']))"
-    )
-
-
-class Raised:
-    def __init__(self, mark: str, process: subprocess.Popen[str]) -> None:
-        self._mark = f"BICAST_TREE={mark}".encode()
-        self.process = process
-
-    def says(self, word: str) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if word in line:
-                return
-        raise AssertionError(f"it ended without {word!r}: {self.process.communicate()[1]}")
-
-    def members(self) -> dict[int, str]:
-        """Its processes, wherever they live, with their command lines."""
-        found = {}
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if self._mark in (process / "environ").read_bytes().split(b"\0"):
-                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # ended while it was looked at
-        return found
-
-    def kill(self, program: str) -> None:
-        (pid,) = [pid for pid, command in self.members().items() if program in command]
-        os.kill(pid, signal.SIGKILL)
-
-
-@contextmanager
-def raised_lab(size_bytes: int) -> Iterator[Raised]:
-    mark = f"/{uuid4()}"
-    outside = {name: value for name, value in os.environ.items() if name not in (MARK, "LAB_ONCE")}
-    with subprocess.Popen(
-        [sys.executable, "-c", lab(size_bytes)],
-        cwd=TREE,
-        env={**outside, "PYTHONPATH": str(TREE), "BICAST_TREE": mark},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Raised(mark, process)
-        finally:
-            process.kill()
 
 
 def ends_because_of(lab: Raised, name: str) -> None:

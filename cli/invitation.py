@@ -1,0 +1,65 @@
+"""What a lab that stands offers people: an agent at each end of its connections, and lines with which to try them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cli import Failure
+from controller.configuration.settings import DEFAULT_API
+from experiments.live.agents import TERMINAL, agent
+from experiments.running import Controller
+from topologies.paper import WIFI_SIDE
+from topologies.stage import Stage
+from topologies.web import WebFile
+
+OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
+TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
+
+
+@contextmanager
+def manned(net: Stage, controller: Controller) -> Iterator[None]:
+    """The terminal's agent, under its name, and one where its connections are served; both are in session."""
+    with (
+        agent(controller, net.machine(TERMINAL), TERMINAL, "terminal"),
+        agent(controller, net.machine("server"), "server", "relay"),
+    ):
+        yield
+
+
+def invitation(net: Stage, file: WebFile) -> str:
+    """For another terminal of this machine, in the order in which each line shows something."""
+    client, server, router = (_seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
+    shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"
+    return f"""\
+Wi-Fi loses nothing from now on. The lab stands until Ctrl-C, with agents at the client and the server. In another
+terminal here, in this order; the first is a download to watch, which `kill %1` ends:
+  nsenter -t {client} -a mptcpize run curl --silent --noproxy '*' --output /dev/null '{file.url}?[1-{TIMES}]' &
+  ./bicast agents
+  {shown}
+  ./bicast switch {TERMINAL} lte
+  {shown}
+  ./bicast switch {TERMINAL} auto
+  sleep 3; ./bicast why {TERMINAL}
+Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (docs/steering.md):
+  nsenter -t {router} -n ip route replace blackhole {WIFI_SIDE.to}
+  sleep 1; ./bicast why {TERMINAL}
+  nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}
+Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash (client {client}, server {server},
+router {router})."""
+
+
+def _seen_outside(pid: int) -> int:
+    """What the machine calls a process of this world; the last number of its NSpid is what the world calls it."""
+    machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
+    ours = Path("/proc/self/ns/pid").readlink()
+    for process in machine.glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            names = re.findall(r"^NSpid:.*\b(\d+)$", (process / "status").read_text(), re.MULTILINE)
+            if names == [str(pid)] and (process / "ns/pid").readlink() == ours:
+                return int(process.name)
+    raise Failure(f"process {pid} of the lab has ended: the lab is broken; end it and start it again")

@@ -1,0 +1,72 @@
+"""The lab as people raise it, in a world of its own, and its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from experiments.running import TREE
+from topologies.isolate import MARK
+
+
+def lab(size_bytes: int) -> str:
+    """The verb as people call it, but for the size of the file."""
+    return (
+        f"import sys; import cli.lab; cli.lab.SIZE_BYTES = {size_bytes}; from cli.__main__ import main; "
+        "sys.exit(main(['lab']))"
+    )
+
+
+class Raised:
+    def __init__(self, mark: str, process: subprocess.Popen[str]) -> None:
+        self._mark = f"BICAST_TREE={mark}".encode()
+        self.process = process
+
+    def says(self, word: str) -> list[str]:
+        """What it says until then."""
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line.rstrip())
+            if word in line:
+                return said
+        raise AssertionError(f"it ended without {word!r}: {self.process.communicate()[1]}")
+
+    def members(self) -> dict[int, str]:
+        """Its processes, wherever they live, with their command lines."""
+        found = {}
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if self._mark in (process / "environ").read_bytes().split(b"\0"):
+                    found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # ended while it was looked at
+        return found
+
+    def kill(self, program: str) -> None:
+        (pid,) = [pid for pid, command in self.members().items() if program in command]
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def raised_lab(size_bytes: int) -> Iterator[Raised]:
+    mark = f"/{uuid4()}"
+    outside = {name: value for name, value in os.environ.items() if name not in (MARK, "LAB_ONCE")}
+    with subprocess.Popen(
+        [sys.executable, "-c", lab(size_bytes)],
+        cwd=TREE,
+        env={**outside, "PYTHONPATH": str(TREE), "BICAST_TREE": mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield Raised(mark, process)
+        finally:
+            process.kill()

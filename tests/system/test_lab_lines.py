@@ -1,0 +1,88 @@
+"""What the lab tells people to type does what it says, typed as it stands there, in that order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.live.laboratory import UPLINKS
+from experiments.running import TREE
+from tests.system.evidence import until
+from tests.system.lab_verb import raised_lab
+from topologies.isolate import MARK
+
+LAST = "Also:"
+ENDS_WITHIN_S = 60
+DECIDED_WITHIN_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def lines() -> Iterator[list[str]]:
+    """Of a lab that stands while they are typed."""
+    with raised_lab(1_000_000) as lab:
+        lab.says("Wi-Fi loses nothing from now on")
+        yield [line.strip() for line in lab.says(LAST) if line.startswith("  ")]
+
+
+def typed(line: str) -> str:
+    """In another terminal: outside the lab, in this tree."""
+    background = line.endswith("&")
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=TREE,
+        env={name: value for name, value in os.environ.items() if name != MARK},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if background else subprocess.PIPE,  # whoever stays holds a pipe open
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=ENDS_WITHIN_S,
+    )
+    assert done.returncode == 0, f"{line}: {done.stdout}"
+    return "" if background else done.stdout
+
+
+def active(listing: str) -> set[str]:
+    """The client's addresses from which a download's path is no backup."""
+    (download,) = json.loads(typed(f"{listing} --json"))
+    return {one["local_address"] for one in download["subflows"] if not (one["backup_by_us"] or one["backup_by_peer"])}
+
+
+def paths(listing: str) -> int:
+    downloads = json.loads(typed(f"{listing} --json"))
+    return sum(one["established"] for each in downloads for one in each["subflows"])
+
+
+def received(listing: str) -> int:
+    return sum(each["bytes_received"] for each in json.loads(typed(f"{listing} --json")))
+
+
+def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[str]) -> None:
+    download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend = lines
+    typed(download)
+    rows = [row.split() for row in typed(agents).splitlines()[1:]]
+    assert {row[0]: row[1] for row in rows} == {"client": "connected", "server": "connected"}
+    until(lambda: paths(listing) == len(UPLINKS), "the download has both paths")
+    assert "curl" in typed(listing) and active(listing) == {UPLINKS["wifi"]}
+
+    said = typed(to_lte)
+    assert "client has lte as its active uplink" in said and "moved 1 connection" in said
+    assert active(again) == {UPLINKS["lte"]}
+
+    assert "moved 1 connection" in typed(to_auto)
+    told = typed(why)
+    assert "armed at server: from wifi to lte" in told and "somebody: from wifi to lte" in told
+    assert UPLINKS["wifi"] in active(listing)
+
+    typed(silence)
+    told = typed(why_left)
+    assert "client is on lte: policies chose it" in told
+    assert "a reflex: from wifi to lte, the hard way" in told
+    came = received(listing)
+    until(lambda: received(listing) > came, "the download goes on")
+
+    typed(mend)
+    until(lambda: "client is on wifi" in typed(why_left), "Wi-Fi is taken again", DECIDED_WITHIN_S)
