@@ -63,7 +63,7 @@ func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Se
 func (s *Session) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		identity := s.Identity()
-		outcome := s.attempt(ctx)
+		outcome := s.attempt(ctx, identity)
 		if ctx.Err() != nil {
 			return
 		}
@@ -86,7 +86,7 @@ type outcome struct {
 	barred   bool // refused, because our certificate does not count there any more
 }
 
-func (s *Session) attempt(ctx context.Context) outcome {
+func (s *Session) attempt(ctx context.Context, identity string) outcome {
 	conn, err := s.Dial()
 	if err != nil {
 		return outcome{err: err, refused: true}
@@ -94,6 +94,7 @@ func (s *Session) attempt(ctx context.Context) outcome {
 	defer conn.Close()
 	live := newStream(ctx, s)
 	defer live.end(nil)
+	go s.watch(live, identity)
 	start := time.Now()
 	err = live.run(conn)
 	code := status.Code(err)
@@ -137,6 +138,17 @@ func (s *Session) report() *agentv1.Report {
 	return report
 }
 
+// watch ends a stream when its host has joined again: the new certificate counts at once, and the old one no more.
+func (s *Session) watch(live *stream, identity string) {
+	for live.ctx.Err() == nil {
+		if now := s.Identity(); now != "" && now != identity {
+			live.end(errJoinedAgain)
+			return
+		}
+		sleep(live.ctx, lookEvery)
+	}
+}
+
 // sleepAs sleeps no longer than this host is who it was.
 func (s *Session) sleepAs(ctx context.Context, identity string, d time.Duration) {
 	for end := time.Now().Add(d); ctx.Err() == nil && s.Identity() == identity; {
@@ -158,3 +170,5 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 var errNoWelcome = errors.New("the controller accepted the stream and said nothing")
+
+var errJoinedAgain = errors.New("this host has joined again: its new certificate is used from now on")

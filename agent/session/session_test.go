@@ -244,6 +244,19 @@ func TestWhoseCertificateWasRevokedIsToldOnceWhatToDoAndTakesANewOneAtOnce(t *te
 	a.brain.Welcomed(60000)
 }
 
+func TestWhoJoinsAgainWhileItIsServedComesBackAtOnceAsWhoItIsNow(t *testing.T) {
+	a := begin(t)
+	a.brain.Welcomed(60000)
+	if a.brain.Visited(2 * time.Second) {
+		t.Fatal("it came anew, and nothing had changed")
+	}
+	if err := a.brain.Authority.Identity("phone", a.brain.Sessions).Save(a.directory); err != nil {
+		t.Fatal(err)
+	}
+	a.said.await(t, "WARN", "this host has joined again")
+	a.brain.Welcomed(60000)
+}
+
 func TestAReportFollowsAReflexAtOnceSoThatItIsKnownToHaveBeenTold(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)

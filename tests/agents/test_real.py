@@ -144,6 +144,23 @@ def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(
     said(signal.SIGKILL, "the connection broke off")
 
 
+def test_who_joins_again_is_served_with_the_new_certificate_at_once(house: House) -> None:
+    def certificates() -> list[str]:
+        kept = json.loads((house.directory / "agents" / "ledger.json").read_text())
+        return [each["serial"] for each in kept["agents"]["phone"]["certificates"]]
+
+    assert house.agent(*house.line("phone")).returncode == 0
+    (old,) = certificates()
+    agent = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    renewed = house.agent(*house.line("phone"))
+    assert renewed.returncode == 0, renewed.stderr
+    house.until(lambda: len(certificates()) == 1)  # the new one was used
+    assert certificates() != [old]
+    house.until(lambda: house.served("phone"))
+    assert agent.poll() is None and "this host has joined again" in house.log("phone")
+
+
 def test_a_killed_controller_has_its_agent_back(house: House) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     agent = house.run_agent("phone")
