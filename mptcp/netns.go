@@ -38,7 +38,16 @@ func openNamespace(name string) (*namespace, error) {
 		return &namespace{file, name == ""}, nil
 	}
 	file.Close()
+	if other := otherNamespaces[kind]; err == nil && other != "" {
+		return nil, noNamespace(fmt.Sprintf("%s is a %s namespace, no network namespace", path, other), nil)
+	}
 	return nil, noNamespace(path+" is no network namespace", err)
+}
+
+// What else a file of /proc/PID/ns may be (ioctl_ns(2)).
+var otherNamespaces = map[int]string{
+	unix.CLONE_NEWNS: "mount", unix.CLONE_NEWPID: "process", unix.CLONE_NEWUSER: "user", unix.CLONE_NEWUTS: "UTS",
+	unix.CLONE_NEWIPC: "IPC", unix.CLONE_NEWCGROUP: "cgroup", unix.CLONE_NEWTIME: "time",
 }
 
 func noNamespace(what string, said error) error {

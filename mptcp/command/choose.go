@@ -1,8 +1,12 @@
 package command
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +47,39 @@ func (s *session) filtered(all []numbered) []numbered {
 			return (s.pid == 0 || p.PID == s.pid) && (s.process == "" || p.Name == s.process)
 		}) && (s.pid != 0 || s.process != "")
 	})
+}
+
+// chosen are those of --pid and --name. Of a process that is not there it is said: it may be a number mistyped, or a
+// process that has ended.
+func (s *session) chosen() ([]numbered, error) {
+	all, err := s.connections()
+	if err != nil {
+		return nil, err
+	}
+	if s.pid != 0 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", s.pid)); errors.Is(err, fs.ErrNotExist) {
+			return nil, &mptcp.Error{
+				Kind: mptcp.Gone, What: fmt.Sprintf("there is no process %d", s.pid),
+				Advice: "`bicast mptcp list` shows whose connections there are",
+			}
+		}
+	}
+	return s.filtered(all), nil
+}
+
+// none is that nothing was chosen.
+func (s *session) none() string {
+	const nothing = "no MPTCP connections in this network namespace"
+	switch {
+	case s.pid == 0 && s.process == "":
+		return nothing
+	case s.pid == 0:
+		return fmt.Sprintf("processes called %s have %s", s.process, nothing)
+	case s.process == "":
+		return fmt.Sprintf("process %d has %s", s.pid, nothing)
+	default:
+		return fmt.Sprintf("process %d, called %s, has %s", s.pid, s.process, nothing)
+	}
 }
 
 // one finds the connection that a word names.

@@ -12,20 +12,58 @@ import (
 	"bicast/mptcp"
 )
 
+const listHelp = `Shows the MPTCP connections of any process, and below each its paths (subflows).
+
+a connection:
+  #            its number, its own only until another ends
+  TOKEN        its name in the kernel, which stays: 8 hex digits
+  PROCESS      who holds its socket, with the process's number; "-" where that is not to be seen from here
+  MANAGER      the path manager that it was made under: kernel or userspace
+  SENT         bytes of our application that the peer has acknowledged
+  RECEIVED     bytes of the peer's application
+
+a path:
+  PATH         our address and port
+  OTHER END    the peer's
+  STATE        opening, active, or backup: flagged by us, by the peer, or by both
+  SENT         bytes that the peer has acknowledged
+  RECEIVED     bytes that came by this path, copies among them
+  RTT (LEAST)  the smoothed round-trip time, and the least that was seen
+  CWND         the congestion window, in segments
+  RATE         at which data was delivered last
+  RESENT       segments sent again
+
+fields of --json, for a connection:
+  number, token, path_manager, processes (pid, name), bytes_sent, bytes_received: as above
+  serves                     whether this end was called (and does not call)
+  subflows                   its paths
+
+fields of --json, for a path:
+  local_address, local_port, remote_address, remote_port: its two ends
+  local_id, remote_id        the addresses' numbers in this connection (RFC 8684, 3.4); 0 is the first path's
+  established                false while it is opening
+  backup_by_us, backup_by_peer: who has flagged it
+  srtt_us, min_rtt_us        round-trip times in microseconds, smoothed and least
+  cwnd_segments, mss_bytes   the congestion window, and how large a segment is
+  in_flight_segments         sent, and neither acknowledged nor given up for lost
+  delivery_rate_bps          bits a second, as the kernel last measured it
+  segments_sent, retransmits segments with data, and those of them that were sent again
+  bytes_acked, bytes_received: as above
+  since_ack_ms               milliseconds since the last acknowledgement came
+  since_data_ms              milliseconds since the last data came
+`
+
 var list = &verb{
 	name: "list", form: "list [--pid PID | --name NAME] [--json] [--netns NAME]",
 	summary: "show every MPTCP connection with its paths",
-	teach: `Shows the MPTCP connections of any process: number, token, who owns it, which path manager it is under, and for each
-path both ends, whether it is active or backup (by us, by the peer, or by both), and how it does. The number stays a
-connection's own only until another ends; the token stays.
-`,
+	teach:   listHelp,
 	options: choosing, run: runList,
 }
 
 var watch = &verb{
 	name: "watch", form: "watch [--pid PID | --name NAME] [--netns NAME]",
 	summary: "show the same, redrawn each second until Ctrl-C",
-	teach:   "Draws what list shows, each second anew, until Ctrl-C.\n",
+	teach:   "Draws what list shows, each second anew, until Ctrl-C. `bicast mptcp list --help` teaches the columns.\n",
 	options: filtering, run: runWatch,
 }
 
@@ -43,11 +81,10 @@ func runList(s *session, words []string) error {
 	if len(words) > 0 {
 		return s.misused("%q is one word too many", words[0])
 	}
-	all, err := s.connections()
+	all, err := s.chosen()
 	if err != nil {
 		return err
 	}
-	all = s.filtered(all)
 	if s.json {
 		return s.listJSON(all)
 	}
@@ -59,13 +96,13 @@ func runWatch(s *session, words []string) error {
 		return s.misused("%q is one word too many", words[0])
 	}
 	for ticks := time.Tick(time.Second); ; <-ticks {
-		all, err := s.connections()
+		all, err := s.chosen()
 		if err != nil {
 			return err
 		}
 		var page bytes.Buffer
-		drawn := session{out: &page, handle: s.handle}
-		if err := drawn.table(s.filtered(all)); err != nil {
+		drawn := session{out: &page, handle: s.handle, pid: s.pid, process: s.process}
+		if err := drawn.table(all); err != nil {
 			return err
 		}
 		// Home, then each line with what was behind it erased, then what was below.
@@ -78,7 +115,7 @@ func runWatch(s *session, words []string) error {
 
 func (s *session) table(all []numbered) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(s.out, "no MPTCP connections")
+		_, err := fmt.Fprintln(s.out, s.none())
 		return err
 	}
 	var text bytes.Buffer

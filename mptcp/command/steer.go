@@ -112,6 +112,9 @@ func runSwitch(s *session, words []string) error {
 			fmt.Fprintf(s.out, "left: %v has no subflow by %s\n", c.Connection, word)
 		}
 	}
+	if len(chosen) == 0 && s.pid != 0 {
+		return &mptcp.Error{Kind: mptcp.NoPath, What: s.none(), Advice: "`bicast mptcp list`"}
+	}
 	if len(orders) == 0 {
 		return &mptcp.Error{Kind: mptcp.NoPath, What: "no connection has a subflow by " + word, Advice: "`bicast mptcp list`"}
 	}
@@ -136,8 +139,8 @@ func (s *session) whatToSwitch(words []string) (chosen []numbered, path string, 
 		if len(words) != 1 || s.all && s.pid != 0 {
 			return nil, "", s.misused("expected one PATH, and one of CONN, --pid and --all")
 		}
-		all, err := s.connections()
-		return s.filtered(all), words[0], err
+		all, err := s.chosen()
+		return all, words[0], err
 	}
 	if len(words) != 2 {
 		return nil, "", s.misused("expected one CONN and one PATH")

@@ -1,8 +1,10 @@
 package command_test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -83,4 +85,40 @@ func TestASwitchToTheOnlyPathClearsItsEndpointForConnectionsToCome(t *testing.T)
 		t.Fatal("the subflow is backup; expected its endpoint alone to be")
 	}
 	b.wants(b.run(0, "switch", "1", "wifi"), "10.1.0.1, is active", "this reached every connection")
+}
+
+func TestTheHelpOfListTellsOfEachColumnAndEachField(t *testing.T) {
+	b := newBench(t)
+	table, help := b.run(0, "list"), b.run(0, "list", "--help")
+	for _, line := range strings.SplitN(table, "\n", 3)[:2] {
+		for _, column := range regexp.MustCompile(`\s{2,}`).Split(strings.TrimSpace(line), -1) {
+			if !regexp.MustCompile(`(?m)^  ` + regexp.QuoteMeta(column) + ` `).MatchString(help) {
+				t.Errorf("the column %s is not explained", column)
+			}
+		}
+	}
+	var all any
+	if err := json.Unmarshal([]byte(b.run(0, "list", "--json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range fields(all) {
+		if !regexp.MustCompile(`\b` + field + `\b`).MatchString(help) {
+			t.Errorf("the field %s is not explained", field)
+		}
+	}
+}
+
+// fields are the names that occur in a document, at any depth.
+func fields(document any) (names []string) {
+	switch document := document.(type) {
+	case []any:
+		for _, one := range document {
+			names = append(names, fields(one)...)
+		}
+	case map[string]any:
+		for name, value := range document {
+			names = append(append(names, name), fields(value)...)
+		}
+	}
+	return names
 }
