@@ -28,6 +28,9 @@ class Orders:
         choice = steered.choose(now)
         if not entry.hands:
             entry.unmoved = choice.unmoved
+        if wanted.standing(steered.site, steered.terminal) is None:
+            yield from self._release(steered, choice, entry, now)
+            return
         for name in choice.letting_go:
             yield from self._let_go(steered, self._agents[name], now)
         for name in choice.movers:
@@ -35,9 +38,7 @@ class Orders:
             if name in entry.hands:  # it has moved them by itself; its last report is older than that
                 steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
             else:
-                chosen = wanted.standing(steered.site, steered.terminal) is not None
-                order = steered.prefer(entry.uplink, entry.hard) if chosen else steered.let_go()
-                yield self._order(steered, agent, entry, order, now)
+                yield self._order(steered, agent, entry, steered.prefer(entry.uplink, entry.hard), now)
 
     def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
         """What keeps decisions true: new connections follow, reflexes stand."""
@@ -47,7 +48,10 @@ class Orders:
 
     def _follow(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
         standing = wanted.standing(steered.site, steered.terminal)
-        if standing is None or standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
+        if standing is None:
+            yield from self._give_back_what_is_due(steered, now)
+            return
+        if standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
             return
         for name in choice.letting_go:
             yield from self._let_go(steered, self._agents[name], now)
@@ -67,8 +71,34 @@ class Orders:
     def _order(self, steered: Steered, agent: Agent, entry: Entry, order: Prefer, now: float) -> Direct:
         take = steered.moved_by_hand if order.hard else steered.unfollowed
         take(agent, agent.tokens(steered.name), now)
+        steered.found(agent).moved()
         direct = agent.order(order, steered.name, self._tickets, now)
         self._logbook.ordered(entry, agent.name, direct.directive)
+        return direct
+
+    def _release(self, steered: Steered, choice: Choice, entry: Entry, now: float) -> Iterator[Direct]:
+        """Nobody has chosen any more. One that told nothing yet may have been moved before we were started."""
+        for agent in steered.agents.values():
+            found = steered.found(agent)
+            if agent.unable or not (found.ours or (agent.name in choice.movers and not found.known)):
+                continue
+            untold = [name for name in steered.found_backup(agent) if name not in found.known]
+            if untold:
+                names = " and ".join(untold)
+                entry.because += f"; how {agent.name} had {names} before it was moved nobody told: left as backup"
+            yield self._give_back(steered, agent, entry, now)
+
+    def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:
+        """To those who were away, or could not."""
+        for agent in steered.agents.values() if steered.where else ():
+            if steered.found(agent).is_due(now) and not agent.preferring(steered.name) and not agent.unable:
+                yield self._give_back(steered, agent, self._logbook.last(steered.name), now)
+
+    def _give_back(self, steered: Steered, agent: Agent, entry: Entry | None, now: float) -> Direct:
+        direct = agent.order(steered.give_back(agent), steered.name, self._tickets, now)
+        steered.found(agent).gives_back(direct.directive, now)
+        if entry is not None:
+            self._logbook.ordered(entry, agent.name, direct.directive)
         return direct
 
     def _let_go(self, steered: Steered, agent: Agent, now: float) -> Iterator[Direct]:
@@ -76,6 +106,7 @@ class Orders:
         held = seen.connections if seen else {}
         flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
         if steered.unfollowed(agent, flagged, now):
+            steered.found(agent).moved()
             yield agent.order(steered.let_go(), steered.name, self._tickets, now)
 
     def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:

@@ -135,6 +135,10 @@ class Pilot:
             self.steered[name].attended(agent)
         self._touched |= dict.fromkeys(agent.concerns | concerns)
         agent.concerns = concerns
+        for name in concerns:
+            steered = self.steered[name]
+            chosen = wanted.standing(steered.site, steered.terminal)
+            steered.found(agent).reported(agent.standings.get(name), chosen, now)
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in weighed.readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
@@ -152,9 +156,13 @@ class Pilot:
         self.logbook.resulted(event)
         if not event.done:
             log.warning("agent %s could not carry out %s: %s", agent.name, type(order).__name__, event.said)
-        if terminal is not None and not event.done and not event.connections:
-            self.steered[terminal].could_not(agent, event.said, now)
-            self._touched[terminal] = None
+        steered = self.steered.get(terminal) if terminal is not None else None
+        if steered is not None:  # it may have left the configuration meanwhile
+            reached = event.done or event.connections > 0
+            steered.found(agent).answered(event.directive, reached, now)
+            if not reached:
+                steered.could_not(agent, event.said, now)
+                self._touched[steered.name] = None
         if isinstance(order, Arm) and not event.done:
             agent.arms.refused(order.name, event.said)
 
@@ -175,6 +183,7 @@ class Pilot:
         log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, because)
         self._touched[event.name] = None
         steered.attended(agent)
+        steered.found(agent).moved()
         agent.concerns |= {event.name}
         if expected.watched != steered.course.active or not steered.is_policies(wanted):
             entry.gateway.done, entry.gateway.said = True, f"nothing moved: {steered.course.active} was chosen since"

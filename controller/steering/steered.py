@@ -14,10 +14,10 @@ from controller.policy.reflexes import Reflex, reflex
 from controller.policy.switching import Course, Decision, decide
 from controller.policy.ways import Leaves, able, paths, way
 from controller.reports import Prefer, Role
+from controller.steering.found import SEEN_AFTER_S, Found
 from controller.steering.hands import Agent
 
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
-SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Steered:
         self.looked_at = now
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
         self._could_not: dict[str, Failed] = {}  # by agent
+        self._found: dict[str, Found] = {}  # by agent
 
     @property
     def name(self) -> str:
@@ -48,6 +49,7 @@ class Steered:
     def resume(self, other: Steered) -> None:
         """What was known under the configuration before."""
         self.paths |= {name: path for name, path in other.paths.items() if name in self.paths}
+        self._found = other._found
         if other.course.active == self.course.active:
             self.course = other.course
 
@@ -138,6 +140,19 @@ class Steered:
         hard = hard and bool(dead)
         left = tuple(self.where[name] for name in (dead if hard else others))
         return Prefer(self.where[uplink], left, hard)
+
+    def found(self, agent: Agent) -> Found:
+        return self._found.setdefault(agent.name, Found())
+
+    def found_backup(self, agent: Agent) -> tuple[str, ...]:
+        default = self.terminal.default_uplink
+        return self.found(agent).backup(self.where, default, agent.role is Role.TERMINAL)
+
+    def give_back(self, agent: Agent) -> Prefer:
+        """Its end as it was before we moved it."""
+        backup = self.found_backup(agent)
+        path = (address for name, there in self.where.items() if name not in backup for address in there)
+        return Prefer(tuple(path), tuple(self.where[name] for name in backup), hard=False)
 
     def let_go(self) -> Prefer:
         """No path is preferred: every flag is cleared."""
