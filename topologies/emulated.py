@@ -59,6 +59,10 @@ class Lateness:
         """Whether the machine held the link up, so that what was measured meanwhile is to be rejected."""
         return self.stalls > 0
 
+    def __str__(self) -> str:
+        late = f"{self.stalls} of {self.packets} packets left more than {STALL_MS} ms late"
+        return f"{late}, the latest by {self.max_us / 1000:.1f} ms"
+
 
 class Emulator:
     """The process that carries one link. It dies with the thread that starts it, which should be the main one."""

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def measure(plan: Plan, directory: Path) -> Iterator[Run]:
     for each in carry_out(plan.tasks, directory):
         task = each.task
-        rejected = "; NOT COUNTED: the machine stalled" if each.stalled else ""
+        rejected = f"; NOT COUNTED, the machine stalled: {each.stalled}" if each.stalled else ""
         told = f"{task.number}/{plan.rounds} {task.fault}, {task.direction}, {task.way.name}: "
         print(f"{told}{each.pause_s * 1000:.0f} ms{rejected}", file=sys.stderr, flush=True)
         yield each
@@ -60,7 +60,7 @@ def present(plan: Plan, runs: Sequence[Run], directory: Path, as_json: bool) -> 
     every = directory / f"{plan.name}-runs.csv"
     keep_runs(runs, every)
     picture = plot.draw(runs, directory / f"{plan.name}.png")
-    rejected = sum(each.stalled for each in runs)
+    rejected = sum(bool(each.stalled) for each in runs)
     if as_json:
         told = {"experiment": "failover", "figures": [asdict(each) for each in found], "runs_left_out": rejected}
         print(json.dumps(told | {"csv": str(every), "plots": [str(picture)]}, indent=2))

@@ -34,7 +34,7 @@ class Run:
     died: float  # the path, at this moment of time.monotonic()
     moved_bytes: int  # by the other path, after it
     no_progress_ms: int | None  # after so long without progress the agent was to leave the path, if one was armed
-    stalled: bool
+    stalled: str  # what the machine held up, and how long; empty: nothing
 
     @property
     def pause_s(self) -> float:

@@ -40,10 +40,13 @@ class Laboratory:
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
 
-    def stalled(self) -> bool:
-        """Whether the machine has held a link up since this was last asked: what was measured meanwhile counts not."""
-        found = [self.net.uplink(name).lateness() for name in UPLINKS]
-        return any(each.stalled for each in found)
+    def stalled(self) -> str:
+        """Which links the machine has held up since this was last asked, and how long; empty: none.
+
+        What was measured meanwhile counts not.
+        """
+        found = {name: self.net.uplink(name).lateness() for name in UPLINKS}
+        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
     def restore_endpoints(self) -> None:
         """The client's, as the topology made them: moving a connection under the kernel's path manager changes them."""

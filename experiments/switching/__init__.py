@@ -45,7 +45,7 @@ def measure(plan: Plan, directory: Path) -> Iterator[Run]:
     for each in carry_out(plan, directory):
         what = f"{len(each.switches)} switches" if each.switches else "left in peace"
         told = f"{each.hand.name}, sender's queue <= {each.queue}, {what}: {each.bps / 1e6:.1f} Mbit/s"
-        rejected = "; NOT COUNTED: the machine stalled" if each.stalled else ""
+        rejected = f"; NOT COUNTED, the machine stalled: {each.stalled}" if each.stalled else ""
         print(f"{told}, longest pause {each.pause_s * 1000:.0f} ms{rejected}", file=sys.stderr, flush=True)
         yield each
 
@@ -58,7 +58,7 @@ def present(plan: Plan, runs: Sequence[Run], directory: Path, as_json: bool) -> 
     switches = directory / f"{plan.name}-switches.csv"
     keep_switches(runs, switches)
     picture = plot.draw(runs, directory / f"{plan.name}.png")
-    rejected = sum(each.stalled for each in runs)
+    rejected = sum(bool(each.stalled) for each in runs)
     if as_json:
         print(json.dumps(_document(found, rejected, switches, picture), indent=2))
         return

@@ -86,7 +86,7 @@ class Run:
     since: float  # of time.monotonic(): what is counted begins
     until: float
     priorities_received: int  # by the end that did not switch
-    stalled: bool
+    stalled: str  # what the machine held up, and how long; empty: nothing
 
     @property
     def bps(self) -> float:

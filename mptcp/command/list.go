@@ -47,7 +47,7 @@ fields of --json, for a path:
   cwnd_segments, mss_bytes   the congestion window, and how large a segment is
   in_flight_segments         sent, and neither acknowledged nor given up for lost
   delivery_rate_bps          bits a second, as the kernel last measured it
-  segments_sent, retransmits segments with data, and those of them that were sent again
+  segments_sent, retransmits: segments with data, and those of them that were sent again
   bytes_acked, bytes_received: as above
   since_ack_ms               milliseconds since the last acknowledgement came
   since_data_ms              milliseconds since the last data came

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,10 +13,13 @@ from experiments import failover
 from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, FULL, UPLOAD, WAYS, Plan, Task, Way
 from experiments.failover.results import HEADER, figures
 from experiments.failover.runs import Run, carry_out
+from experiments.live.laboratory import Laboratory
 from experiments.live.streaming import Streamed
+from topologies.emulated import Lateness
 
 DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = WAYS[1:]
 FINITE_S = 30.0
+LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +47,7 @@ def test_what_was_done_for_one_run_is_undone_before_the_next(tmp_path: Path) -> 
     assert [run.task for run in runs] == tasks
 
 
-def a_run(way: Way, pause_s: float, stalled: bool = False, number: int = 1, whole: bool = True) -> Run:
+def a_run(way: Way, pause_s: float, stalled: str = "", number: int = 1, whole: bool = True) -> Run:
     died = 10.0
     reads = Streamed([9.9, died + pause_s, died + pause_s + 0.01], [1.0, 2.0, 3.0], whole)
     return Run(Task(BLACK, DOWNLOAD, way, number), reads, died, 1, None, stalled)
@@ -60,7 +64,23 @@ def test_the_promise_is_of_the_best_way_and_the_kernel_s_own_is_beside_it() -> N
 
 
 def test_what_a_stalled_machine_measured_counts_nowhere() -> None:
-    assert list(figures([a_run(BOTH, 0.1), a_run(BOTH, 2.0, stalled=True)])) == list(figures([a_run(BOTH, 0.1)]))
+    assert list(figures([a_run(BOTH, 0.1), a_run(BOTH, 2.0, stalled=LATE)])) == list(figures([a_run(BOTH, 0.1)]))
+
+
+def test_the_link_that_the_machine_held_up_is_named_with_how_long() -> None:
+    late = {"wifi": Lateness(3.0, 900, 10, 20, 4900, 0), "lte": Lateness(3.0, 900, 10, 20, 7100, 3)}
+    net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
+    assert Laboratory(net, None).stalled() == LATE  # type: ignore[arg-type]
+
+
+def test_of_a_run_that_counts_not_it_is_said_what_stalled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [a_run(BOTH, 2.0, stalled=LATE), a_run(BOTH, 0.1)]
+    monkeypatch.setattr(failover, "carry_out", lambda *_: runs)
+    assert list(failover.measure(Plan("some", 1), tmp_path)) == runs
+    late, counted = capsys.readouterr().err.splitlines()
+    assert late.endswith(f"NOT COUNTED, the machine stalled: {LATE}") and "COUNTED" not in counted
 
 
 def test_a_byte_that_differs_is_told() -> None:

@@ -14,6 +14,7 @@ from experiments.switching.results import HEADER, figures
 from experiments.switching.runs import HANDS, Hand, Plan, Run, Switch, carry_out
 
 QUEUE = "128 KiB"
+LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 
 
 @pytest.mark.parametrize("hand", HANDS, ids=lambda hand: hand.name)
@@ -36,7 +37,7 @@ def streamed(*moments: float) -> Streamed:
     return Streamed(moments, [1000.0 * number for number in range(1, 1 + len(moments))], whole=True)
 
 
-def a_run(switches: tuple[Switch, ...] = (), stalled: bool = False, **others: object) -> Run:
+def a_run(switches: tuple[Switch, ...] = (), stalled: str = "", **others: object) -> Run:
     run = Run(HANDS[0], QUEUE, 1, switches, streamed(0.0, 0.02, 0.06, 0.1), 0.0, 0.1, 2 * len(switches), stalled)
     return replace(run, **others)  # type: ignore[arg-type]
 
@@ -69,8 +70,12 @@ def test_each_promise_is_judged_by_what_was_measured() -> None:
 
 def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan, counted = Plan("some", 1, 1), [a_run(), a_run((ONE,))]
-    late = a_run((replace(ONE, first_data=9.0),), stalled=True)
+    late = a_run((replace(ONE, first_data=9.0),), stalled=LATE)
     assert list(figures([*counted, late])) == list(figures(counted))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(switching, "carry_out", lambda *_: [late])
+        assert list(switching.measure(plan, tmp_path)) == [late]
+    assert capsys.readouterr().err.endswith(f"NOT COUNTED, the machine stalled: {LATE}\n")
     switching.present(plan, [*counted, late], tmp_path, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["runs_left_out"] == 1

@@ -220,6 +220,7 @@ def test_a_stall_is_told(net: Stage, link: ShapedLink) -> None:
         told = link.lateness()
     assert told.stalled
     assert told.max_us >= 150_000
+    assert f"packets left more than 5 ms late, the latest by {told.max_us / 1000:.1f} ms" in str(told)
 
 
 @pytest.mark.parametrize(
