@@ -90,7 +90,7 @@ def _hand(hand: dict[str, Any]) -> str:
     if hand["done"] is None:
         return f"{hand['agent']}: no answer yet"
     state = "" if hand["done"] else "not done: "
-    reached = f"{hand['connections']} connection{'' if hand['connections'] == 1 else 's'}"
+    reached = f"reached {hand['connections']} connection{'' if hand['connections'] == 1 else 's'}"
     if hand["took_us"]:  # unknown where the hand moved by itself
         reached += f" in {hand['took_us']} us"
     again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""

@@ -87,7 +87,11 @@ class Path:
 
     @property
     def loss(self) -> float:
-        return sum(each.retransmits for each in self.window) / max(1, sum(each.segments for each in self.window))
+        return sum(each.retransmits for each in self.window) / max(1, self.segments)
+
+    @property
+    def segments(self) -> int:
+        return sum(each.segments for each in self.window)
 
     @property
     def keeps_losing(self) -> bool:
@@ -106,34 +110,60 @@ def reported(path: Path, reading: Reading, now: float) -> Path:
         return path
     if reading.stalled_ms >= DEAD_AFTER_MS:
         stalled = replace(path, heard_at=now, window=(), clean_since=None)
-        return _after(stalled, Sign.STALLED, f"no acknowledgement for {reading.stalled_ms} ms, data in flight", now)
+        waited = f"no acknowledgement for {reading.stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
+        return _after(stalled, Sign.STALLED, waited, now)
     if not reading.segments and not reading.acked_bytes:
         return path
+    if path.health is Health.DEAD:
+        if not reading.acked_bytes:  # to send into it is no sign of life
+            return path
+        path = _after(path, Sign.PROGRESS, "", now)
     path = replace(path, heard_at=now)
-    if path.health is Health.DEAD and reading.acked_bytes:
-        path = _after(path, Sign.PROGRESS, "acknowledgements come again", now)
     if not reading.segments:  # it delivers, and of loss nothing is said
-        return path
+        return path if path.health is not Health.UNKNOWN else replace(path, because=_delivers(reading))
     path = replace(path, window=(*path.window, reading)[-WINDOW:])
-    segments = sum(each.segments for each in path.window)
-    because = f"{path.loss:.0%} of {segments} segments sent again in {len(path.window)} reports"
-    if path.keeps_losing and path.loss >= LOSSY_FROM and segments >= ENOUGH_SEGMENTS:
-        return _after(replace(path, clean_since=None), Sign.LOSING, because, now)
+    if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:
+        return _after(
+            replace(path, clean_since=None), Sign.LOSING, f"{_lost(path)}; lossy from {LOSSY_FROM:.0%} on", now
+        )
     if path.loss > CLEAN_UNTIL:
-        return replace(path, clean_since=None)
+        return replace(path, clean_since=None, because=f"{_lost(path)}; {_undecided(path)}")
     clean_since = now if path.clean_since is None else path.clean_since
     path = replace(path, clean_since=clean_since)
+    because = f"{_lost(path)}; good up to {CLEAN_UNTIL:.0%}"
     if path.health is Health.LOSSY and now - clean_since < MENDED_AFTER_S:
-        return path
+        lasted = f"for {MENDED_AFTER_S:.0f} s, of which {now - clean_since:.0f} s are over"
+        return replace(path, because=f"{because} {lasted}")
     return _after(path, Sign.CLEAN, because, now)
 
 
-def fired(path: Path, stalled_ms: int, now: float) -> Path:
+def _lost(path: Path) -> str:
+    reports = len(path.window)
+    return f"{path.loss:.0%} of {path.segments} segments sent again in {reports} report{'' if reports == 1 else 's'}"
+
+
+def _undecided(path: Path) -> str:
+    if path.loss < LOSSY_FROM:
+        return f"from {CLEAN_UNTIL:.0%} to {LOSSY_FROM:.0%} it stays what it was"
+    if path.segments < ENOUGH_SEGMENTS:
+        return f"fewer than {ENOUGH_SEGMENTS} make nothing lossy"
+    return f"lossy when {WINDOW} reports have more than {CLEAN_UNTIL:.0%} each"
+
+
+def _delivers(reading: Reading) -> str:
+    return (
+        f"{reading.acked_bytes} bytes were acknowledged in the last report, so it is not dead; good up to "
+        f"{CLEAN_UNTIL:.0%}, lossy from {LOSSY_FROM:.0%} of its own segments sent again, and 0 were its alone"
+    )
+
+
+def fired(path: Path, stalled_ms: int, limits: str, now: float) -> Path:
     """A hand has seen it sooner than any report, and left it already."""
     if not path.port_up:
         return path
     left = replace(path, heard_at=now, window=(), clean_since=None)
-    return _after(left, Sign.STALLED, f"a reflex fired after {stalled_ms} ms with data in flight and no progress", now)
+    because = f"a reflex fired after {stalled_ms} ms with data in flight and no progress; {limits}"
+    return _after(left, Sign.STALLED, because, now)
 
 
 def unheard(path: Path, because: str, now: float) -> Path:
@@ -147,7 +177,9 @@ def passed(path: Path, now: float) -> Path:
     """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
     if path.health is not Health.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
         silent = replace(path, window=(), clean_since=None)
-        return _after(silent, Sign.SILENT, f"nothing was sent over it for {SILENT_AFTER_S:.0f} s", now)
+        nothing = "acknowledged" if path.health is Health.DEAD else "sent"
+        because = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s, and it was {path.health} before"
+        return _after(silent, Sign.SILENT, f"{because}; unknown from {SILENT_AFTER_S:.0f} s on", now)
     return path
 
 

@@ -31,6 +31,12 @@ class Reflex:
     no_progress_ms: int
     no_progress_many_ms: int
 
+    @property
+    def limits(self) -> str:
+        if self.no_progress_many_ms == self.no_progress_ms:
+            return f"armed for {self.no_progress_ms} ms"
+        return f"armed for {self.no_progress_ms} ms, with many in flight {self.no_progress_many_ms} ms"
+
     def outdates(self, armed: Reflex) -> bool:
         """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
         handshake's that was lost, and be many times too long."""

@@ -64,10 +64,12 @@ def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path
     best = min(paths, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (Health.LOSSY, Health.DEAD)  # that nothing is known is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
-        because = f"{course.active}: {active.because}; {best} is {paths[best].health}"
+        because = f"{_told(course.active, active)}; {_told(best, paths[best])}"
         return Decision(terminal, best, because, now, hard=active.health is Health.DEAD)
     if course.active != default and default in paths and _may_return(course, paths[default], now):
-        because = f"{default} is {paths[default].health} ({paths[default].because}) and the default"
+        because = f"{_told(default, paths[default])}; it is the default"
+        if paths[default].health is not Health.GOOD:
+            because += f", and tried again after {_pause(course):.0f} s"
         return Decision(terminal, default, because, now, hard=False)
     return None
 
@@ -78,9 +80,16 @@ def _rank(path: Path, now: float) -> int:
     return RANK[Health.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
 
 
+def _told(name: str, path: Path) -> str:
+    return f"{name} is {path.health} ({path.because})"
+
+
+def _pause(course: Course) -> float:
+    return min(RETURN_AFTER_S * 2.0**course.returns_failed, RETURN_AT_MOST_S)
+
+
 def _may_return(course: Course, default: Path, now: float) -> bool:
     if default.health is Health.GOOD:
         return True
-    pause = min(RETURN_AFTER_S * 2**course.returns_failed, RETURN_AT_MOST_S)
     waited = now - max(course.since, default.since)
-    return default.health is Health.UNKNOWN and default.port_up and waited >= pause
+    return default.health is Health.UNKNOWN and default.port_up and waited >= _pause(course)

@@ -68,7 +68,7 @@ def _says(terminal: str, outcome: Outcome) -> str:
     if not outcome.done:
         return f"{outcome.agent} could not: {outcome.said}"
     number = outcome.connections
-    return f"{outcome.agent} moved {number} connection{'' if number == 1 else 's'}: {outcome.said}"
+    return f"{outcome.agent} reached {number} connection{'' if number == 1 else 's'}: {outcome.said}"
 
 
 class Logbook:

@@ -176,8 +176,9 @@ class Pilot:
             self._doubt(agent, event)
             return []
         agent.hear(now)
-        steered.fired(expected.watched, event.stalled_ms, now)
-        because = f"{expected.watched}: no progress for {event.stalled_ms} ms with data in flight"
+        steered.fired(expected, event.stalled_ms, now)
+        stalled = f"no progress for {event.stalled_ms} ms with data in flight; {expected.limits}"
+        because = f"{expected.watched} is dead ({stalled})"
         entry = self.logbook.write(event.name, now, By.REFLEX, expected.fallback, expected.watched, because, hard=True)
         self.logbook.fired(entry, agent.name, event)
         log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, because)

@@ -61,8 +61,8 @@ class Steered:
     def reported(self, uplink: str, reading: Reading, now: float) -> None:
         self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
 
-    def fired(self, uplink: str, stalled_ms: int, now: float) -> None:
-        self.paths[uplink] = health.fired(self.paths[uplink], stalled_ms, now)
+    def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:
+        self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
 
     def passed(self, now: float) -> None:
         self.looked_at = now

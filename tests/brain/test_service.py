@@ -190,7 +190,7 @@ def test_whoever_switches_is_told_what_both_hands_did_as_soon_as_it_is_known(
     asked = time.monotonic()
     answer = agent.service.set_active("client", "lte")
     kept = "client has lte as its active uplink; it is kept, and counts when gateway home connects"
-    assert answer.done == (kept, "relay-1 moved 1 connection: Prefer is done")
+    assert answer.done == (kept, "relay-1 reached 1 connection: Prefer is done")
     assert time.monotonic() - asked < 30
 
 

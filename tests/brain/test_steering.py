@@ -272,7 +272,7 @@ def test_the_terminals_own_agent_moves_where_nobody_serves() -> None:
     answer, entries = scene.switch_to("lte")
     assert answer.done == ("client has lte as its active uplink",)
     assert prefers(client) == [TO_LTE] and backups(connection) == {WIFI: (True, False), LTE: (False, False)}
-    assert entries[0].hands_say() == ("client moved 1 connection: Prefer is done",)
+    assert entries[0].hands_say() == ("client reached 1 connection: Prefer is done",)
 
 
 def test_of_two_agents_one_moves_and_never_both() -> None:
@@ -524,7 +524,9 @@ def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothin
     assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is Health.DEAD
     assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
     (entry,) = scene.entries()
-    assert entry.by is By.REFLEX and entry.because == "wifi: no progress for 160 ms with data in flight"
+    limits = "armed for 150 ms, with many in flight 100 ms"
+    assert entry.by is By.REFLEX
+    assert entry.because == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
     assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
 
 

@@ -45,7 +45,7 @@ def test_one_clean_report_makes_an_unknown_uplink_good() -> None:
 def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
     path = told(CLEAN, LOSING, LOSING, LOSING)
     assert path.health is Health.LOSSY
-    assert path.because == "20% of 300 segments sent again in 3 reports"
+    assert path.because == "20% of 300 segments sent again in 3 reports; lossy from 10% on"
 
 
 def test_a_burst_of_loss_at_a_sender_that_begins_is_no_lossy_uplink() -> None:
@@ -94,6 +94,58 @@ def test_acknowledgements_alone_end_death_and_say_nothing_of_loss() -> None:
     assert told(Reading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is Health.LOSSY
 
 
+def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life() -> None:
+    dead = told(CLEAN, STALLED)
+    into_it = told(*[Reading(5, 0, 0, 0)] * 20, path=dead, start=102)
+    assert into_it.health is Health.DEAD
+    silent = health.passed(into_it, dead.heard_at + health.SILENT_AFTER_S)
+    assert silent.health is Health.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
+
+
+DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride every uplink
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "threshold"),
+    [
+        (told(CLEAN), "0% of 100 segments sent again in 1 report", "good up to 3%"),
+        (
+            told(CLEAN, Reading(100, 12, 90_000, 0)),
+            "6% of 200 segments sent again in 2 reports",
+            "from 3% to 10% it stays what it was",
+        ),
+        (told(Reading(8, 2, 9, 0)), "25% of 8 segments sent again in 1 report", "fewer than 50 make nothing lossy"),
+        (
+            told(CLEAN, LOSING, LOSING),
+            "13% of 300 segments sent again in 3 reports",
+            "lossy when 3 reports have more than 3% each",
+        ),
+        (
+            told(*[LOSING] * 3, *[CLEAN] * 5),
+            "0% of 300 segments sent again in 3 reports",
+            "good up to 3% for 5 s, of which 2 s are over",
+        ),
+        (told(STALLED), "no acknowledgement for 600 ms, data in flight", "dead from 400 ms on"),
+        (
+            health.passed(told(CLEAN), 112.0),
+            "nothing was sent over it for 12 s, and it was good before",
+            "unknown from 10 s on",
+        ),
+    ],
+)
+def test_a_reason_has_its_number_and_its_threshold(path: Path, number: str, threshold: str) -> None:
+    assert path.because == f"{number}; {threshold}"
+
+
+def test_an_uplink_that_delivers_again_tells_why_it_is_unknown_all_the_same() -> None:
+    for path in (told(STALLED, DELIVERS), told(DELIVERS)):
+        assert path.health is Health.UNKNOWN
+        assert path.because.startswith(
+            "5000 bytes were acknowledged in the last report, so it is not dead; good up to 3%"
+        )
+        assert path.because.endswith("and 0 were its alone")
+
+
 def test_a_report_with_no_traffic_says_nothing() -> None:
     path = told(CLEAN)
     assert health.reported(path, NOTHING, 500) == path
@@ -108,9 +160,8 @@ ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
     decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=Path())
-    assert decision == Decision(
-        "phone", "lte", "wifi: 20% of 300 segments sent again in 3 reports; lte is unknown", 200.0, hard=False
-    )
+    because = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
+    assert decision == Decision("phone", "lte", because + "no report yet)", 200.0, hard=False)
 
 
 def test_a_dead_uplink_is_left_the_hard_way() -> None:
@@ -135,6 +186,14 @@ def test_two_lossy_uplinks_do_not_take_turns() -> None:
 
 def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
     assert chosen(ON_WIFI, wifi=Path(), lte=told(CLEAN)) is None
+
+
+def test_a_return_that_is_a_try_says_after_how_long() -> None:
+    decision = chosen(Course("lte", 100.0, 1), 300.0, wifi=Path(), lte=told(CLEAN))
+    assert (
+        decision
+        and decision.because == "wifi is unknown (no report yet); it is the default, and tried again after 60 s"
+    )
 
 
 def test_the_default_uplink_is_taken_again_as_soon_as_it_is_known_to_be_good() -> None:

@@ -261,7 +261,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         "\nat its other end relay-1 tells of them\n",
         "wifi is lossy since",
         "because wifi: 12% of 300 segments sent again in 3 reports; lte is good",
-        "    gateway home: 2 groups modified\n    relay-1: it is active (3 connections in 140 us, 2 orders)",
+        "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
         "gateway home: 2 groups modified (not confirmed yet)",
         "no agent reaches its connections: only the gateway's path moved",
     ):

@@ -66,7 +66,7 @@ def test_a_switch_moves_both_hands_and_why_tells_what_each_did(
     lab: Laboratory, download: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = lab.controller.client.set_active(TERMINAL, "lte")
-    assert answer["messages"] and "relay-1 moved 1 connection" in answer["done"][1]
+    assert answer["messages"] and "relay-1 reached 1 connection" in answer["done"][1]
     assert until(lambda: active(lab) == {UPLINKS["lte"]})
     gateway, hand = newest(lab)["hands"]
     assert gateway["done"] and hand["done"] and hand["agent"] == RELAY and hand["connections"] == 1
