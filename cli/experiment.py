@@ -7,6 +7,7 @@ says how far it is on stderr, and prints what came out on stdout: tables, or wit
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -16,42 +17,99 @@ from experiments.running import ControllerFailed
 from topologies.command import CommandFailed
 from topologies.isolate import WorldError
 
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """What is told of one before it is loaded. Durations are of two cores with nothing else to do."""
+
+    module: str
+    summary: str
+    measures: str
+    takes: str  # what is run unless more is asked for, and how long that lasts
+    full: str | None = None  # the same of --full, where there is more
+
+    @property
+    def lasts(self) -> str:
+        return self.takes if self.full is None else f"--quick: {self.takes} --full: {self.full}"
+
+
 EXPERIMENTS = {
-    "transfer": ("experiments.transfer", "paper 002, tables 5 and 6, figures 4 to 9: downloads over losses of Wi-Fi"),
-    "capture": ("experiments.capture", "paper 002, tables 3 and 4: what rides twice, seen at every machine"),
-    "switching": ("experiments.switching", "a live download switched between two paths: the cost, how soon it acts"),
-    "failover": ("experiments.failover", "a path that dies under a transfer: how long nothing comes"),
-    "bench": ("bench", "all that is promised in figures, measured, with `transfer --quick` at its end"),
+    "transfer": Experiment(
+        "experiments.transfer",
+        "paper 002, tables 5 and 6, figures 4 to 9: downloads over losses of Wi-Fi",
+        "Downloads a file in the paper's laboratory while Wi-Fi loses packets, plain and bicast, with senders of "
+        "cubic and bbr, LTE as backup and not. Prints the seconds beside the paper's, the ratios with their spread, and "
+        "whether what the paper promises is met.",
+        "the corners of the paper's grid of losses, 52 downloads of 50 MB: some 8 minutes.",
+        "the whole grid, 500 MB, three rounds of some 6 hours; after Ctrl-C the next --full goes on from there.",
+    ),
+    "capture": Experiment(
+        "experiments.capture",
+        "paper 002, tables 3 and 4: what rides twice, seen at every machine",
+        "A server and a client talk a word at a time over MPTCP; in the middle the client's active path is switched. "
+        "Packets are captured at the client, the router and the server, and each of the paper's claims on what rides "
+        "twice is held against them. The captures stay, for wireshark.",
+        "some 10 seconds.",
+    ),
+    "switching": Experiment(
+        "experiments.switching",
+        "a live download switched between two paths: the cost, how soon it acts",
+        "Switches a live download softly from path to path, 20 times at 0.5 s, by each hand (`bicast mptcp switch`, "
+        "and `bicast switch` with an agent at the client or at the server) and with a short and a long queue at the "
+        "sender. Prints how soon an order acts and what it costs, beside the same download left in peace.",
+        "one round, 12 downloads: some 4 minutes, longer where the machine stalls, for such runs are repeated.",
+        "five rounds: some 20 minutes.",
+    ),
+    "failover": Experiment(
+        "experiments.failover",
+        "a path that dies under a transfer: how long nothing comes",
+        "Lets the active path die under a download and an upload, by going black and by a port that goes down, and "
+        "measures for how long the receiver gets nothing: with the kernel's defaults, with `bicast mptcp setup`, with "
+        "an agent's reflex, with both, and with the controller killed before.",
+        "each death in each way once, 24 transfers: some 4 minutes, longer where the machine stalls, for such runs are "
+        "repeated.",
+        "ten times that: some 40 minutes.",
+    ),
+    "bench": Experiment(
+        "bench",
+        "all that is promised in figures, measured, with `transfer --quick` at its end",
+        "Measures all that docs/measured.md promises in figures: forwarding, changes of mode, connecting, dead ports, "
+        "a dead controller, agents, and then the experiments above. Prints promise, figure, n, spread and verdict. "
+        "`.venv/bin/python -m bench PART ...` measures parts alone.",
+        "some 50 minutes; what is measured is kept after each part.",
+    ),
 }
 
 
 def add(subparsers: Any) -> None:
-    names = "\n".join(f"  {name:10}{summary}" for name, (_, summary) in EXPERIMENTS.items())
     parser = subparsers.add_parser(
         "experiment",
         help="run one of the papers' experiments again",
         description="Run an experiment in a laboratory of its own (as root; nothing is left behind) and print what was "
         "measured beside the paper's numbers. That a promise was not met is a result too: the exit code is 0 then, and "
         "the verdict says it. Files go to results/NAME/.",
-        epilog=f"experiments:\n{names}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="`./bicast experiment NAME --help` tells what one measures, and how long it takes.",
     )
-    parser.add_argument("name", metavar="NAME", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
-    extent = parser.add_mutually_exclusive_group()
-    extent.add_argument("--quick", action="store_true", help="minutes: a part that shows it (this is the default)")
-    extent.add_argument(
-        "--full",
-        action="store_true",
-        help="hours: all that the paper measured, where an experiment has more than --quick; Ctrl-C stops it, and the "
-        "next --full goes on from there",
-    )
-    parser.add_argument("--json", action="store_true", help="what came out as one document")
+    names = parser.add_subparsers(dest="name", metavar="NAME", required=True, title="experiments")
+    for name, one in EXPERIMENTS.items():
+        experiment = names.add_parser(
+            name,
+            help=one.summary,
+            description=f"{one.measures} Files go to results/{name}/; nothing else is left behind. Root is needed.",
+            epilog=f"How long it takes: {one.lasts}",
+        )
+        experiment.set_defaults(full=False)
+        if one.full is not None:
+            extent = experiment.add_mutually_exclusive_group()
+            extent.add_argument("--quick", action="store_true", help="a part that shows it (this is the default)")
+            extent.add_argument("--full", action="store_true", help="all of it")
+        experiment.add_argument("--json", action="store_true", help="what came out as one document")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
         with undisturbed():
-            experiment = import_module(EXPERIMENTS[args.name][0])
+            experiment = import_module(EXPERIMENTS[args.name].module)
         code: int = experiment.run(args)
     except (ExperimentFailed, CommandFailed, ControllerFailed, WorldError) as error:
         raise Failure(str(error)) from error

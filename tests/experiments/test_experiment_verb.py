@@ -22,7 +22,7 @@ def parse(*words: str) -> argparse.Namespace:
     return parser.parse_args(["experiment", *words])
 
 
-@pytest.mark.parametrize("module", [module for module, _ in verb.EXPERIMENTS.values()])
+@pytest.mark.parametrize("module", [one.module for one in verb.EXPERIMENTS.values()])
 def test_each_experiment_of_the_table_is_there(module: str) -> None:
     assert find_spec(module) is not None
 
@@ -32,6 +32,27 @@ def test_quick_is_what_is_run_unless_full_is_asked_for_and_never_both(capsys: py
     assert parse("transfer", "--full", "--json").full
     with pytest.raises(SystemExit) as ended:
         parse("transfer", "--quick", "--full")
+    assert ended.value.code == USAGE
+
+
+@pytest.mark.parametrize("name", verb.EXPERIMENTS)
+def test_each_experiment_teaches_what_it_measures_what_it_takes_and_how_long(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["experiment", name, "--help"])
+    assert ended.value.code == 0
+    told = " ".join(capsys.readouterr().out.replace("-\n", "-").split())
+    one = verb.EXPERIMENTS[name]
+    assert f"usage: bicast experiment {name} " in told and one.measures in told
+    assert f"How long it takes: {one.lasts}" in told and any(unit in one.takes for unit in ("seconds", "minutes"))
+    assert ("--full" in told) is (one.full is not None)
+
+
+def test_what_an_experiment_has_not_is_no_option_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse("capture").full is False
+    with pytest.raises(SystemExit) as ended:
+        parse("capture", "--full")
     assert ended.value.code == USAGE
 
 
@@ -47,7 +68,7 @@ def test_no_experiment_is_loaded_to_tell_their_names() -> None:
     loaded = "import sys, cli.experiment; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], cwd=TREE, capture_output=True, text=True, check=True)
     names = done.stdout.split()
-    assert not {"matplotlib", "mininet", "bench", *(module for module, _ in verb.EXPERIMENTS.values())} & set(names)
+    assert not {"matplotlib", "mininet", "bench", *(one.module for one in verb.EXPERIMENTS.values())} & set(names)
 
 
 def test_capture_runs_from_the_command_line_and_its_document_says_that_all_holds() -> None:
