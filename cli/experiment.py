@@ -38,8 +38,8 @@ EXPERIMENTS = {
         "experiments.transfer",
         "paper 002, tables 5 and 6, figures 4 to 9: downloads over losses of Wi-Fi",
         "Downloads a file in the paper's laboratory while Wi-Fi loses packets, plain and bicast, with senders of "
-        "cubic and bbr, LTE as backup and not. Prints the seconds beside the paper's, the ratios with their spread, and "
-        "whether what the paper promises is met.",
+        "cubic and bbr, LTE as backup and not. Prints the seconds beside the paper's, the ratios with their spread, "
+        "and whether what the paper promises is met.",
         "the corners of the paper's grid of losses, 52 downloads of 50 MB: some 8 minutes.",
         "the whole grid, 500 MB, three rounds of some 6 hours; after Ctrl-C the next --full goes on from there.",
     ),

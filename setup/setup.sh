@@ -26,6 +26,9 @@ ryu() {
     fi
 }
 
+if [[ ! -x build/bicast-agent || ! -x .venv/bin/python ]]; then
+    echo "setup: the first time this takes some minutes: Debian packages, Python environments, the link emulator, the agent"
+fi
 exec {lock}<setup
 flock "$lock"
 supported
