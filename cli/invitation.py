@@ -18,6 +18,9 @@ from topologies.stage import Stage
 from topologies.web import WebFile
 
 OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
+# Slower than Wi-Fi, so that the machine has the time to type beside it: one that is busy holds links up, and a reflex
+# takes that for a death.
+DOWNLOAD = "curl --silent --limit-rate 2M --noproxy '*' --output /dev/null"
 TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
 
 
@@ -38,7 +41,7 @@ def invitation(net: Stage, file: WebFile) -> str:
     return f"""\
 Wi-Fi loses nothing from now on. The lab stands until Ctrl-C, with agents at the client and the server. In another
 terminal here, in this order; the first is a download to watch, which `kill %1` ends:
-  nsenter -t {client} -a mptcpize run curl --silent --noproxy '*' --output /dev/null '{file.url}?[1-{TIMES}]' &
+  nsenter -t {client} -a mptcpize run {DOWNLOAD} '{file.url}?[1-{TIMES}]' &
   ./bicast agents
   {shown}
   ./bicast switch {TERMINAL} lte

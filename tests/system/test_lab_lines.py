@@ -69,10 +69,10 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     assert "curl" in typed(listing) and active(listing) == {UPLINKS["wifi"]}
 
     said = typed(to_lte)
-    assert "client has lte as its active uplink" in said and "moved 1 connection" in said
+    assert "client has lte as its active uplink" in said and "client reached 1 connection" in said
     assert active(again) == {UPLINKS["lte"]}
 
-    assert "moved 1 connection" in typed(to_auto)
+    assert "client reached 1 connection" in typed(to_auto)
     told = typed(why)
     assert "armed at server: from wifi to lte" in told and "somebody: from wifi to lte" in told
     assert UPLINKS["wifi"] in active(listing)
