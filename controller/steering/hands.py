@@ -34,6 +34,7 @@ from controller.tickets import Tickets
 PERIOD_S = 1.0  # between reports, as they are asked for
 GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
+REMEMBERED = 8  # reflexes of one terminal that fired: more do not fire between two reports
 MOVES = "mptcp"  # the capability
 
 
@@ -73,7 +74,7 @@ class Agent:
         self.doubted = False  # in this session it told of a reflex that nobody had armed
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
-        self._fired_at_us: dict[str, int] = {}  # by terminal: the last reflex that it has told of
+        self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last reflexes that it has told of
 
     @property
     def alive(self) -> bool:
@@ -161,9 +162,11 @@ class Agent:
 
     def repeats(self, event: ReflexFired) -> bool:
         """Where a stream ended before an agent could know that we know, it tells again on the next."""
-        before = self._fired_at_us.get(event.name)
-        self._fired_at_us[event.name] = event.at_us
-        return before == event.at_us
+        before = self._fired_at_us.get(event.name, ())
+        if event.at_us in before:
+            return True
+        self._fired_at_us[event.name] = (*before, event.at_us)[-REMEMBERED:]
+        return False
 
     def fired(self, terminal: str, now: float) -> Reflex | None:
         """Which reflex it was, as far as we know of one; a terminal's agent has none of another's."""

@@ -136,9 +136,7 @@ class Pilot:
         self._touched |= dict.fromkeys(agent.concerns | concerns)
         agent.concerns = concerns
         for name in concerns:
-            steered = self.steered[name]
-            chosen = wanted.standing(steered.site, steered.terminal)
-            steered.found(agent).reported(agent.standings.get(name), chosen, now)
+            self.steered[name].flags_seen(agent, wanted, now)
         before = now - event.interval_ms / 1000
         for (name, uplink), reading in weighed.readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
@@ -188,6 +186,7 @@ class Pilot:
         agent.concerns |= {event.name}
         if expected.watched != steered.course.active or not steered.is_policies(wanted):
             entry.gateway.done, entry.gateway.said = True, f"nothing moved: {steered.course.active} was chosen since"
+            steered.moved_by_hand(agent, agent.tokens(event.name), now)
             return []
         steered.move(entry.uplink, now)
         return [entry]
@@ -196,7 +195,7 @@ class Pilot:
         """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
         known = agent.fired(steered.name, now)
         if known is not None:
-            return known
+            return known if steered.able_to_ride(known.watched, known.fallback) else None
         tells = steered.name in agent.concerns or steered.name in agent.owns
         if not tells or not steered.is_left_to_them(wanted) or not agent.arms.fired_unknown(steered.name):
             return None
@@ -245,7 +244,13 @@ class Pilot:
         return None if unmovable(steered, uplink) else steered.choose(now)
 
     def wished(self, terminal: str, uplink: str, left: str, now: float) -> Entry:
-        self.steered[terminal].start(uplink, now)
+        steered = self.steered[terminal]
+        steered.start(uplink, now)
+        self._disowned += [
+            (agent, (terminal,))
+            for agent in self.agents.values()  # those who see a connection of it are disarmed as it is tended
+            if agent.alive and agent.name not in steered.agents and agent.arms.get(terminal)
+        ]
         return self.logbook.write(terminal, now, By.PEOPLE, uplink, left, "somebody asked for it", hard=False)
 
     def released(self, terminal: str, left: str, wanted: Wanted, now: float) -> Entry:

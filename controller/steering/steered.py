@@ -64,9 +64,17 @@ class Steered:
     def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:
         self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
 
+    def flags_seen(self, agent: Agent, wanted: Wanted, now: float) -> None:
+        chosen = wanted.standing(self.site, self.terminal)
+        self.found(agent).reported(agent.standings.get(self.name), chosen, now)
+
     def passed(self, now: float) -> None:
         self.looked_at = now
         self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
+
+    def able_to_ride(self, *uplinks: str) -> bool:
+        """They may have left the configuration since somebody named them."""
+        return all(uplink in self.able for uplink in uplinks)
 
     def attended(self, agent: Agent) -> None:
         self.agents[agent.name] = agent

@@ -9,8 +9,8 @@ import pytest
 
 from controller.courses import course
 from controller.known import Wanted
-from controller.model import Mode
-from controller.policy.health import Health
+from controller.model import Config, Mode
+from controller.policy.health import SILENT_AFTER_S, Health
 from controller.policy.reflexes import LEASE_S, RENEW_S
 from controller.reports import Arm, Direct, Disarm, PathManager, Prefer, ReflexFired, Role
 from controller.snapshot import ActiveBy
@@ -615,6 +615,86 @@ def test_a_reflex_that_is_told_again_on_the_next_stream_fired_once() -> None:
     scene.tell(replace(fired, session=relay.session))
     scene.drain()
     assert scene.active == "lte" and len(scene.entries()) == 1
+
+
+def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
+    scene, told = Scene(), []
+    relay = scene.relay()
+    for active, idle in (("wifi", 1), ("lte", 0)):
+        scene.connection().subflows[idle].server.backup = True
+        scene.downloads(int(SILENT_AFTER_S) + 2)
+        assert scene.active == active
+        told.append(relay.fires("client", 200))
+        scene.tell(told[-1])
+        scene.drain()
+    scene.connection().subflows[1].server.backup = True
+    scene.downloads(int(SILENT_AFTER_S) + 2)
+    assert scene.active == "wifi" and len(scene.entries()) == 2 and relay.armed
+    scene.join(relay)
+    for fired in told:
+        scene.tell(replace(fired, session=relay.session))
+    assert scene.active == "wifi" and len(scene.entries()) == 2
+
+
+def test_a_reflex_of_an_uplink_that_left_the_configuration_moves_nobody() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    fired = relay.fires("client", 200)
+    scene.carry(scene.core.reconfigure(renamed("lte", "mobile"), scene.now))
+    scene.tell(fired)
+    scene.drain()
+    assert scene.active == "wifi" and not scene.entries()
+
+
+def test_an_order_for_a_terminal_that_left_the_configuration_may_fail() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.second()
+    scene.carry(scene.core.wish_active("client", "lte", scene.now)[1])
+    written = sites.document()
+    del written["sites"]["home"]["terminals"]["client"]
+    relay.unable = "CAP_NET_ADMIN is missing"
+    scene.carry(scene.core.reconfigure(sites.loaded(written), scene.now))
+    scene.drain()
+    assert "client" not in scene.core.pilot.steered
+
+
+def renamed(old: str, new: str) -> Config:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["uplinks"][new] = home["uplinks"].pop(old)
+    home["subnets"]["lte-side"]["uplink"] = home["terminals"]["phone"]["default_uplink"] = new
+    home["terminals"]["client"]["mode"] = "single"
+    return sites.loaded(written)
+
+
+def test_a_wish_that_a_reflex_undid_comes_true_again_within_seconds() -> None:
+    scene = Scene()
+    client, connection = scene.client(), scene.connection("198.51.100.1")
+    scene.downloads(2)
+    scene.core.wanted = replace(scene.core.wanted, decided={"client": "wifi"})
+    before = dict(client.armed)
+    scene.switch_to("wifi")
+    client.armed.update(before)  # it fired between two orders
+    scene.tell(client.fires("client", 160))
+    connection.subflows.append(FakeConnection.between("198.51.100.1", WIFI).subflows[0])  # the kernel opens it again
+    connection.subflows[-1].terminal.backup = True
+    for _ in range(5):
+        scene.second()
+    assert scene.active == "wifi" and [each.address for each in connection.carrying()] == [WIFI]
+
+
+def test_a_wish_disarms_also_the_hand_that_sees_no_connection_at_the_moment() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.client()
+    scene.downloads(2)
+    assert relay.armed
+    scene.world.clear()
+    scene.second()
+    scene.switch_to("wifi")
+    assert not relay.armed
 
 
 def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:
