@@ -48,7 +48,7 @@ examples, in the order of a first day:
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 
-`./bicast VERB --help` teaches one verb. Verbs that read take --json.
+`./bicast VERB --help` teaches one verb. Verbs that read take --json, `mode` and `switch` too.
 
 exit codes:
   0  it is so, it is done

@@ -18,7 +18,8 @@ Fetches this agent's certificate from the controller at ADDRESS (host:port). On 
   ./bicast enroll NAME
 
 prints the whole line; its token is good once and for 15 minutes. It says whom to trust, too: nothing is told
-to anybody but the controller that printed it. Joining again replaces what an earlier joining gave.
+to anybody but the controller that printed it. Who hangs up is asked once more: a token is used up by a certificate
+alone. Joining again replaces what an earlier joining gave.
 `
 
 const joinWithin = 30 * time.Second
