@@ -161,6 +161,16 @@ def test_who_joins_again_is_served_with_the_new_certificate_at_once(house: House
     assert agent.poll() is None and "this host has joined again" in house.log("phone")
 
 
+def test_an_agent_ends_when_it_is_stopped_also_where_the_controller_does_not_answer(house: House) -> None:
+    assert house.agent(*house.line("phone")).returncode == 0
+    phone = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    house.controller.send_signal(signal.SIGSTOP)
+    phone.terminate()
+    assert phone.wait(PATIENCE_S) == 0
+    house.controller.send_signal(signal.SIGCONT)
+
+
 def test_a_killed_controller_has_its_agent_back(house: House) -> None:
     assert house.agent(*house.line("phone")).returncode == 0
     agent = house.run_agent("phone")
