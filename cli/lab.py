@@ -39,7 +39,8 @@ def add(subparsers: Any) -> None:
         description="Raise the laboratory of paper 002 (client, Open vSwitch, router, server) in namespaces of its "
         "own, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
         f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and stay until "
-        "Ctrl-C. The system's Open vSwitch is not touched, and nothing is left behind, however it ends.",
+        "Ctrl-C, with an agent at each end of its connections and lines that try them. "
+        "The system's Open vSwitch is not touched, and nothing is left behind, however it ends.",
     )
     parser.add_argument(
         "--once",

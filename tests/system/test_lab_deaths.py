@@ -52,3 +52,12 @@ def test_ctrl_c_is_no_death() -> None:
         _, complaint = lab.process.communicate(timeout=ENDS_WITHIN_S)
         assert (lab.process.returncode, complaint) == (130, "")
         until(lambda: not lab.members(), "nothing of it lives")
+
+
+def test_kill_9_leaves_nothing_of_it_nor_of_its_agents() -> None:
+    with raised_lab(1_000_000) as lab:
+        lab.says("The lab stands until Ctrl-C")
+        commands = "\n".join(lab.members().values())
+        assert (commands.count("bicast-agent run"), commands.count(" guard ")) == (2, 1)
+        lab.process.kill()
+        until(lambda: not lab.members(), "nothing of it lives")
