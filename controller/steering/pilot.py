@@ -54,7 +54,9 @@ class Pilot:
         self._residents = Residents(config.sites)
         self._claims = Claims(self._residents)
         for agent in self.agents.values():
-            agent.concerns = frozenset()  # its next report says it anew
+            agent.concerns &= self.steered.keys()  # its next report says it anew
+            for name in agent.concerns:
+                self.steered[name].attended(agent)
             agent.arms.keep(self.steered)
         here = [agent for agent in self._sessions.values() if agent.role is Role.TERMINAL]
         for agent in here:

@@ -617,6 +617,17 @@ def test_a_reflex_that_is_told_again_on_the_next_stream_fired_once() -> None:
     assert scene.active == "lte" and len(scene.entries()) == 1
 
 
+def test_a_new_configuration_blinds_nobody() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
+    _, entries = scene.switch_to("lte")
+    assert [each.address for each in connection.carrying()] == [LTE] and entries[0].unmoved is None
+    scene.leave(relay)
+    assert scene.health("wifi") is Health.UNKNOWN
+
+
 def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
     scene, told = Scene(), []
     relay = scene.relay()
