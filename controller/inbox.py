@@ -52,7 +52,8 @@ class Inbox:
         return bool(self._pressing)
 
     def empty(self) -> bool:
-        return not self._pressing and not self._packets
+        with self._changed:  # which takes a sender's packets out and puts the others back
+            return not self._pressing and not self._packets
 
     def _oldest_of(self, origin: Hashable) -> Job:
         """Its others wait behind those of everybody else."""
