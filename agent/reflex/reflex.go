@@ -40,6 +40,7 @@ type Reflexes struct {
 
 	mutex   sync.Mutex
 	armed   map[string]*watch
+	due     time.Duration // of CLOCK_MONOTONIC: when to look again; 0 while nothing is armed
 	changed chan struct{} // something was armed
 	fired   chan *agentv1.Fired
 }
@@ -150,6 +151,7 @@ func (r *Reflexes) Run(ctx context.Context) {
 
 // step looks once, fires what has to be fired, and says when to look again: 0 is when something is armed.
 func (r *Reflexes) step(ctx context.Context) time.Duration {
+	r.forgive()
 	if r.soonest() == 0 {
 		return 0
 	}
@@ -158,10 +160,24 @@ func (r *Reflexes) step(ctx context.Context) time.Duration {
 		r.log.Error("armed reflexes cannot see", "because", err)
 		return r.soonest()
 	}
-	for name, stalled := range r.due(connections) {
+	for name, stalled := range r.stalled(connections) {
 		r.fire(ctx, name, stalled)
 	}
 	return r.soonest()
+}
+
+// forgive takes what this host itself stood still for (an overloaded machine, a virtual one that its owner held up) out of
+// what its paths stood still for: nothing could come in.
+func (r *Reflexes) forgive() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	late := r.clocks.monotonic() - r.due
+	if r.due == 0 || late <= shortestWait {
+		return
+	}
+	for _, w := range r.armed {
+		w.forgive(late)
+	}
 }
 
 // soonest drops what has run out and says how soon the most impatient of the others wants to look.
@@ -177,6 +193,10 @@ func (r *Reflexes) soonest() time.Duration {
 			pause = w.next()
 		}
 	}
+	r.due = 0
+	if pause > 0 {
+		r.due = r.clocks.monotonic() + pause
+	}
 	return pause
 }
 
@@ -188,7 +208,7 @@ type stall struct {
 	lasted time.Duration
 }
 
-func (r *Reflexes) due(connections []mptcp.Connection) stalls {
+func (r *Reflexes) stalled(connections []mptcp.Connection) stalls {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.clocks.monotonic()

@@ -106,6 +106,18 @@ func TestADeadPathIsLeftHardAndOnce(t *testing.T) {
 	b.expectFired(0)
 }
 
+func TestAHostThatStoodStillItselfAccusesNoPath(t *testing.T) {
+	b := newBench(t)
+	b.subflows = []mptcp.Subflow{waiting(1, wifi, 7)}
+	b.arm("wifi")
+	b.pass(stallMS / 2 * time.Millisecond)
+	b.monotonic, b.boot = b.monotonic+time.Second, b.boot+time.Second
+	b.pass((stallMS/4 - 5) * time.Millisecond) // the look that came late was due within a quarter
+	b.expectFired(0)
+	b.pass(stallMS / 2 * time.Millisecond)
+	b.expectFired(1)
+}
+
 func TestOfManyInFlightLessPatienceIsNeeded(t *testing.T) {
 	for inFlight, after := range map[uint32]time.Duration{manySegments: 60, manySegments - 1: stallMS} {
 		b := newBench(t)

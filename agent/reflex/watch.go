@@ -87,6 +87,14 @@ func (w *watch) look(now time.Duration, subflows []mptcp.Subflow) time.Duration 
 	return stalled
 }
 
+// forgive begins every stall later by so much.
+func (w *watch) forgive(late time.Duration) {
+	w.progress += late
+	for _, f := range w.flows {
+		f.waiting += late
+	}
+}
+
 // next is how soon to look again: often enough to see when a stall begins, and then when patience ends.
 func (w *watch) next() time.Duration {
 	return min(max(w.patience.many/4, shortestLook), max(w.left, shortestWait))
