@@ -13,6 +13,7 @@ from mininet.topo import Topo
 from traffic import LARGE_BUFFER, Seen, exchange
 
 from topologies.command import CommandFailed
+from topologies.emulated import STALL_MS
 from topologies.links import Bursts, Shape, ShapedLink
 from topologies.nodes import Machine
 from topologies.stage import Stage, raised
@@ -220,7 +221,7 @@ def test_a_stall_is_told(net: Stage, link: ShapedLink) -> None:
         told = link.lateness()
     assert told.stalled
     assert told.max_us >= 150_000
-    assert f"packets left more than 5 ms late, the latest by {told.max_us / 1000:.1f} ms" in str(told)
+    assert f"packets left more than {STALL_MS} ms late, the latest by {told.max_us / 1000:.1f} ms" in str(told)
 
 
 @pytest.mark.parametrize(
