@@ -27,7 +27,6 @@ class Installed:
     program: Program
     foreign_flows: frozenset[FlowKey] = frozenset()
     flow_counters: Mapping[FlowKey, Counters] = field(default_factory=dict)
-    group_counters: Mapping[int, Counters] = field(default_factory=dict)
     bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@
                                    │ └ a change ┘      refused: the switch said no; tried again at the next look
 
 `expected` is what the switch holds when everything sent has arrived; OpenFlow keeps the order on one connection,
-so the next difference is taken against it without waiting. Every AUDIT_EVERY_S the switch is read again, for its
+so the next difference is taken against it without waiting. Now and then (looks.py) the switch is read again, for its
 counters and for what somebody may have changed behind our back.
 """
 
@@ -17,8 +17,10 @@ from dataclasses import replace
 
 from controller.bicast import compile
 from controller.bridge import advertising
+from controller.bridge.agreed import Agreed
 from controller.bridge.doorstep import Doorstep
 from controller.bridge.learning import Learning
+from controller.bridge.looks import EVERY_S, Looks
 from controller.bridge.neighbours import Schedule, learnable
 from controller.bridge.pace import Compilations, Seldom
 from controller.bridge.patience import Patience, Question
@@ -49,7 +51,6 @@ from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
 
-AUDIT_EVERY_S = 10.0
 TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
 
 
@@ -73,16 +74,17 @@ class Switch:
         self._port_changes = Compilations()  # nor ports
         self._advertised = Seldom(advertising.EVERY_S)
         self._told = Seldom(TOLD_EVERY_S)
-        self._doubted = Seldom(AUDIT_EVERY_S)
+        self._doubted = Seldom(EVERY_S)
         self._patience = Patience()
         self._expected: Program | None = None
+        self._agreed = Agreed()
         self._read_ticket: int | None = None  # asked and not answered
         self._apply_ticket = 0  # the last one sent
         self._applied = True
         self._verified = False
         self._refused = False
         self._corrected = False  # the last reading differed from what was wanted
-        self._audit_at = now
+        self._looks = Looks(now)
 
     # State
 
@@ -136,12 +138,14 @@ class Switch:
             if not self._verified and self._applied:
                 yield self._read(now)
             return
-        if self._expected is None:
-            self._remember(event.installed)
+        if self._expected is None:  # what was learned before a restart; what was seen since then is newer
+            old = remembered(self.site, self.observed.ports, event.installed.program.groups)
+            self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
-        self._expected = event.installed.program
+        self._expected = self._agreed.recognised(event.installed.program)
         changes = yield from self.settle(wanted, now)
         if not changes:
+            self._agreed = Agreed(event.installed.program, self._expected)
             self.last_error = None
             self._become_verified(now)
         elif self._corrected and not known_to_fail:
@@ -178,7 +182,7 @@ class Switch:
         if error != self.last_error:
             log.error("%s: %s", self.site.name, error)
         self.last_error, self._refused, self._verified, self.since = error, True, False, now
-        self._audit_at = now + AUDIT_EVERY_S
+        self._looks.postponed(now)
 
     def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
         ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
@@ -230,7 +234,7 @@ class Switch:
         if self.session is None:
             return
         yield from self._ask(now)
-        if now >= self._audit_at and self._read_ticket is None:
+        if self._looks.due(now) and self._read_ticket is None:
             yield self._read(now)
 
     # What it should hold
@@ -276,18 +280,13 @@ class Switch:
         assert self.session is not None
         self._read_ticket = self._tickets.draw()
         self._patience.asked(Question.READ, now)
-        self._audit_at = now + AUDIT_EVERY_S
+        self._looks.taken(self.session, now)
         return Read(self.session, self._read_ticket)
 
     def _become_verified(self, now: float) -> None:
         if not self._verified:
             self._verified, self.since = True, now
             log.info("%s: what is installed is what is wanted", self.site.name)
-
-    def _remember(self, installed: Installed) -> None:
-        """Seed what was learned before a restart; what was seen since then is newer."""
-        old = remembered(self.site, self.observed.ports, installed.program.groups)
-        self.observed = replace(self.observed, macs={**old, **self.observed.macs})
 
     def _ask(self, now: float) -> Iterator[Effect]:
         if self.session is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from controller.events import Counters, Installed, PortCounters
 from controller.framework import SwitchError, ofproto
@@ -76,6 +77,28 @@ class Understood:
         self.groups: dict[bytes, Group] = {}
 
 
+class BucketCounters(Mapping[int, tuple[Counters, ...]]):
+    """By group. Of thousands that are read again and again somebody asks for a few, now and then: they are looked into
+    when somebody does.
+    """
+
+    def __init__(self, groups: list[bytes]) -> None:
+        self._groups = groups
+
+    @cached_property
+    def _counted(self) -> dict[int, tuple[Counters, ...]]:
+        return {group_id: counters for group_id, counters in map(_group_counted, self._groups) if group_id in GROUP_IDS}
+
+    def __getitem__(self, group_id: int) -> tuple[Counters, ...]:
+        return self._counted[group_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._counted)
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+
 class Reading:
     def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
         """`xids`: the number of each request, and what it asks for."""
@@ -90,8 +113,7 @@ class Reading:
         self._meters: list[Meter] = []
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
-        self._group_counters: dict[int, Counters] = {}
-        self._bucket_counters: dict[int, tuple[Counters, ...]] = {}
+        self._groups_counted: list[bytes] = []
         self._port_counters: dict[int, PortCounters] = {}
 
     @property
@@ -119,8 +141,7 @@ class Reading:
             Program.of(self._flows, self._groups, self._meters),
             frozenset(self._foreign),
             self._flow_counters,
-            self._group_counters,
-            self._bucket_counters,
+            BucketCounters(self._groups_counted),
             self._port_counters,
         )
 
@@ -152,12 +173,7 @@ class Reading:
                 self._meters.append(_meter(meter_id, flags, data[METER.size :]))
 
     def _take_group_stats(self, body: bytes) -> None:
-        for data in _pieces(body, GROUP_STATS.size, "group's counters"):
-            _, group_id, _, packets, octets, _, _ = GROUP_STATS.unpack_from(data)
-            if group_id in GROUP_IDS and (len(data) - GROUP_STATS.size) % BUCKET_STATS.size == 0:
-                self._group_counters[group_id] = _counters(packets, octets)
-                buckets = BUCKET_STATS.iter_unpack(data[GROUP_STATS.size :])
-                self._bucket_counters[group_id] = tuple(_counters(*bucket) for bucket in buckets)
+        self._groups_counted += _pieces(body, GROUP_STATS.size, "group's counters")
 
     def _take_port_stats(self, body: bytes) -> None:
         if len(body) % PORT_STATS.size:
@@ -184,6 +200,13 @@ def _counted(value: int) -> int:
 
 def _counters(packets: int, octets: int) -> Counters:
     return Counters(_counted(packets), _counted(octets))
+
+
+def _group_counted(data: bytes) -> tuple[int, tuple[Counters, ...]]:
+    _, group_id, *_ = GROUP_STATS.unpack_from(data)
+    buckets = data[GROUP_STATS.size :]
+    whole = len(buckets) - len(buckets) % BUCKET_STATS.size
+    return group_id, tuple(_counters(*bucket) for bucket in BUCKET_STATS.iter_unpack(buckets[:whole]))
 
 
 def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | None]:

@@ -66,7 +66,6 @@ class FakeSwitch:
         self.changes: Counter[type[Change]] = Counter()  # by kind, the refused ones not among them
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
-        self._group_counters: dict[int, Counters] = {}
         self._bucket_counters: dict[tuple[int, int], Counters] = {}
         self._received: dict[int, Counters] = {}
         self._sent: dict[int, Counters] = {}
@@ -147,7 +146,6 @@ class FakeSwitch:
             ),
             foreign_flows=frozenset(self._foreign),
             flow_counters={key: self._flow_counters.get(key, NOTHING) for key in ours},
-            group_counters={group_id: self._group_counters.get(group_id, NOTHING) for group_id in groups},
             bucket_counters={
                 group_id: tuple(self._bucket_counters.get((group_id, at), NOTHING) for at in range(len(group.buckets)))
                 for group_id, group in groups.items()
@@ -204,7 +202,6 @@ class FakeSwitch:
         buckets = list(enumerate(group.buckets))
         if group.kind is GroupKind.FAST_FAILOVER:
             buckets = [(at, bucket) for at, bucket in buckets if self.live(bucket.watch_port or 0)][:1]
-        _count(self._group_counters, group_id, packet)
         for at, _ in buckets:
             _count(self._bucket_counters, (group_id, at), packet)
         return tuple(bucket for _, bucket in buckets)
@@ -226,7 +223,6 @@ class FakeSwitch:
         """Its counters begin again at nothing: Open vSwitch does so at every modification, 1.3.5 says nothing of it."""
         check_group(group)
         self.groups[group.group_id] = group
-        self._group_counters.pop(group.group_id, None)
         for at in [key for key in self._bucket_counters if key[0] == group.group_id]:
             del self._bucket_counters[at]
 

@@ -449,7 +449,6 @@ def test_packets_are_counted_where_they_went() -> None:
     one, two, three = (Counters(packets, 64 * packets) for packets in (1, 2, 3))
     installed = counting.installed()
     assert installed.flow_counters == {(0, 1, ()): three}
-    assert installed.group_counters == {OURS: three}
     assert installed.bucket_counters == {OURS: (one, two)}
     assert installed.port_counters[HOME].received == three
     assert (installed.port_counters[WIFI].sent, installed.port_counters[LTE].sent) == (one, two)
@@ -461,6 +460,5 @@ def test_a_modified_group_counts_from_nothing_again_and_a_replaced_flow_goes_on_
     counting.change(ModifyGroup(group(LTE_BUCKET).group))
     counting.change(flow(ToGroup(OURS)))
     installed = counting.installed()
-    assert installed.group_counters == {OURS: Counters(0, 0)}
     assert installed.bucket_counters == {OURS: (Counters(0, 0),)}
     assert installed.flow_counters == {(0, 1, ()): Counters(1, 64)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.bridge.switch import AUDIT_EVERY_S
+from controller.bridge.looks import EVERY_S
 from tests.system.conftest import Home
 from tests.system.evidence import flows, gateway, groups, program, until
 from topologies import ovs
@@ -16,7 +16,7 @@ from topologies.paper import BRIDGE
 
 FOREIGN_GROUP = "group_id=7,type=all,bucket=actions=output:1"
 FOREIGN_FLOW = "table=9,priority=3,tcp,actions=group:7"
-LOOK_S = AUDIT_EVERY_S + 5.0
+LOOK_S = EVERY_S + 5.0
 
 
 @pytest.fixture

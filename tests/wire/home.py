@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller import config
-from controller.bridge.switch import AUDIT_EVERY_S, Switch
+from controller.bridge.looks import EVERY_S
+from controller.bridge.switch import Switch
 from controller.core import Core
 from controller.events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
 from controller.known import Wanted
@@ -51,7 +52,7 @@ class Home:
         self._carry_out(self._core.handle(event, self._now))
 
     def look(self) -> None:
-        self._now += AUDIT_EVERY_S
+        self._now += EVERY_S
         self._carry_out(self._core.tick(self._now))
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:

@@ -1,0 +1,23 @@
+"""When a switch is read again, for its counters and for what somebody may have changed behind our back."""
+
+from __future__ import annotations
+
+import math
+
+EVERY_S = 10
+
+
+class Looks:
+    def __init__(self, now: float) -> None:
+        self._next_at = now
+
+    def due(self, now: float) -> bool:
+        return now >= self._next_at
+
+    def taken(self, session: int, now: float) -> None:
+        """The next one is in the session's own second of ten: hundreds of switches do not all speak at once."""
+        soon = math.floor(now) + 1
+        self._next_at = soon + (session - soon) % EVERY_S
+
+    def postponed(self, now: float) -> None:
+        self._next_at = now + EVERY_S
