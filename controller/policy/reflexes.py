@@ -1,7 +1,7 @@
 """What is decided in advance: if the active path stops to deliver, the hand leaves it by itself, sooner than we could.
 
 A reflex stands while its terminal has a hand, nobody has wished an uplink, and there is another path that is not dead.
-It is armed for LEASE_S and again every RENEW_S, so that it ends by itself when we do.
+It is armed for LEASE_S, and again in RENEW_S at most, so that it ends by itself when we do.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
+from zlib import crc32
 
 from controller.policy.health import Health, Path
 from controller.policy.switching import RANK
@@ -16,7 +17,7 @@ from controller.policy.ways import Paths
 from controller.reports import Arm
 
 LEASE_S = 30.0
-RENEW_S = 10.0
+RENEW_S = 12.0  # two that are lost leave it armed
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
 NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
@@ -42,6 +43,11 @@ class Reflex:
         handshake's that was lost, and be many times too long."""
         same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
         return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
+
+    @property
+    def renewed_after_s(self) -> float:
+        """Each in its own time: those of a house that came at once, as after our restart, are not all renewed at once."""
+        return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
 
     def order(self, where: Paths) -> Arm:
         watched, fallback = where[self.watched], where[self.fallback]

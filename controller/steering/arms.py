@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
-from controller.policy.reflexes import RENEW_S, Reflex
+from controller.policy.reflexes import Reflex
 
 CROSSED_S = 5.0  # a hand that fires takes its time to move the connections, and tells of it afterwards
 
@@ -23,7 +23,7 @@ class Armed:
 
     def stands(self, reflex: Reflex, now: float) -> bool:
         """Whether this one will do where that one is wanted."""
-        return not self.renew and not reflex.outdates(self.reflex) and now - self.at < RENEW_S
+        return not self.renew and not reflex.outdates(self.reflex) and now - self.at < reflex.renewed_after_s
 
 
 class Arms:

@@ -11,7 +11,7 @@ from controller.courses import course
 from controller.known import Wanted
 from controller.model import Config, Mode
 from controller.policy.health import SILENT_AFTER_S, Health
-from controller.policy.reflexes import LEASE_S, RENEW_S
+from controller.policy.reflexes import LEASE_S, RENEW_S, Reflex
 from controller.reports import Arm, Direct, Disarm, PathManager, Prefer, ReflexFired, Role
 from controller.snapshot import ActiveBy
 from controller.steering.hands import ANSWERS_WITHIN_S, GONE_AFTER_S
@@ -497,12 +497,19 @@ def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> 
     scene.connection().subflows[1].server.backup = True
     scene.downloads(2)
     assert relay.armed == {"client": Arm("client", (WIFI, WIFI6), (LTE,), 150, 100, int(LEASE_S * 1000))}
-    scene.downloads(int(RENEW_S) - 3)
+    scene.downloads(int(RENEW_S * 2 / 3) - 3)
     assert len(arms(relay)) == 1
-    scene.downloads(4)
+    scene.downloads(int(RENEW_S / 3) + 3)
     assert len(arms(relay)) == 2
     scene.downloads(6, loss=0.2)
     assert scene.active == "lte" and relay.armed["client"].watched == (LTE,)
+
+
+def test_what_was_armed_at_once_is_renewed_spread_over_seconds_and_long_before_its_lease_ends() -> None:
+    after = [Reflex(f"phone{number}", "wifi", "lte", 150, 100).renewed_after_s for number in range(250)]
+    assert RENEW_S * 2 / 3 <= min(after) and max(after) <= RENEW_S < LEASE_S / 2
+    for second in range(int(min(after)), int(max(after)) + 1):
+        assert sum(second <= each < second + 1 for each in after) < 100
 
 
 def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew() -> None:
