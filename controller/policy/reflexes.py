@@ -46,7 +46,7 @@ class Reflex:
 
     @property
     def renewed_after_s(self) -> float:
-        """Each in its own time: those of a house that came at once, as after our restart, are not all renewed at once."""
+        """Each in its own time: those of a house that came at once, as after our restart, are not renewed at once."""
         return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
 
     def order(self, where: Paths) -> Arm:
