@@ -107,15 +107,19 @@ func (s *session) one(word string) (numbered, error) {
 	}
 }
 
-// Which subflows go by a path: an address of either end, or an interface of ours.
+// Which subflows go by a path: an address of either end, with its port or without, or an interface of ours.
 type path struct {
 	word      string
 	addresses []netip.Addr
+	end       netip.AddrPort // where a port was given
 }
 
 func (s *session) path(word string) (path, error) {
 	if address, err := netip.ParseAddr(word); err == nil {
-		return path{word, []netip.Addr{address.Unmap()}}, nil
+		return path{word: word, addresses: []netip.Addr{address.Unmap()}}, nil
+	}
+	if end, err := netip.ParseAddrPort(word); err == nil {
+		return path{word: word, end: netip.AddrPortFrom(end.Addr().Unmap(), end.Port())}, nil
 	}
 	found := path{word: word}
 	err := s.handle.Do(func() error {
@@ -135,6 +139,9 @@ func (s *session) path(word string) (path, error) {
 }
 
 func (p path) carries(s mptcp.Subflow) bool {
+	if p.end.IsValid() {
+		return s.Local == p.end || s.Remote == p.end
+	}
 	return slices.Contains(p.addresses, s.Local.Addr()) || slices.Contains(p.addresses, s.Remote.Addr())
 }
 
@@ -148,6 +155,25 @@ func (p path) split(c mptcp.Connection) (by, others []mptcp.Subflow) {
 		}
 	}
 	return by, others
+}
+
+// ambiguous is why nothing is done where a word means several paths and one was to be named.
+func (p path) ambiguous(c mptcp.Connection, several []mptcp.Subflow) string {
+	ours, theirs := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	names := make([]string, len(several))
+	for i, s := range several {
+		names[i] = s.String()
+		ours[s.Local.Addr()], theirs[s.Remote.Addr()] = true, true
+	}
+	by := "ADDRESS:PORT, as list shows it"
+	switch len(several) {
+	case len(ours):
+		by = "our address or interface"
+	case len(theirs):
+		by = "the other end's address"
+	}
+	return fmt.Sprintf("%s matches %d paths of connection %v (%s): name one by %s", p.word, len(several), c.Token,
+		strings.Join(names, ", "), by)
 }
 
 func (p path) missing(c mptcp.Connection) error {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -129,6 +130,27 @@ func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
 	b.wants(b.run(0, "remove", "1", "lte"), "is closed")
 	if paths := b.list()[0].Subflows; len(paths) != 1 || paths[0].LocalAddress != "10.1.0.1" {
 		t.Errorf("left is %+v", paths)
+	}
+}
+
+func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
+	b := newBench(t)
+	b.run(0, "add", "1", "10.2.0.1")
+	b.run(0, "switch", "1", "lte")
+	before := b.list()[0].Subflows
+	theirs := lab.Service // the other end of both
+	for _, words := range [][]string{{"remove", "1", theirs}, {"switch", "1", theirs}, {"switch", "--all", theirs}} {
+		b.wants(b.run(2, words...), theirs+" matches 2 paths of connection ", "10.1.0.1:", "10.2.0.1:",
+			": name one by our address or interface\n")
+	}
+	if after := b.list()[0].Subflows; len(after) != 2 || after[0].BackupByUs != before[0].BackupByUs ||
+		after[1].BackupByUs != before[1].BackupByUs {
+		t.Fatalf("the paths are %+v, expected %+v", after, before)
+	}
+	wifi := regexp.MustCompile(`10\.1\.0\.1:\d+`).FindString(b.run(0, "list"))
+	b.wants(b.run(0, "remove", "1", wifi), wifi, "is closed")
+	if left := b.list()[0].Subflows; len(left) != 1 || left[0].LocalAddress != "10.2.0.1" {
+		t.Fatalf("left is %+v, expected the path from 10.2.0.1", left)
 	}
 }
 

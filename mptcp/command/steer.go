@@ -23,9 +23,10 @@ var monitor = &verb{
 	name: "monitor", form: "monitor [--netns NAME]",
 	summary: "tell what happens to connections, one JSON line an event, until Ctrl-C",
 	teach: `Prints what the kernel tells as it happens, one JSON object a line: connections created, established and closed, addresses
-announced and removed by peers, subflows established and closed (with the reason), and priorities that a PEER changed:
-our own switches are no events here. The event "event_0" says that some were lost because this reader was too slow.
-While it runs, connections under the userspace path manager accept joins.
+announced and removed by peers, subflows established and closed, and priorities that a PEER changed: our own switches are
+no events here. Why a subflow closed ("error", "reset_reason") stands there only where the kernel tells it; an orderly close
+has no reason. Listening sockets that begin and end are told where the kernel does. The event "event_0" says that some were
+lost because this reader was too slow. Fields that an event of its kind does not have are left out. While it runs, connections under the userspace path manager accept joins.
 `,
 	run: runMonitor,
 }
@@ -36,6 +37,10 @@ var toSwitch = &verb{
 	teach: `Makes PATH the active path of a connection, and the others backup: first PATH's flag is cleared, then the others'
 are set, so that there is an active path at every moment and nothing is lost. The peer is told (MP_PRIO) and follows: both
 directions move. What is queued on the old path drains there.
+
+CONN is a connection's number in list, or its token (8 hex digits). PATH is our address, an interface of ours, or the
+other end's address; ADDRESS:PORT, as list shows it, tells apart what shares these. Where PATH matches several paths and not
+all, all of these become active; where it matches all of several, nothing is done.
 
 --hard is for an old path that is dead: its subflows are closed, and what is in flight there is sent again by PATH.
 
@@ -58,8 +63,12 @@ var add = &verb{
 waits until it is established, for at most 10 s; else, and on Ctrl-C, it takes back what it did and tells why not. It is
 active at once.
 
+CONN is a connection's number in list, or its token (8 hex digits). ADDRESS is one that this namespace has, of the same
+family as the other end's.
+
 Under the kernel's path manager ADDRESS becomes an endpoint, bound to the interface that has it: every connection of the
-namespace opens a subflow from it.
+namespace opens a subflow from it. REMOTE is the kernel's choice there. An endpoint that was there and opened nothing
+becomes one that opens, and stays backup if it was: so does the path.
 `,
 	run: runAdd,
 }
@@ -67,7 +76,11 @@ namespace opens a subflow from it.
 var remove = &verb{
 	name: "remove", form: "remove CONN PATH [--netns NAME]",
 	summary: "close one path of a connection",
-	teach: `Closes the subflows by PATH; what is in flight there is sent again by the others. A connection's only subflow stays.
+	teach: `Closes the subflow by PATH; what is in flight there is sent again by the others. A connection's only subflow stays.
+
+CONN is a connection's number in list, or its token (8 hex digits). PATH is our address, an interface of ours, or the
+other end's address; ADDRESS:PORT, as list shows it, tells apart what shares these. Where PATH matches several paths, nothing
+is done.
 
 Under the kernel's path manager the endpoint goes, and with it every subflow of the namespace from that address.
 `,
@@ -101,9 +114,14 @@ func runSwitch(s *session, words []string) error {
 		return err
 	}
 	var orders []mptcp.Order
+	unclear := ""
 	for _, c := range chosen {
 		by, others := to.split(c.Connection)
 		switch {
+		case len(by) > 1 && len(others) == 0:
+			if unclear = to.ambiguous(c.Connection, by); len(chosen) > 1 {
+				fmt.Fprintf(s.out, "left: %s\n", unclear)
+			}
 		case len(by) > 0:
 			orders = append(orders, mptcp.Order{Connection: c.Connection, Wanted: by, Others: others})
 		case len(chosen) == 1:
@@ -114,6 +132,9 @@ func runSwitch(s *session, words []string) error {
 	}
 	if len(chosen) == 0 && s.pid != 0 {
 		return &mptcp.Error{Kind: mptcp.NoPath, What: s.none(), Advice: "`bicast mptcp list`"}
+	}
+	if len(orders) == 0 && unclear != "" {
+		return s.misused("%s", unclear)
 	}
 	if len(orders) == 0 {
 		return &mptcp.Error{Kind: mptcp.NoPath, What: "no connection has a subflow by " + word, Advice: "`bicast mptcp list`"}
@@ -192,14 +213,12 @@ func runRemove(s *session, words []string) error {
 	if len(going) == 0 {
 		return by.missing(c.Connection)
 	}
-	for _, subflow := range going {
-		change, err := s.handle.RemoveSubflow(c.Connection, subflow)
-		s.tell(change)
-		if err != nil {
-			return err
-		}
+	if len(going) > 1 {
+		return s.misused("%s", by.ambiguous(c.Connection, going))
 	}
-	return nil
+	change, err := s.handle.RemoveSubflow(c.Connection, going[0])
+	s.tell(change)
+	return err
 }
 
 func (s *session) tell(change mptcp.Change) {
