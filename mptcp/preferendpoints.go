@@ -13,7 +13,8 @@ import (
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
 // the namespace that is under it, and for those to come. An address that is no endpoint yet becomes one that opens
 // nothing. What is so already is not ordered again, and nothing is told where all of it is. hard is for others that are
-// dead: their subflows are closed, the peers are told, and the kernel tries to come back from there, as backup.
+// dead: their subflows are closed, the peers are told, and the kernel tries to come back from there, as backup. That is
+// not done while a connection has no other path: its peer may not let it come back, and then it would be lost.
 func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change, error) {
 	change := Change{Manager: KernelManager}
 	for _, address := range wanted {
@@ -31,6 +32,11 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	if hard { // while their subflows are there; a soft switch does not wait for that
 		if touched, err = h.usersOf(addresses); err != nil {
 			return change, err
+		}
+		if alone := onlyBy(touched, others); len(alone) > 0 {
+			change.did("%v is not closed: %d of the connections there have no other path, %v for one", addressList(others),
+				len(alone), alone[0])
+			hard = false
 		}
 	}
 	for _, address := range wanted {
@@ -142,6 +148,16 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 		change.did("the kernel tries to open backup subflows from %v from now on", address)
 	}
 	return nil
+}
+
+// onlyBy is those of the connections that have paths, and all of them from these addresses of ours.
+func onlyBy(connections []Connection, addresses []netip.Addr) []Connection {
+	return slices.DeleteFunc(slices.Clone(connections), func(c Connection) bool {
+		paths := slices.DeleteFunc(slices.Clone(c.Subflows), func(s Subflow) bool { return !s.Established })
+		return len(paths) == 0 || slices.ContainsFunc(paths, func(s Subflow) bool {
+			return !slices.Contains(addresses, s.Local.Addr())
+		})
+	})
 }
 
 // usersOf is the MPTCP connections with a subflow from one of our addresses.

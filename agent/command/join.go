@@ -43,13 +43,18 @@ func Join(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
+	place, err := trust.Reserve(*directory)
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), joinWithin)
 	defer cancel()
 	identity, err := trust.Join(ctx, flags.Arg(0), *name, token)
-	if err == nil {
-		err = identity.Save(*directory)
-	}
 	if err != nil {
+		place.Release()
+		return complain(complaints, failed, "%v", err)
+	}
+	if err := place.Keep(identity); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	use := "bicast-agent run"

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/command"
 	"bicast/agent/internal/brain"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
@@ -148,6 +149,24 @@ func TestAGuardThatIsKilledIsReplaced(t *testing.T) {
 		_, err := b.near.AddSubflow(ctx, c, netip.MustParseAddr("10.2.0.1"), c.Remote())
 		return err == nil
 	})
+}
+
+func TestAGuardWhoseAgentIsKilledWhileItStartsHandsTheNamespaceBack(t *testing.T) {
+	relay, _ := lab.Two(t)
+	b := &bench{t: t, relay: relay}
+	reads, writes, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads.Close() // by an agent that has gone before its guard says that it holds
+	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
+	guard.Stdout, guard.Stderr = writes, diary(t)
+	if err := guard.Run(); err != nil {
+		t.Errorf("%v, expected it to end by itself", err)
+	}
+	if b.manager() != "0" {
+		t.Fatal("the namespace is left under the userspace path manager, with nobody for it")
+	}
 }
 
 // Agent and guard are killed together, as by the kernel when memory is short: nobody hands the namespace back.

@@ -56,7 +56,12 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 			t.Fatalf("%v: exit code %d and %q, expected %d and %q in it", wrong.argv, code, said, wrong.code, wrong.words)
 		}
 	}
-	said, code := run("join", b.Enrolment, "--name", "phone", "--token", b.Token("phone").String(), "--directory", directory)
+	token := b.Token("phone").String()
+	said, code := run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", "/proc/nowhere")
+	if code != 1 || !strings.Contains(said, "cannot be kept") || !strings.Contains(said, "--directory names another place") {
+		t.Fatalf("exit code %d and %q, expected that nothing can be kept there", code, said)
+	}
+	said, code = run("join", b.Enrolment, "--name", "phone", "--token", token, "--directory", directory) // it is still good
 	if code != 0 || !strings.Contains(said, "joined as phone") {
 		t.Fatalf("exit code %d and %q, expected to have joined", code, said)
 	}

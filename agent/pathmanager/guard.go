@@ -53,8 +53,8 @@ func Guard(netns, directory string, in io.Reader, out io.WriteCloser) error {
 	return nil
 }
 
-// What ends the agent ends a guard by that, and not before.
-func ignoreEnds() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP) }
+// What ends the agent ends a guard by that, and not before; and that nobody reads what it says (SIGPIPE) does not end it.
+func ignoreEnds() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) }
 
 // eventsOf takes hold of a namespace and listens to its events.
 func eventsOf(netns string) (*mptcp.Handle, <-chan mptcp.Event, context.CancelFunc, error) {

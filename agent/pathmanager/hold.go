@@ -17,7 +17,7 @@ import (
 // How long until a guard that died is replaced and until one that was told to end is left to itself.
 const (
 	replaceAfter = 200 * time.Millisecond
-	failedAfter  = 10 * time.Second // one that could not hold the namespace at all
+	failedAfter  = 10 * time.Second // at most, where one after the other could not hold the namespace at all
 	endWithin    = 2 * time.Second
 )
 
@@ -30,13 +30,13 @@ type Holder struct {
 
 // Run keeps a guard until the context ends, and then sees the namespace handed back.
 func (h Holder) Run(ctx context.Context) {
+	pause := replaceAfter
 	for ctx.Err() == nil {
 		held, err := h.guarded(ctx)
 		h.Changed(false)
 		if err != nil {
 			h.Log.Error("the guard of the path manager ended", "because", err)
 		}
-		pause := failedAfter
 		if held {
 			pause = replaceAfter
 		}
@@ -44,6 +44,7 @@ func (h Holder) Run(ctx context.Context) {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
+		pause = min(2*pause, failedAfter)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"bicast/mptcp"
 )
 
@@ -18,9 +16,6 @@ import (
 // that is set and goes when it was given back: where it is found with nobody in the seat, agent and guard were killed
 // together.
 type mark string
-
-// Where the number of this run of the kernel is: a mark of an earlier one means nothing.
-const bootID = "/proc/sys/kernel/random/boot_id"
 
 const markPrefix = "path-manager-"
 
@@ -33,28 +28,18 @@ func unmarked(directory string) (bool, error) {
 	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasPrefix(e.Name(), markPrefix) }), err
 }
 
-// The kernel gives the number of a namespace (its cookie) to no other one as long as it runs.
 func markOf(handle *mptcp.Handle, directory string) (mark, error) {
-	var cookie uint64
-	err := handle.Do(func() error {
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
-		return err
-	})
+	id, err := handle.NamespaceID()
 	if err != nil {
-		return "", fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
+		return "", err
 	}
-	return mark(filepath.Join(directory, fmt.Sprintf("%s%d", markPrefix, cookie))), nil
+	return mark(filepath.Join(directory, fmt.Sprintf("%s%d", markPrefix, id))), nil
 }
 
 func (m mark) put() error {
-	boot, err := os.ReadFile(bootID)
+	boot, err := mptcp.BootID()
 	if err == nil {
-		err = os.WriteFile(string(m), boot, 0o600)
+		err = os.WriteFile(string(m), []byte(boot), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("the path manager is not taken, for it cannot be noted that it has to be given back: %w", err)
@@ -67,8 +52,8 @@ func (m mark) stands() (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	boot, unread := os.ReadFile(bootID)
-	return strings.TrimSpace(string(noted)) == strings.TrimSpace(string(boot)), errors.Join(err, unread)
+	boot, unread := mptcp.BootID()
+	return strings.TrimSpace(string(noted)) == boot, errors.Join(err, unread)
 }
 
 func (m mark) remove() error {

@@ -37,8 +37,47 @@ type stored struct {
 	Key         []byte `json:"key"`
 }
 
-// Save replaces what the directory holds; only its owner may read it.
-func (i Identity) Save(directory string) error {
+// Place is where an identity is kept, with room for it. It is had before a certificate is asked for: that uses the token
+// up, and an identity that cannot be kept then would be lost.
+type Place struct {
+	file      *os.File
+	directory string
+}
+
+// Room for any identity: three certificates or keys of some hundred bytes.
+const identityBytes = 16 << 10
+
+// Reserve makes the place.
+func Reserve(directory string) (Place, error) {
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return Place{}, unkept(err)
+	}
+	file, err := os.CreateTemp(directory, identityFile+".*") // with mode 0600
+	if err != nil {
+		return Place{}, unkept(err)
+	}
+	place := Place{file, directory}
+	_, err = file.Write(make([]byte, identityBytes))
+	if err = errors.Join(err, file.Sync()); err != nil {
+		place.Release()
+		return Place{}, unkept(err)
+	}
+	return place, nil
+}
+
+func unkept(err error) error {
+	return fmt.Errorf("the identity cannot be kept: %w; --directory names another place", err)
+}
+
+// Release gives up a place that was not used.
+func (p Place) Release() {
+	p.file.Close()
+	os.Remove(p.file.Name())
+}
+
+// Keep replaces what the directory holds; only its owner may read it. The place is used up.
+func (p Place) Keep(i Identity) error {
+	defer p.Release()
 	key, err := x509.MarshalECPrivateKey(i.Key)
 	if err != nil {
 		return err
@@ -47,23 +86,24 @@ func (i Identity) Save(directory string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return fmt.Errorf("the identity cannot be kept: %w", err)
-	}
-	file, err := os.CreateTemp(directory, identityFile+".*") // with mode 0600
-	if err != nil {
-		return fmt.Errorf("the identity cannot be kept: %w", err)
-	}
-	defer os.Remove(file.Name()) // where it was not renamed
-	_, err = file.Write(append(text, '\n'))
-	err = errors.Join(err, file.Sync(), file.Close())
+	n, err := p.file.WriteAt(append(text, '\n'), 0)
+	err = errors.Join(err, p.file.Truncate(int64(n)), p.file.Sync())
 	if err == nil {
-		err = os.Rename(file.Name(), filepath.Join(directory, identityFile))
+		err = os.Rename(p.file.Name(), filepath.Join(p.directory, identityFile))
 	}
 	if err != nil {
-		return fmt.Errorf("the identity cannot be kept: %w", err)
+		return unkept(err)
 	}
 	return nil
+}
+
+// Save is Reserve and Keep.
+func (i Identity) Save(directory string) error {
+	place, err := Reserve(directory)
+	if err != nil {
+		return err
+	}
+	return place.Keep(i)
 }
 
 // Load reads what Save wrote.
