@@ -55,6 +55,8 @@ exit codes:
   1  it is not so, or it was refused: a bad configuration, an unknown terminal, an impossible wish
   2  the command line is wrong
   3  the controller does not answer
+  4  the gateway's part is done, but an agent could not do its own (or the wish could not be kept for a restart): the
+     reasons are on stderr, and in `failed` of --json
   130  Ctrl-C
 
 environment:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cli import OK
+from cli import LONGEST, OK
 from cli.client import add_options, asked
 from controller.brevity import CUT, shortened
+from controller.steering.logbook import UNORDERED
 
-LONGEST = 240  # characters of what one hand says: an agent has a sentence for each connection
 WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
 
 
@@ -79,7 +79,7 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
     for hand in decision["hands"]:
         yield f"    {_hand(hand)}"
     if decision["unmoved"]:
-        yield f"    {decision['unmoved']}: only the gateway's path moved"
+        yield f"    {decision['unmoved']}: {UNORDERED}"
 
 
 def _hand(hand: dict[str, Any]) -> str:

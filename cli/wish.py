@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import Any
 
-from cli import OK
+from cli import LONGEST, OK, PARTLY
 from cli.client import add_options, asked
 from controller.brevity import CUT, shortened
 from controller.model import AUTO, EVERYBODY, Mode
-
-LONGEST = 240  # characters of a sentence: an agent has one for each connection
 
 MODES = """\
 modes:
@@ -57,11 +56,15 @@ def run(args: argparse.Namespace) -> int:
             answer = client.set_active(args.terminal, args.uplink)
         else:
             answer = client.set_mode(args.terminal, args.mode)
+    code = PARTLY if answer["failed"] else OK
     if args.json:
         print(json.dumps(answer, indent=2))
-        return OK
+        return code
     for sentence in answer["done"]:
         print(shortened(sentence, LONGEST))
-    if any(len(sentence) > LONGEST for sentence in answer["done"]):  # an agent's, who moved connections of one terminal
+    if any(len(sentence) > LONGEST for sentence in (*answer["done"], *answer["failed"])):  # an agent's, of one terminal
         print(f"where it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
-    return OK
+    sys.stdout.flush()  # what was done is read before what was not
+    for sentence in answer["failed"]:
+        print(f"bicast: {shortened(sentence, LONGEST)}", file=sys.stderr)
+    return code

@@ -33,7 +33,7 @@ from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, 
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
     "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
-    "An answer to a wish says what was done; every error is a problem of RFC 9457."
+    "An answer to a wish says what was done, and what of it failed; every error is a problem of RFC 9457."
 )
 
 

@@ -94,11 +94,13 @@ class Service:
         if entries:
             answered.wait(HANDS_WITHIN_S)
 
-        def said() -> list[str]:
+        def said() -> tuple[list[str], list[str]]:
             self._awaited = [each for each in self._awaited if each[1] is not answered]
-            return [sentence for entry in entries for sentence in entry.hands_say()]
+            done = [sentence for entry in entries for sentence in entry.hands_say()]
+            return done, [sentence for entry in entries for sentence in entry.hands_could_not()]
 
-        return replace(answer, done=(*answer.done, *self._ask(said)))
+        done, failed = self._ask(said)
+        return replace(answer, done=(*answer.done, *done), failed=(*answer.failed, *failed))
 
     def decisions(self, terminal: str) -> CourseView:
         return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
@@ -190,7 +192,7 @@ class Service:
             self._save()
         except StoreError as error:
             log.error("%s", error)
-            return replace(answer, done=(*answer.done, str(error)))
+            return replace(answer, failed=(*answer.failed, str(error)))
         return answer
 
     def _save(self) -> None:

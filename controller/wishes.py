@@ -14,11 +14,13 @@ MOST_NAMED = 12  # terminals, in one sentence
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A wish that was kept. `done` are sentences; one that was kept before changes nothing and says "already"."""
+    """A wish that was kept. `done` are sentences; one that was kept before changes nothing and says "already". `failed`
+    are sentences too: what agents could not do of it, and that a restart would forget it."""
 
     done: tuple[str, ...]
     changed: bool
     messages: int  # groups modified
+    failed: tuple[str, ...] = ()
 
 
 class UnknownTerminal(Exception):

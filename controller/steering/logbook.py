@@ -10,6 +10,7 @@ from enum import StrEnum
 from controller.reports import ReflexFired, Resulted
 
 KEPT = 20  # a terminal
+UNORDERED = "none of its connections was ordered to move"  # what follows from an entry's `unmoved`
 
 
 class By(StrEnum):
@@ -50,7 +51,7 @@ class Entry:
     hard: bool
     gateway: Moved = field(default_factory=Moved)
     hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
-    unmoved: str | None = None  # why no agent was ordered
+    unmoved: str | None = None  # why no agent was ordered, as long as none was
 
     @property
     def answered(self) -> bool:
@@ -58,15 +59,16 @@ class Entry:
 
     def hands_say(self) -> tuple[str, ...]:
         if self.unmoved:
-            return (f"{self.unmoved}: only the gateway's path moved",)
-        return tuple(_says(self.terminal, each) for each in self.hands.values())
+            return (f"{self.unmoved}: {UNORDERED}",)
+        return tuple(_says(self.terminal, each) for each in self.hands.values() if each.done is not False)
+
+    def hands_could_not(self) -> tuple[str, ...]:
+        return tuple(f"{each.agent} could not: {each.said}" for each in self.hands.values() if each.done is False)
 
 
 def _says(terminal: str, outcome: Outcome) -> str:
     if outcome.done is None:
         return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` tells what comes of it"
-    if not outcome.done:
-        return f"{outcome.agent} could not: {outcome.said}"
     number = outcome.connections
     return f"{outcome.agent} reached {number} connection{'' if number == 1 else 's'}: {outcome.said}"
 
@@ -108,6 +110,7 @@ class Logbook:
     # Agents
 
     def ordered(self, entry: Entry, agent: str, directive: int) -> None:
+        entry.unmoved = None
         before = entry.hands.get(agent)
         entry.hands[agent] = self._directives[directive] = Outcome(agent, orders=before.orders + 1 if before else 1)
 

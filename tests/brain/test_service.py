@@ -211,7 +211,7 @@ def test_an_agent_that_goes_meanwhile_is_waited_for_no_longer(agent: Agent) -> N
     agent.answers = False
     threading.Timer(0.05, lambda: agent.service.post(AgentClosed(1, "it was ended"))).start()
     answer = agent.service.set_active("client", "lte")
-    assert answer.done[1] == "relay-1 could not: its session ended before it answered (it was ended)"
+    assert answer.failed == ("relay-1 could not: its session ended before it answered (it was ended)",)
 
 
 def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,7 +319,8 @@ def test_flags_that_nobody_of_ours_can_take_back_are_told_and_not_ordered_every_
     relay = scene.relay()
     scene.second()
     _, entries = scene.switch_to("lte")
-    assert entries[0].hands_say() == ("relay-1 could not: it stays backup: the other end has flagged it",)
+    assert entries[0].hands_could_not() == ("relay-1 could not: it stays backup: the other end has flagged it",)
+    assert entries[0].hands_say() == ()
     for _ in range(20):
         scene.second()
     assert len(prefers(relay)) == 1
@@ -329,12 +330,12 @@ def test_where_no_agent_reaches_the_connections_the_gateway_moves_and_it_is_said
     scene = Scene()
     _, entries = scene.switch_to("lte")
     assert scene.gateway_is_on("lte")
-    assert entries[0].hands_say() == ("no agent reaches its connections: only the gateway's path moved",)
+    assert entries[0].hands_say() == ("no agent reaches its connections: none of its connections was ordered to move",)
     scene.client(unable="CAP_NET_ADMIN is missing")
     scene.second()
     _, entries = scene.switch_to("wifi")
     (said,) = entries[0].hands_say()
-    assert "client: CAP_NET_ADMIN is missing" in said and "only the gateway's path moved" in said
+    assert "client: CAP_NET_ADMIN is missing" in said and "none of its connections was ordered to move" in said
 
 
 def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refused_whole() -> None:
@@ -350,7 +351,7 @@ def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refu
     scene.world.pop()
     scene.second()
     _, entries = scene.switch_to("lte")
-    assert scene.gateway_is_on("lte") and "only the gateway's path moved" in entries[0].hands_say()[0]
+    assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].hands_say()[0]
 
 
 def test_a_host_is_the_terminal_of_its_name_or_else_of_its_addresses() -> None:
@@ -484,7 +485,7 @@ def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_
     scene.carry(effects)
     scene.leave(relay)
     scene.drain()
-    assert "its session ended before it answered" in entries[0].hands_say()[0]
+    assert "its session ended before it answered" in entries[0].hands_could_not()[0]
     assert scene.active == "lte"
 
 

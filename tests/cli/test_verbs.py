@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import OK, REFUSED, UNREACHABLE, USAGE
+from cli import OK, PARTLY, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, main
 from cli.render import RENDERED_HERE
 from controller.api import make_app
@@ -263,7 +263,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         "because wifi: 12% of 300 segments sent again in 3 reports; lte is good",
         "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
         "gateway home: 2 groups modified (not confirmed yet)",
-        "no agent reaches its connections: only the gateway's path moved",
+        "no agent reaches its connections: none of its connections was ordered to move",
     ):
         assert part in told
     assert told.index("policies: from wifi to lte") < told.index("somebody: from lte to wifi")
@@ -271,6 +271,20 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [2, 1]
     assert main(["why", "nobody"]) == REFUSED
     assert "client, tablet" in _sentence(capsys)
+
+
+@pytest.mark.parametrize(("verb", "method"), [("switch", "set_active"), ("mode", "set_mode")])
+def test_what_an_agent_could_not_do_is_exit_code_4_on_stderr_and_in_json_beside_what_was_done(
+    api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
+) -> None:
+    answer = Answer(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
+    monkeypatch.setattr(desk, method, lambda *_: answer)
+    words = [verb, "client", {"switch": "lte", "mode": "single"}[verb]]
+    assert main(words) == PARTLY
+    assert capsys.readouterr() == ("client is so\n", "bicast: relay-1 could not: it stays backup\n")
+    assert main([*words, "--json"]) == PARTLY
+    told = json.loads(capsys.readouterr().out)
+    assert (told["done"], told["failed"]) == (["client is so"], ["relay-1 could not: it stays backup"])
 
 
 def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
@@ -285,9 +299,9 @@ def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
     for words in (["switch", "client", "lte"], ["why", "client"]):
         assert main(words) == OK
         told = capsys.readouterr().out
-        assert max(map(len, told.splitlines())) < 330
+        assert max(map(len, told.splitlines())) < 590
         shown = told[told.index("subflow") : told.index(" …")]
-        assert set(shown.split()) <= set(said.split()) and len(shown) > 200
+        assert set(shown.split()) <= set(said.split()) and len(shown) > 450
         assert "`./bicast why client --json`" in told
         assert main([*words, "--json"]) == OK
         assert said in capsys.readouterr().out

@@ -94,7 +94,7 @@ def test_a_controller_that_dies_and_returns_finds_its_wish_and_new_connections_f
     assert newest(lab)["because"] == "it was chosen before this controller was started"
 
 
-def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_only_the_gateway_moved(lab: Laboratory) -> None:
+def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_nobody_was_ordered(lab: Laboratory) -> None:
     with agent(lab.controller, lab.server, RELAY, "relay") as running:
         running.await_session()
         lab.controller.client.set_active(TERMINAL, "lte")
@@ -102,5 +102,5 @@ def test_without_its_agent_a_terminal_stays_and_a_switch_says_that_only_the_gate
     assert lab.controller.client.get("terminals", TERMINAL)["active_uplink"] == "lte"
     answer = lab.controller.client.set_active(TERMINAL, "wifi")
     assert answer["messages"]
-    assert answer["done"][1] == "no agent reaches its connections: only the gateway's path moved"
+    assert answer["done"][1] == "no agent reaches its connections: none of its connections was ordered to move"
     lab.controller.client.set_active(TERMINAL, "auto")
