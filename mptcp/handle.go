@@ -90,7 +90,7 @@ func (h *Handle) Close() error {
 	return errors.Join(append(failures, h.namespace.file.Close())...)
 }
 
-// NamespaceID is the number of the network namespace, as /proc/PID/ns/net shows it.
+// NamespaceID is a number that the kernel gives to this network namespace and to no other one as long as it runs (see BootID).
 func (h *Handle) NamespaceID() (uint64, error) { return h.namespace.id() }
 
 // Do runs work on a thread inside the namespace: for net.Interfaces and /proc/sys/net, which answer by the asker's own.

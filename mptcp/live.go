@@ -103,6 +103,11 @@ func (h *Handle) addByEndpoint(
 				"the other end", c, first), Advice: "give no remote address, or announce that one at the other end",
 		}
 	}
+	if slices.ContainsFunc(c.Subflows, func(s Subflow) bool {
+		return s.Established && s.Local.Addr() == local && s.Remote == remote
+	}) {
+		return nil, &Error{Kind: Refused, What: fmt.Sprintf("%v has this path already, from %v", c, local)}
+	}
 	limits, err := h.Limits()
 	if err != nil {
 		return nil, err
@@ -120,23 +125,30 @@ func (h *Handle) addByEndpoint(
 	if err != nil {
 		return nil, err
 	}
-	before, _ := endpointOf(endpoints, local)
 	device, err := h.deviceOf(local)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.AddEndpoint(Endpoint{Address: local, Flags: Initiate, Interface: device}); err != nil {
-		if errors.Is(err, unix.EEXIST) {
-			return nil, &Error{
-				Kind: Refused, What: fmt.Sprintf("%v is an endpoint already, so the kernel has tried it", local), Said: err,
-				Advice: "`remove` it first, which reaches every connection that uses it, or delete the endpoint",
-			}
+	before, is := endpointOf(endpoints, local)
+	switch {
+	case is && before.Flags&Initiate != 0:
+		return nil, &Error{
+			Kind: Refused, What: fmt.Sprintf("%v is an endpoint already, so the kernel has tried it", local),
+			Advice: "`remove` it first, which reaches every connection that uses it, or delete the endpoint",
 		}
+	case is && before.Flags&Implicit == 0:
+		return h.openEndpoint(before, device, change)
+	}
+	if err := h.AddEndpoint(Endpoint{Address: local, Flags: Initiate, Interface: device}); err != nil {
 		return nil, err
 	}
-	change.did("%v is an endpoint: every connection of the namespace under the kernel's path manager opens a subflow "+
-		"from it, those to come too", local)
+	change.didOpen(local)
 	return h.retractEndpoint(before, local), nil
+}
+
+func (c *Change) didOpen(local netip.Addr) {
+	c.did("%v is an endpoint: every connection of the namespace under the kernel's path manager opens a subflow from it, "+
+		"those to come too", local)
 }
 
 // RemoveSubflow closes a subflow of a live connection, which must have another. Under the kernel's path manager the

@@ -65,13 +65,27 @@ func (n *namespace) config() *netlink.Config {
 	return &netlink.Config{NetNS: int(n.file.Fd())}
 }
 
-// id tells namespaces apart while they live.
-func (n *namespace) id() (uint64, error) {
-	var status unix.Stat_t
-	if err := unix.Fstat(int(n.file.Fd()), &status); err != nil {
-		return 0, fmt.Errorf("%s: %w", n.file.Name(), err)
+// id is the namespace's cookie. The number of its file will not do: the next namespace may get that again.
+func (n *namespace) id() (cookie uint64, err error) {
+	err = n.do(func() error {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		cookie, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
 	}
-	return status.Ino, nil
+	return cookie, nil
+}
+
+// BootID names this run of the kernel: what was noted of a namespace in an earlier one means nothing.
+func BootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(text)), err
 }
 
 // do calls work on a thread that is inside the namespace, for what /proc and the kernel answer by the asker's own.

@@ -1,10 +1,12 @@
 package mptcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +38,40 @@ func (h *Handle) retractEndpoint(before Endpoint, local netip.Addr) retraction {
 		change.did("%v is no endpoint any more: nothing of it is left", local)
 		return nil
 	}
+}
+
+// openEndpoint makes an endpoint that opens nothing one that does. For that it is made anew, which closes its subflows: where
+// one lives, nothing is done.
+func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (retraction, error) {
+	local := before.Address
+	users, err := h.usersOf([]netip.Addr{local})
+	if err != nil {
+		return nil, err
+	}
+	living := slices.DeleteFunc(users, func(c Connection) bool {
+		return !slices.ContainsFunc(c.Subflows, func(s Subflow) bool { return s.Established && s.Local.Addr() == local })
+	})
+	if len(living) > 0 {
+		return nil, &Error{
+			Kind: Refused, What: fmt.Sprintf("%v is an endpoint that opens nothing, and making it one that does would close "+
+				"the subflows from there that %d connections have", local, len(living)),
+			Advice: "`remove` closes them and it; `add` can open them then",
+		}
+	}
+	opening := before
+	opening.Flags |= Initiate
+	opening.Interface = cmp.Or(before.Interface, device)
+	if err := h.ReplaceEndpoint(before, opening); err != nil {
+		return nil, err
+	}
+	change.didOpen(local)
+	return func(change *Change) error {
+		if err := h.ReplaceEndpoint(opening, before); err != nil {
+			return fmt.Errorf("%v stays an endpoint that opens subflows: %w", local, err)
+		}
+		change.did("%v is an endpoint that opens nothing, as before", local)
+		return nil
+	}, nil
 }
 
 // addByToken opens a subflow of one connection, which must be under the userspace path manager.

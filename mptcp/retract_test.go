@@ -63,3 +63,65 @@ func TestAnAttemptThatFailsLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A connection under the kernel's path manager by Wi-Fi alone, with LTE as an endpoint that opens nothing.
+func newClosedBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t, mptcp.KernelManager)
+	_, err := b.handle.RemoveSubflow(b.connection(), from(b.connection(), fromLTE)[0])
+	must(t, err)
+	b.client.Run("ip", "mptcp", "endpoint", "add", fromLTE, "id", "7", "backup")
+	return b
+}
+
+func TestAnEndpointThatOpensNothingIsMadeOneThatOpens(t *testing.T) {
+	b := newClosedBench(t)
+	b.add(fromLTE)
+	if opened := from(b.connection(), fromLTE); len(opened) != 1 || !opened[0].BackupByUs {
+		t.Errorf("from LTE there is %+v, expected one backup subflow", opened)
+	}
+	if now := b.client.Run("ip", "mptcp", "endpoint"); !strings.Contains(now, fromLTE+" id 7 subflow backup dev lte") {
+		t.Errorf("the endpoints are\n%s\nexpected the rest of LTE's kept", now)
+	}
+}
+
+func TestAnEndpointThatOpenedNothingIsThatAgainAfterAnAttemptThatFails(t *testing.T) {
+	b := newClosedBench(t)
+	before := b.traces()
+	b.client.Blacken("lte", "10.2.0.2")
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	c := b.connection()
+	_, err := b.handle.AddSubflow(short, c, netip.MustParseAddr(fromLTE), c.Remote())
+	wantKind(t, err, mptcp.NotEstablished)
+	if after := b.traces(); after != before {
+		t.Fatalf("left is %+v, expected what was before, %+v", after, before)
+	}
+}
+
+func TestAPathThatCannotBeAddedTwiceSaysWhatIsSo(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	refused := func(c mptcp.Connection, local, says string) {
+		t.Helper()
+		before := b.traces()
+		_, err := b.handle.AddSubflow(b.soon(), c, netip.MustParseAddr(local), c.Remote())
+		wantKind(t, err, mptcp.Refused)
+		if !strings.Contains(err.Error(), says) {
+			t.Errorf("it says %q, expected %q", err, says)
+		}
+		if after := b.traces(); after != before {
+			t.Errorf("left is %+v, expected what was before, %+v", after, before)
+		}
+	}
+	refused(b.connection(), fromLTE, "has this path already")
+	refused(b.connection(), fromWifi, "has this path already")
+	b.prefer(fromLTE, fromWifi, false) // Wi-Fi becomes an endpoint that opens nothing, with the subflow from it
+	other := b.client.Dial(b.connection().Remote(), fromLTE)
+	b.exchange(other)
+	wifis := b.conn
+	b.conn = other
+	c := b.connection()
+	b.conn = wifis
+	refused(c, fromWifi, "an endpoint that opens nothing, and making it one that does would close the subflows from there "+
+		"that 1 connections have")
+}

@@ -96,8 +96,8 @@ func (h *Hands) asTerminal(ctx context.Context, wish Wish) (Outcome, error) {
 	if len(byEndpoint) > 0 || work.empty() {
 		change, err := h.Kernel.PreferEndpoints(wanted, others, wish.Hard)
 		work.count(change, err)
-		if err == nil && !wish.Hard { // of a dead path's alternatives even one that stays backup carries
-			work.expectActive(byEndpoint)
+		if err == nil {
+			work.lookAt(byEndpoint)
 		}
 	}
 	return work.outcome()
@@ -134,6 +134,7 @@ type round struct {
 	reached  int
 	did      []string
 	failures []error
+	without  int // connections ordered by endpoint that have no path to go by
 }
 
 func (r *round) concerns(c mptcp.Connection) bool {
@@ -163,9 +164,10 @@ func (r *round) prefer(ctx context.Context, c mptcp.Connection) {
 	r.count(change, err)
 }
 
-// expectActive looks whether the path of the wish is active now in those connections that it was ordered for by endpoint:
-// what the other end has flagged stays backup, and the kernel does not say so.
-func (r *round) expectActive(ordered map[mptcp.Token]bool) {
+// lookAt sees what came of an order by endpoint, of which the kernel says nothing: whether these connections have the path
+// of the wish, and whether it is active. What the other end has flagged stays backup; of a dead path's alternatives even
+// such a one carries.
+func (r *round) lookAt(ordered map[mptcp.Token]bool) {
 	connections, err := r.hands.Kernel.Connections()
 	if err != nil {
 		r.failed(err)
@@ -177,7 +179,9 @@ func (r *round) expectActive(ordered map[mptcp.Token]bool) {
 		paths := slices.DeleteFunc(slices.Clone(c.Subflows), func(s mptcp.Subflow) bool {
 			return !s.Established || !r.wish.Path.Has(End(r.hands.Role, s))
 		})
-		if err := c.OneActive(paths); err != nil {
+		if len(paths) == 0 {
+			r.without++
+		} else if err := c.OneActive(paths); err != nil && !r.wish.Hard {
 			r.failed(err)
 		}
 	}
@@ -206,6 +210,9 @@ func (r *round) outcome() (Outcome, error) {
 	outcome := Outcome{Connections: r.reached, Said: inShort(r.did)}
 	if outcome.Said == "" {
 		outcome.Said = "no connection had to be changed"
+	}
+	if r.without > 0 {
+		outcome.Said += fmt.Sprintf("; %d of them have no path by %s and stay where they are", r.without, r.wish.Path)
 	}
 	if len(r.failures) == 0 {
 		return outcome, nil

@@ -175,6 +175,23 @@ func TestATerminalDoesNotSayThatItMovedWhatTheOtherEndHolds(t *testing.T) {
 	}
 }
 
+func TestATerminalSaysHowManyConnectionsHaveNoSuchPath(t *testing.T) {
+	kernel := under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE), connection(2, false, phoneWifi),
+		connection(3, false, phoneWifi, phoneLTE))
+	kernel.connections[2].Subflows[1].Established = false
+	for _, hard := range []bool{false, true} {
+		outcome, err := order(t, terminal, kernel, phoneLTE, phoneWifi, hard)
+		expected := "2 of them have no path by " + phoneLTE + " and stay where they are"
+		if err != nil || outcome.Connections != 3 || !strings.HasSuffix(outcome.Said, "; "+expected) {
+			t.Fatalf("hard %v: %+v, %v, expected 3 connections and %q", hard, outcome, err, expected)
+		}
+	}
+	outcome, err := order(t, terminal, under(mptcp.KernelManager, connection(1, false, phoneWifi, phoneLTE)), phoneLTE, phoneWifi, false)
+	if err != nil || strings.Contains(outcome.Said, "no path") {
+		t.Fatalf("%+v, %v, expected nothing of a path that is missing", outcome, err)
+	}
+}
+
 func TestATerminalWithNoConnectionIsReadyForThoseToCome(t *testing.T) {
 	kernel := under(mptcp.KernelManager)
 	if _, err := order(t, terminal, kernel, phoneLTE, phoneWifi, false); err != nil {

@@ -2,17 +2,25 @@ package tune
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/mptcp"
 )
 
 // What was changed, and from what: a file that Undo reads.
 type record struct {
-	Namespace uint64   `json:"namespace"` // its number; a namespace of a later life is another one
+	Namespace uint64   `json:"namespace"` // see mptcp.Handle.NamespaceID
+	Boot      string   `json:"boot"`      // see mptcp.BootID
 	Changes   []change `json:"changes"`
 }
 
@@ -22,14 +30,28 @@ type change struct {
 	Is   string `json:"is"`
 }
 
+// No namespace has so many addresses that what is kept of it were longer.
+const mostBytes = 1 << 20
+
 // DefaultState is where the state of a namespace is kept; it goes with the namespace at the next boot.
 func DefaultState(h *mptcp.Handle) (string, error) {
 	id, err := h.NamespaceID()
 	return fmt.Sprintf("/run/bicast/mptcp-%d.json", id), err
 }
 
-func load(path string) (*record, error) {
-	text, err := os.ReadFile(path)
+// begin is the record of a namespace in which nothing was changed yet.
+func begin(h *mptcp.Handle) (*record, error) {
+	id, err := h.NamespaceID()
+	if err != nil {
+		return nil, err
+	}
+	boot, err := mptcp.BootID()
+	return &record{Namespace: id, Boot: boot}, err
+}
+
+// load reads what was recorded of this namespace.
+func load(h *mptcp.Handle, path string) (*record, error) {
+	text, err := readRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +59,63 @@ func load(path string) (*record, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w; expected what `setup` wrote: remove it, and nothing is undone", path, err)
 	}
+	here, err := begin(h)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Boot != here.Boot:
+		return nil, fmt.Errorf("%s is of an earlier run of this machine, or of another one, and all that it tells of is "+
+			"gone: give another --state, or remove it", path)
+	case r.Namespace != here.Namespace:
+		return nil, fmt.Errorf("%s is of another network namespace (%d, this is %d): give another --state, or remove it",
+			path, r.Namespace, here.Namespace)
+	}
+	for _, c := range r.Changes {
+		if err := c.valid(); err != nil {
+			return nil, fmt.Errorf("%s: %w; expected what `setup` wrote: nothing of it is undone", path, err)
+		}
+	}
 	return &r, nil
 }
 
-func (r *record) mustBeOf(h *mptcp.Handle, path string) error {
-	id, err := h.NamespaceID()
-	if err == nil && id != r.Namespace {
-		err = fmt.Errorf("%s is of another network namespace (%d, this is %d): give another --state, or remove it",
-			path, r.Namespace, id)
+func readRegular(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would keep us waiting for its writer
+	if err != nil {
+		return nil, err
 	}
-	return err
+	defer file.Close()
+	status, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !status.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file: --state names one, or one to be made", path)
+	case status.Size() > mostBytes:
+		return nil, fmt.Errorf("%s has %d bytes, and what `setup` writes has at most %d: give another --state",
+			path, status.Size(), mostBytes)
+	}
+	return io.ReadAll(io.LimitReader(file, mostBytes))
+}
+
+// valid tells whether setup can have written it.
+func (c change) valid() error {
+	leaf, isSysctl := strings.CutPrefix(c.Name, sysctlPrefix)
+	address, isEndpoint := strings.CutPrefix(c.Name, endpointPrefix)
+	switch {
+	case isSysctl && slices.ContainsFunc(sysctls, func(s setting) bool { return s.name == leaf }):
+		return nil
+	case isEndpoint:
+		if _, err := netip.ParseAddr(address); err != nil || c.Was != Absent {
+			return fmt.Errorf("%q, which was %q, is no endpoint that `setup` makes", c.Name, c.Was)
+		}
+		return nil
+	case c.Name == limitSubflows || c.Name == limitAddresses:
+		if _, err := strconv.ParseUint(c.Was, 10, 8); err != nil {
+			return fmt.Errorf("the %s cannot have been %q", c.Name, c.Was)
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is nothing that `setup` sets", c.Name)
 }
 
 // add keeps what was there before the first change.
@@ -59,18 +128,27 @@ func (r *record) add(name, was, is string) {
 	r.Changes[i].Is = is
 }
 
-// save replaces the file whole.
+// save replaces the file whole, or leaves it as it is.
 func (r *record) save(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o644); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.Rename(temporary, path)
+	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temporary.Name()) // where it was not renamed
+	_, err = temporary.Write(append(text, '\n'))
+	err = errors.Join(err, temporary.Chmod(0o644), temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("what was there before cannot be kept: %w; --state names another place", err)
+	}
+	return nil
 }

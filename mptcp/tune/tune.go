@@ -41,8 +41,10 @@ type wish struct {
 	value string
 }
 
+type setting struct{ name, value string }
+
 // Sysctls under net.mptcp, with their values for a fast failover.
-var sysctls = []struct{ name, value string }{
+var sysctls = []setting{
 	{"enabled", "1"},
 	{"stale_loss_cnt", "1"},    // timeouts without progress until a path is left: 0.15 s instead of 0.9 s
 	{"blackhole_timeout", "0"}, // one swallowed SYN else makes everything plain TCP for an hour
@@ -57,17 +59,18 @@ const mostSubflows = 8
 // first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints. A
 // dry run takes the same steps and changes nothing, the state file neither.
 func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) ([]Step, error) {
+	alone, err := lock(h)
+	if err != nil {
+		return nil, err
+	}
+	defer alone.Close()
 	wishes, err := allWishes(h, only, backup)
 	if err != nil {
 		return nil, err
 	}
-	state, err := load(stateFile)
+	state, err := load(h, stateFile)
 	if errors.Is(err, os.ErrNotExist) {
-		state = &record{}
-		state.Namespace, err = h.NamespaceID()
-	}
-	if err == nil {
-		err = state.mustBeOf(h, stateFile)
+		state, err = begin(h)
 	}
 	if err != nil {
 		return nil, err
@@ -117,40 +120,68 @@ func take(w wish, step Step, state *record, stateFile string) error {
 	return nil
 }
 
-// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays. A dry run changes nothing.
+// Undo puts back what Apply found, in the reverse order. What somebody has changed since stays, and so does an endpoint
+// without which a live connection would have no path: of that alone the state file tells from then on, for another Undo,
+// and the error is ErrStillUsed. A dry run says the same, and changes nothing.
 func Undo(h *mptcp.Handle, stateFile string, dry bool) ([]Step, error) {
-	state, err := load(stateFile)
-	if err == nil {
-		err = state.mustBeOf(h, stateFile)
+	alone, err := lock(h)
+	if err != nil {
+		return nil, err
 	}
+	defer alone.Close()
+	state, err := load(h, stateFile)
 	if err != nil {
 		return nil, err
 	}
 	var steps []Step
+	var staying []change
+	endpoints := leaving{h: h}
 	for _, change := range slices.Backward(state.Changes) {
 		k := knobNamed(h, change.Name)
-		now, err := k.read()
+		step, stays, err := stepBack(k, change, &endpoints)
 		if err != nil {
 			return steps, err
 		}
-		step := Step{Name: change.Name, Was: now, Is: now}
-		if now == change.Is {
-			step.Is = change.Was
-		} else {
-			err = step.leave(k)
+		if stays {
+			staying = append(staying, change)
 		}
 		if step.Changed() && !dry {
-			err = k.write(change.Was)
-		}
-		if err != nil {
-			return steps, fmt.Errorf("%s could not be set to %s: %w", change.Name, change.Was, err)
+			if err := k.write(change.Was); err != nil {
+				return steps, fmt.Errorf("%s could not be set to %s: %w", change.Name, change.Was, err)
+			}
 		}
 		steps = append(steps, step)
 	}
-	if dry {
+	slices.Reverse(staying)
+	state.Changes = staying
+	switch {
+	case len(staying) == 0 && dry:
 		return steps, nil
+	case len(staying) == 0:
+		return steps, os.Remove(stateFile)
+	case !dry:
+		err = state.save(stateFile)
 	}
-	return steps, os.Remove(stateFile)
+	return steps, errors.Join(err, stillUsed(staying))
+}
+
+// stepBack is what has to be done to undo a change, and whether that has to wait.
+func stepBack(k knob, c change, endpoints *leaving) (step Step, stays bool, err error) {
+	now, err := k.read()
+	if err != nil {
+		return Step{}, false, err
+	}
+	step = Step{Name: c.Name, Was: now, Is: now}
+	if now != c.Is {
+		return step, false, step.leave(k)
+	}
+	if e, is := k.(endpoint); is {
+		if step.Why, err = endpoints.why(e); err != nil || step.Why != "" {
+			return step, err == nil, err
+		}
+	}
+	step.Is = c.Was
+	return step, false, nil
 }
 
 // leave says why what Undo finds is not put back: it is not what Apply has set.
@@ -178,7 +209,7 @@ func allWishes(h *mptcp.Handle, only, backup []string) ([]wish, error) {
 	return append(found, endpoints...), err
 }
 
-// The knob that a state file names.
+// The knob that a state file names, in a record that is valid.
 func knobNamed(h *mptcp.Handle, name string) knob {
 	if address, is := strings.CutPrefix(name, endpointPrefix); is {
 		return endpointNamed(h, address)

@@ -1,0 +1,88 @@
+package tune
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"bicast/mptcp"
+)
+
+// For an endpoint that goes, the kernel closes every subflow from its address, the initial one too, and knows no way to
+// forget it otherwise: only backup and fullmesh can be changed. Leaving is which addresses have gone in this run, in
+// which the kernel, or a dry run, may not have closed their subflows yet.
+type leaving struct {
+	h    *mptcp.Handle
+	gone []netip.Addr
+}
+
+// alone counts the live connections that would be left without an established subflow, were this address to go too.
+// Those under the userspace path manager keep theirs.
+func (l *leaving) alone(address netip.Addr) (int, error) {
+	connections, err := l.h.Connections()
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	for _, c := range connections {
+		if c.Token == 0 || !l.endsWith(c, address) {
+			continue
+		}
+		manager, err := l.h.PathManagerOf(c)
+		if err != nil && !errors.Is(err, mptcp.Gone) && !errors.Is(err, mptcp.Reused) {
+			return 0, err
+		}
+		if manager == mptcp.KernelManager {
+			count++
+		}
+	}
+	return count, nil
+}
+
+func (l *leaving) endsWith(c mptcp.Connection, address netip.Addr) bool {
+	from, elsewhere := false, false
+	for _, subflow := range c.Subflows {
+		local := subflow.Local.Addr().WithZone("")
+		switch {
+		case !subflow.Established || slices.Contains(l.gone, local):
+		case local == address:
+			from = true
+		default:
+			elsewhere = true
+		}
+	}
+	return from && !elsewhere
+}
+
+// why says why an endpoint has to stay for now; "" where it may go.
+func (l *leaving) why(e endpoint) (string, error) {
+	address, err := netip.ParseAddr(e.address)
+	if err != nil {
+		return "", err
+	}
+	count, err := l.alone(address)
+	switch {
+	case err != nil:
+		return "", err
+	case count == 1:
+		return "1 connection lives there alone", nil
+	case count > 1:
+		return fmt.Sprintf("%d connections live there alone", count), nil
+	}
+	l.gone = append(l.gone, address)
+	return "", nil
+}
+
+// ErrStillUsed is Undo's where live connections need what it would remove.
+var ErrStillUsed = errors.New("not all is undone")
+
+func stillUsed(left []change) error {
+	names := make([]string, 0, len(left))
+	for _, c := range left {
+		names = append(names, c.Name)
+	}
+	return fmt.Errorf("%w: %s cannot go, for the kernel would close the last path of live connections with it: `--undo` "+
+		"again when these have ended", ErrStillUsed, strings.Join(names, " and "))
+}
