@@ -21,6 +21,9 @@ RENEW_S = 12.0  # two that are lost leave it armed
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
 NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
+# A lost SYN makes the srtt of an idle path seconds long, and nothing shortens it before data flow. More than this is
+# left to the hand, which waits for srtt + 4 rttvar as the kernel knows them at that moment.
+NO_PROGRESS_MOST_MS = 1000
 STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
 
 
@@ -82,4 +85,4 @@ def _patience_with_many_ms(srtt_us: int) -> int:
 
 
 def _stepped(needed_ms: float) -> int:
-    return STEP_MS * ceil(needed_ms / STEP_MS)
+    return STEP_MS * ceil(min(needed_ms, NO_PROGRESS_MOST_MS) / STEP_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,11 +73,17 @@ def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
     assert found == Reflex("phone", "wifi", "lte", 400, 400)
 
 
-@given(st.integers(0, 10_000_000))
+@given(st.integers(0, 300_000))
 def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
     found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us, False)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
     assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_handshake_that_was_lost_leaves_a_reflex_that_fires_within_a_second(copied: bool) -> None:
+    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, 2_041_000, copied)
+    assert found == Reflex("phone", "wifi", "lte", 1000, 1000)
 
 
 def test_a_round_trip_that_varies_a_little_arms_nothing_anew() -> None:
