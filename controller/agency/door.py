@@ -19,6 +19,7 @@ import socket
 import ssl
 from dataclasses import dataclass
 
+from controller.agency import tls
 from controller.agency.refusals import AgencyError, Reason, Refusals
 from controller.agency.trust import Shown, shown
 from controller.crowd import superfluous
@@ -31,7 +32,8 @@ CLOSED_WITHIN_S = 2.0
 WAITING = 512  # all agents of a large house, come back at once
 EVERY_DESCRIPTOR_TAKEN_S = 1.0
 MOST = 1024  # with a certificate
-MOST_STRANGERS = 512
+MOST_STRANGERS = 512  # on their way to show one
+MOST_JOINING = 128  # who stay strangers, each with gRPC behind it: people join one by one
 MOST_OF_A_NAME = 4  # one stream, and what a broken network has left
 DESCRIPTORS_EACH = 4  # one outside and two inside, and one of a stranger
 
@@ -77,6 +79,8 @@ class Door:
         self._guests, self._refusals = guests, refusals
         self._stays_s = stays_s
         self._most = _most_connections()
+        strangers = MOST_STRANGERS if context.verify_mode is ssl.CERT_REQUIRED else MOST_JOINING
+        self._most_strangers = min(strangers, self._most)
         self._places: dict[Place, None] = {}  # in the order in which they were taken
 
     async def serve(self) -> None:
@@ -104,7 +108,7 @@ class Door:
         self._places[place] = None
         place.attended = asyncio.create_task(self._attend(sock, place))
         place.attended.add_done_callback(lambda _: self._places.pop(place))
-        most = min(MOST_STRANGERS, self._most)
+        most = self._most_strangers
         oldest = superfluous([each for each in self._places if each.strange and not each.sent_away], most)
         if oldest is not None:
             assert oldest.attended is not None
@@ -117,13 +121,7 @@ class Door:
         """One connection, from its handshake to its end."""
         outside = _End()
         try:
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: outside,
-                sock,
-                ssl=self._context,
-                ssl_handshake_timeout=HANDSHAKE_WITHIN_S,
-                ssl_shutdown_timeout=CLOSED_WITHIN_S,
-            )
+            await tls.received(sock, self._context, outside, HANDSHAKE_WITHIN_S, CLOSED_WITHIN_S)
         except OSError as error:  # SSLError is one, and so is what a timeout raises
             self._refusals.note(place.peer, Reason.HANDSHAKE, _why(error))
             _untie(error)
@@ -131,9 +129,8 @@ class Door:
         except asyncio.CancelledError as error:
             _untie(error)
             raise
-        assert isinstance(transport, asyncio.Transport)
         try:
-            guest = Guest(place.peer, _certificate(transport), outside)
+            guest = Guest(place.peer, _certificate(outside.transport), outside)
             place.strange = guest.certificate is None
             async with asyncio.timeout(self._stays_s):
                 await self._lead_on(guest, outside)
@@ -189,9 +186,9 @@ class _End(asyncio.Protocol):
     def join(self, other: _End) -> None:
         for one, another in ((self, other), (other, self)):
             one._other = another
-            another._of().write(bytes(one._early))
+            another.transport.write(bytes(one._early))
             one._early.clear()
-            one._of().resume_reading()
+            one.transport.resume_reading()
 
     def end(self) -> None:
         """What was written is sent first."""
@@ -203,7 +200,8 @@ class _End(asyncio.Protocol):
         if self._transport is not None and not self.over.done():
             self._transport.abort()
 
-    def _of(self) -> asyncio.Transport:
+    @property
+    def transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
@@ -216,15 +214,15 @@ class _End(asyncio.Protocol):
         if self._other is None:
             self._early += data
         else:
-            self._other._of().write(data)
+            self._other.transport.write(data)
 
     def pause_writing(self) -> None:
         if self._other is not None:
-            self._other._of().pause_reading()
+            self._other.transport.pause_reading()
 
     def resume_writing(self) -> None:
         if self._other is not None:
-            self._other._of().resume_reading()
+            self._other.transport.resume_reading()
 
     def connection_lost(self, _: Exception | None) -> None:
         if not self.over.done():
@@ -255,8 +253,8 @@ def _most_connections() -> int:
 
 
 def _untie(error: BaseException) -> None:
-    """asyncio holds what failed, with its buffers of a quarter of a megabyte, in frames that hold the failure: such a
-    knot waits for a search for garbage, and strangers tie them faster than those come."""
+    """asyncio holds what failed, with its buffers, in frames that hold the failure: such a knot waits for a search for
+    garbage, and strangers tie them faster than those come."""
     one: BaseException | None = error
     while one is not None:
         one.__traceback__ = None

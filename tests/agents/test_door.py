@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import queue
+import resource
 import signal
 import socket
 import ssl
@@ -88,6 +89,7 @@ def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest
 def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     """And nobody leaves one by himself."""
     monkeypatch.setattr(door, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(door, "MOST_JOINING", 8)
     monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
     monkeypatch.setattr(agents, "JOINING_WITHIN_S", 30 * PATIENCE_S)
     return 8
@@ -124,6 +126,27 @@ def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build
         strangers = [stack.enter_context(outside(house)) for _ in range(few_places)]
         house.enrolled("phone")
         to_the_end(strangers[0])
+
+
+def test_doors_full_of_strangers_cost_less_than_sixty_megabytes(build: Callable[[], House]) -> None:
+    """As large as some of them were found to be, the far ends of their connections, which are ours too, among it."""
+    house, some = build(), 100
+    places = (door.MOST_STRANGERS, door.MOST_JOINING)
+    with contextlib.ExitStack() as stack:
+        before = resident_bytes()
+        for _ in range(some):
+            for at in (house.agents.listen, house.agents.join):
+                stack.enter_context(silent(at, b"\x16\x03\x01\x02\x00"))
+        deadline = time.monotonic() + PATIENCE_S
+        while attending() < 2 * some and time.monotonic() < deadline:
+            time.sleep(0.05)  # what asyncio takes is no event
+        each = (resident_bytes() - before) / (2 * some)
+    assert sum(places) * each < 60e6
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def test_the_host_that_has_most_makes_place_first(few_places: int, build: Callable[[], House]) -> None:
