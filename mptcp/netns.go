@@ -1,7 +1,9 @@
 package mptcp
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -30,6 +32,9 @@ func openNamespace(name string) (*namespace, error) {
 		path = filepath.Join(namedNamespaces, name)
 	}
 	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, refusal("the network namespace "+path+" cannot be opened", err)
+	}
 	if err != nil {
 		return nil, noNamespace("there is no network namespace "+path, err)
 	}

@@ -5,9 +5,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -217,6 +220,27 @@ func TestANamespaceThatIsNotThereIsNamed(t *testing.T) {
 	for _, path := range []string{plain + "er", plain, t.TempDir(), "/proc/self/ns/mnt"} {
 		_, err := mptcp.Open(path)
 		wantKind(t, err, mptcp.NoNamespace)
+	}
+}
+
+func TestANamespaceThatOnlyOthersMayOpenIsAMatterOfRights(t *testing.T) {
+	closed := t.TempDir()
+	must(t, os.Chmod(closed, 0o700))
+	refused := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread that is nobody ends with this goroutine
+		const nobody = 65534
+		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+			refused <- err
+			return
+		}
+		_, err := mptcp.Open(filepath.Join(closed, "net"))
+		refused <- err
+	}()
+	err := <-refused
+	wantKind(t, err, mptcp.NoRight)
+	if !strings.Contains(err.Error(), "cannot be opened (the kernel said: ") || !strings.Contains(err.Error(), "as root") {
+		t.Errorf("it says %q, expected that it cannot be opened, and that root can", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package command_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -273,6 +276,33 @@ func TestUndoPutsBackWhatTheFirstOfSeveralSetupsFound(t *testing.T) {
 	b.client.Sysctl("mptcp/stale_loss_cnt", "7")
 	b.wants(b.run(0, "setup", "--state", state), "changed  net.mptcp.stale_loss_cnt: 1 (was: 7)")
 	b.wants(b.run(0, "setup", "--undo", "--state", state), "changed  net.mptcp.stale_loss_cnt: 3 (was: 1)")
+}
+
+func TestSetupThatCannotKeepWhatWasSaysWhereItCould(t *testing.T) {
+	b := newBench(t)
+	before := b.everything()
+	readOnly := t.TempDir()
+	if err := unix.Mount("none", readOnly, "tmpfs", unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(readOnly, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	state := filepath.Join(readOnly, "bicast", "state.json")
+	for _, options := range [][]string{nil, {"--dry-run"}} {
+		said := b.run(1, append([]string{"setup", "--state", state}, options...)...)
+		b.wants(said, state, "read-only file system", "--state DIRECTORY/")
+	}
+	if after := b.everything(); after != before {
+		t.Errorf("not as before:\n%s\nwas:\n%s", after, before)
+	}
+	writable := filepath.Join(t.TempDir(), "bicast", "state.json")
+	b.run(0, "setup", "--dry-run", "--state", writable)
+	if _, err := os.Stat(filepath.Dir(writable)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, expected that a dry run makes nothing", err)
+	}
 }
 
 func TestSetupIsNotUndoneInAnotherNamespace(t *testing.T) {

@@ -135,11 +135,11 @@ func (r *record) save(path string) error {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return elsewhere(path, err)
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return elsewhere(path, err)
 	}
 	defer os.Remove(temporary.Name()) // where it was not renamed
 	_, err = temporary.Write(append(text, '\n'))
@@ -148,7 +148,26 @@ func (r *record) save(path string) error {
 		err = os.Rename(temporary.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("what was there before cannot be kept: %w; --state names another place", err)
+		return elsewhere(path, err)
 	}
 	return nil
+}
+
+// mustHavePlace finds out what save would: whether the directory, or the first above it that is there, can be written.
+func mustHavePlace(path string) error {
+	directory := filepath.Dir(path)
+	err := unix.Access(directory, unix.W_OK)
+	for errors.Is(err, unix.ENOENT) && directory != filepath.Dir(directory) {
+		directory = filepath.Dir(directory)
+		err = unix.Access(directory, unix.W_OK)
+	}
+	if err != nil {
+		return elsewhere(path, &os.PathError{Op: "write in", Path: directory, Err: err})
+	}
+	return nil
+}
+
+func elsewhere(path string, err error) error {
+	return fmt.Errorf("what was there before cannot be kept in %s: %w; nothing is changed without that: give a file in a "+
+		"directory that can be written, as --state DIRECTORY/mptcp.json", path, err)
 }

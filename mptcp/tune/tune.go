@@ -57,7 +57,7 @@ const mostSubflows = 8
 
 // Apply sets everything and records in the state file what it was, before it changes it. A second run keeps what the
 // first one recorded. Interfaces named in backup get backup endpoints; only, where not empty, says which get endpoints. A
-// dry run takes the same steps and changes nothing, the state file neither.
+// dry run takes the same steps and changes nothing, the state file neither; that this could not be written it tells too.
 func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) ([]Step, error) {
 	alone, err := lock(h)
 	if err != nil {
@@ -85,6 +85,9 @@ func Apply(h *mptcp.Handle, stateFile string, only, backup []string, dry bool) (
 			return steps, err
 		}
 		steps = append(steps, step)
+	}
+	if dry && slices.ContainsFunc(steps, Step.Changed) {
+		return steps, mustHavePlace(stateFile)
 	}
 	return steps, nil
 }
