@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from controller.configuration import document, written
-from controller.configuration.apart import addresses_once, networks_apart, once, ports_once
+from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.document import ConfigError, Mapped, Place
-from controller.configuration.settings import settings_of
+from controller.configuration.settings import listeners, settings_of
 from controller.model import (
     AUTO,
     EVERYBODY,
@@ -64,6 +64,7 @@ def _config(top: Place) -> Config:
         "a terminal name that no other site has",
     )
     once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
+    listeners_off_bridges(listeners(settings, "controller"), sites, top.file)
     return config
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from itertools import combinations, pairwise
 
 from controller.configuration.document import ConfigError, Place
-from controller.model import Endpoint, Interface, Site, Subnet, Uplink
+from controller.model import Address, Endpoint, Interface, Site, Subnet, Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
@@ -61,17 +61,28 @@ def _begin(interface: Interface) -> tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
+def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable[Site], file: str) -> None:
+    """Flows answer for a bridge's addresses, and hand on what is for a terminal: nobody would come to who listened."""
+    taken: dict[Address, str] = {}
+    for site in sites:
+        uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)
+        taken |= {address: f"sites.{site.name}.{at}" for at, address in (*uplinks, *_inside(site))}
+    for where, endpoint in named:
+        at = taken.get(ip_address(endpoint.host))
+        if at is not None:
+            why = f"flows of the bridge take what is sent to this one, which is at {at}"
+            raise ConfigError(file, where, str(endpoint), f"an address of the controller's own machine: {why}")
+
+
 def addresses_once(site: Site, place: Place) -> None:
-    inside = [
-        *(
-            (f"{place.where}.subnets.{subnet.name}.gateways", str(own.ip))
-            for subnet in site.subnets
-            for own in subnet.gateways
-        ),
-        *(
-            (f"{place.where}.terminals.{terminal.name}.addresses[{number}].address", str(each.address))
-            for terminal in site.terminals
-            for number, each in enumerate(terminal.addresses)
-        ),
-    ]
+    inside = ((f"{place.where}.{at}", str(address)) for at, address in _inside(site))
     once(inside, place.file, "an address that nobody else has")
+
+
+def _inside(site: Site) -> Iterator[tuple[str, Address]]:
+    for subnet in site.subnets:
+        for own in subnet.gateways:
+            yield f"subnets.{subnet.name}.gateways", own.ip
+    for terminal in site.terminals:
+        for number, each in enumerate(terminal.addresses):
+            yield f"terminals.{terminal.name}.addresses[{number}].address", each.address

@@ -36,7 +36,7 @@ def settings_of(place: Place) -> Settings:
         raise openflow["listen"].wrong("a loopback address, or `tls` beside it: nothing listens to strangers")
     if not ip_address(settings.api.host).is_loopback and settings.token_file is None:
         raise api["listen"].wrong("a loopback address, or `token_file` beside it: nothing listens to strangers")
-    listeners_apart(_listeners(settings, place.where), place.file)
+    listeners_apart(listeners(settings, place.where), place.file)
     if settings.agents is not None:
         kept = (
             (f"{place.where}.state", settings.state_file),
@@ -46,7 +46,8 @@ def settings_of(place: Place) -> Settings:
     return settings
 
 
-def _listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
+def listeners(settings: Settings, where: str) -> Iterator[tuple[str, Endpoint]]:
+    """Each with its place."""
     yield f"{where}.openflow.listen", settings.openflow
     yield f"{where}.api.listen", settings.api
     if settings.agents is not None:
