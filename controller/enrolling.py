@@ -62,7 +62,7 @@ class Enroller(Protocol):
 
 
 class NoAgents:
-    """The Enroller of a controller that serves none."""
+    """The Enroller of a controller that serves none. None enrolled would read as if somebody could be."""
 
     def invite(self, name: str) -> Invited:
         raise _off()
@@ -71,7 +71,7 @@ class NoAgents:
         raise _off()
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
-        return ()
+        raise _off()
 
     def refusals(self) -> Mapping[str, int]:
         return {}

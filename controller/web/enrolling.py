@@ -24,7 +24,11 @@ class TokenWish(BaseModel):
 def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
     wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
 
-    @app.get("/api/v1/agents", summary="All agents that were ever enrolled")
+    @app.get(
+        "/api/v1/agents",
+        summary="All agents that were ever enrolled",
+        responses=described({409: "this controller serves no agents"}),
+    )
     def agents() -> tuple[EnrolledView, ...]:
         return enroller.enrolled()
 

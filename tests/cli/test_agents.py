@@ -12,7 +12,10 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
+from controller.api import make_app
 from controller.enrolling import Standing
+from controller.web.serving import serve
+from tests.api.desk import SETTINGS, Desk
 from tests.api.front import Front
 
 Captured = pytest.CaptureFixture[str]
@@ -105,6 +108,22 @@ def test_agents_says_what_to_type_where_there_is_none(api: str, front: Front, ca
     assert line.startswith("no agent is enrolled; `./bicast enroll NAME` ")
     assert main(["agents", "--json"]) == OK
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_a_controller_that_serves_no_agents_says_what_to_write_and_its_status_is_told(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    monkeypatch.setenv("BICAST_API", str(running.endpoint))
+    try:
+        for words in (["agents"], ["agents", "--json"], ["enroll", "phone"]):
+            assert main(words) == REFUSED
+            out, err = capsys.readouterr()
+            assert out == "" and "write `agents: {}` under `controller:` in gateway.yaml" in err
+        assert main(["status"]) == OK
+        assert "agents: " not in capsys.readouterr().out
+    finally:
+        running.stop()
 
 
 def test_status_tells_how_many_agents_are_connected(api: str, front: Front, capsys: Captured) -> None:
