@@ -25,8 +25,9 @@ var setup = &verb{
 stale_loss_cnt works in the namespace of whoever SENDS: set it up at both ends. The endpoints are the kernel's path
 manager's. A connection that lives now and began from an address that becomes an endpoint may open a second subflow
 from it. What was there before is kept in a file, and --undo puts it back; what has been changed since, by switch
-too, stays. --dry-run prints what either would change, and changes nothing. Where /run cannot be written, as on a phone,
-give --state a FILE in a directory that can.
+too, stays. So does an endpoint without which a live connection would have no path: --undo again when that has ended.
+--dry-run prints what either would change, and changes nothing. Where /run cannot be written, as on a phone, give
+--state a FILE in a directory that can.
 `,
 	options: func(s *session, flags *flag.FlagSet) {
 		flags.StringVar(&s.only, "interface", "", "endpoints for these interfaces alone, as `A,B`")
