@@ -168,6 +168,6 @@ func mustHavePlace(path string) error {
 }
 
 func elsewhere(path string, err error) error {
-	return fmt.Errorf("what was there before cannot be kept in %s: %w; nothing is changed without that: give a file in a "+
+	return fmt.Errorf("what was there before cannot be kept in %s: %w; give a file in a "+
 		"directory that can be written, as --state DIRECTORY/mptcp.json", path, err)
 }
