@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,14 @@ TIMES_END = 253402300800.0  # the year 10000, which neither a certificate nor a 
 def remedy(error: OSError) -> str:
     """What to do where a file cannot be read or written."""
     return REMEDIES.get(error.errno or 0, OTHERWISE)
+
+
+def read(path: Path) -> bytes:
+    """Raises OSError, also for what is no regular file: a FIFO would have us wait for a writer."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, and no regular file")
+        return file.read()
 
 
 def replace(path: Path, content: bytes) -> None:

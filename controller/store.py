@@ -27,7 +27,7 @@ class Store:
 
     def load(self) -> Wanted:
         try:
-            text = self._path.read_bytes()
+            text = kept.read(self._path)
         except FileNotFoundError:
             return Wanted()
         except OSError as error:

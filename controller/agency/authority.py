@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,8 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller.agency import files
+from controller.agency import clock, files
 from controller.agency.refusals import AgencyError, Reason, Refused
+
+log = logging.getLogger(__name__)
 
 SERVER_NAME = "bicast-controller"  # wherever the controller is reached: addresses change
 AGENT_DAYS = 3650  # nobody renews a phone's certificate; a lost phone is revoked
@@ -111,6 +115,7 @@ def name_of(certificate: x509.Certificate) -> str:
 
 
 def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    clock.checked(time.time())
     key = ec.generate_private_key(ec.SECP256R1())
     name = "CA of a bicast controller's agents"
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -137,6 +142,15 @@ def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.C
         ) from None
     if certificate.not_valid_after_utc <= _now():
         raise AgencyError(f"the CA in {path} has expired: move it away to begin anew; all agents must join again then")
+    if certificate.not_valid_before_utc > _now():  # a clock that is behind is soon set: nobody is kept down by it
+        log.warning(
+            "the CA in %s is good from %s on only, and it is %s by the clock of this machine: no agent is let in; set "
+            "the clock, or, if it was ahead when the CA was made, move the file away to begin anew and have each agent "
+            "join again (`bicast enroll NAME`)",
+            path,
+            certificate.not_valid_before_utc.date(),
+            _now().date(),
+        )
     return key, certificate
 
 

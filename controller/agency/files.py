@@ -11,7 +11,7 @@ from controller.agency.refusals import AgencyError
 def read(path: Path) -> bytes | None:
     """None: it is not there."""
     try:
-        return path.read_bytes()
+        return kept.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:

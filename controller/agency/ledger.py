@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from controller.agency import files, records
+from controller.agency import clock, files, records
 from controller.agency.records import NAME, Entry, Issued, Token
 from controller.agency.refusals import AgencyError, Reason, Refused
 from controller.configuration.document import ConfigError
@@ -43,7 +43,7 @@ class Ledger:
         """`secret` is good for this name from now on, and none before it; the time until when."""
         check_name(name)
         with self._lock:
-            now = self._clock()
+            now = clock.checked(self._clock())
             entry = self._entries.get(name, Entry())
             spent = tuple(each for each in entry.tokens if each.used_at and now - each.used_at < USED_REMEMBERED_S)
             token = Token(_digest(secret), now + TOKEN_LIVES_S)
@@ -54,9 +54,10 @@ class Ledger:
         """Uses the token up, together with keeping what `issue` made; where that refuses, the token stays good."""
         with self._lock:
             token = self._good(name, secret)
+            now = clock.checked(self._clock())
             issued = issue()
             entry = self._entries[name]
-            spent = replace(token, used_at=self._clock())
+            spent = replace(token, used_at=now)
             self._keep(
                 name,
                 Entry(
@@ -74,7 +75,8 @@ class Ledger:
             if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
                 return entry.revoked_at
             spent = tuple(each for each in entry.tokens if each.used_at is not None)
-            now = self._clock()
+            # Whatever the clock says, who is revoked is out.
+            now = min(max(self._clock(), 0.0), clock.LATEST_S)
             self._keep(name, Entry((), now, spent))
             return now
 
@@ -153,9 +155,17 @@ def _load(path: Path, new: bool) -> records.Entries:
             )
         return {}
     try:
-        return records.read(path, text)
+        entries = records.read(path, text)
     except ConfigError as error:
         raise AgencyError(
             f"{error}; this is the ledger of agents: bring it back, or move it away to begin anew; all agents must "
             "join again then"
         ) from None
+    if new and any(entry.certificates for entry in entries.values()):
+        log.warning(
+            "%s names agents, and the CA that signed for them (ca.pem beside it) is gone: a new one was made, and none "
+            "of them is let in; bring the file back and start the controller again, or have each agent join again "
+            "(`bicast enroll NAME`)",
+            path,
+        )
+    return entries

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import grpc
 import pytest
 
-from controller.agency import ledger
+from controller.agency import authority, ledger
 from controller.agency.authority import Authority
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
@@ -89,6 +91,67 @@ def test_a_ledger_that_is_lost_is_said_once_at_the_start_with_what_to_do(
     house.enrolled("phone")
     house.again()
     assert not _warnings(caplog)
+
+
+def test_a_ca_that_is_lost_is_said_once_at_the_start_with_what_to_do(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.agents.invite("laptop")
+    (house.directory / "ca.pem").unlink()
+    house.again()
+    assert not _warnings(caplog), "nobody has joined, and nothing is lost"
+    house.enrolled("phone")
+    (house.directory / "ca.pem").unlink()
+    house.again()
+    (said,) = _warnings(caplog)
+    assert "ca.pem" in said and "bring the file back" in said and "`bicast enroll NAME`" in said
+    caplog.clear()
+    house.again()
+    assert not _warnings(caplog)
+
+
+def _made_after(days: float, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(authority, "_now", lambda: datetime.now(UTC) + timedelta(days=days))
+        Authority(directory)
+
+
+def test_a_ca_of_a_clock_that_was_ahead_is_told_of_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _made_after(400, monkeypatch, tmp_path)
+    Authority(tmp_path)
+    (said,) = (each.getMessage() for each in caplog.records)
+    assert "set the clock" in said and "move the file away" in said and "\n" not in said
+
+
+def test_a_ca_that_has_run_out_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _made_after(-authority.CA_DAYS - 1, monkeypatch, tmp_path)
+    with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
+        Authority(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(house: House, name: str) -> None:
+    path = house.directory / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(AgencyError, match=f"{name} cannot be read .*no regular file.*: it must be a file"):
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+    path.unlink()
+
+
+@pytest.mark.parametrize("now", [-5.0, 0.0, 3600.0, 253402300799.0, 1e12])
+def test_by_a_clock_that_cannot_be_nothing_is_given_out_and_the_ledger_stays_good(tmp_path: Path, now: float) -> None:
+    path, right = tmp_path / "ledger.json", 2e9
+    times = [right, now, now, now]
+    ledger_ = ledger.Ledger(path, True, lambda: times.pop(0))
+    ledger_.enrol("phone", "secret")
+    with pytest.raises(AgencyError, match="set the clock"):
+        ledger_.enrol("laptop", "other")
+    ledger_.revoke("phone")
+    entries = ledger.Ledger(path, False).entries()
+    assert set(entries) == {"phone"} and entries["phone"].revoked_at is not None
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
