@@ -8,6 +8,7 @@ from typing import Any
 
 from cli import OK, REFUSED, Failure
 from controller.config import ConfigError, load
+from controller.counting import counted
 from controller.model import Config
 
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"good": True, "file": args.file, "gateways": _counts(config)}))
     else:
         for name, counts in _counts(config).items():
-            print(f"{args.file}: {name}: " + ", ".join(f"{count} {what}" for what, count in counts.items()))
+            print(f"{args.file}: {name}: " + ", ".join(counted(count, what) for what, count in counts.items()))
         print(f"{args.file} is good")
     return OK
 

@@ -11,6 +11,7 @@ from typing import Any
 from cli import LONGEST, OK
 from cli.client import add_options, asked
 from controller.brevity import CUT, shortened
+from controller.counting import counted
 from controller.steering.logbook import UNORDERED
 
 WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
@@ -90,7 +91,7 @@ def _hand(hand: dict[str, Any]) -> str:
     if hand["done"] is None:
         return f"{hand['agent']}: no answer yet"
     state = "" if hand["done"] else "not done: "
-    reached = f"reached {hand['connections']} connection{'' if hand['connections'] == 1 else 's'}"
+    reached = f"reached {counted(hand['connections'], 'connections')}"
     if hand["took_us"]:  # unknown where the hand moved by itself
         reached += f" in {hand['took_us']} us"
     again = f", {hand['orders']} orders" if hand["orders"] > 1 else ""

@@ -245,7 +245,8 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
 
     def _one(name: str) -> str:
         if name == EVERYBODY:
-            raise UnknownTerminal("there is no terminal 'all'; the mode of all is set at /api/v1/mode")
+            every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"
+            raise UnknownTerminal(f"there is no terminal 'all': {every}, and nothing sets the uplink of all")
         return name
 
 

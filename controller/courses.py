@@ -76,7 +76,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         movers=choice.movers,
         unmoved=choice.unmoved,
         own_end=_own_end(core.pilot, steered),
-        other_end=_other_end(steered),
+        other_end=_other_end(core.pilot, steered),
         uplinks=tuple(_uplinks(steered, wall_offset_s)),
         reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
@@ -108,9 +108,13 @@ def _tells_not(agent: Agent, terminal: str) -> str:
     return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
 
 
-def _other_end(steered: Steered) -> EndView:
+def _other_end(pilot: Pilot, steered: Steered) -> EndView:
     telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
-    return EndView(telling, None if telling else "no agent of role relay sees a connection of it")
+    if telling:
+        return EndView(telling, None)
+    relays = [each for each in pilot.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
+    lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
+    return EndView((), lost or "no agent of role relay sees a connection of it")
 
 
 def _away(agent: Agent) -> str | None:

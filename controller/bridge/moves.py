@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from controller.bridge.switch import Switch
+from controller.counting import counted
 from controller.events import Apply, Effect, ModifyGroup
 from controller.known import Wanted
 from controller.steering.logbook import Entry, Logbook
@@ -45,7 +46,7 @@ def follow(switch: Switch, entries: Iterable[Entry], wanted: Wanted, book: Logbo
     for effect in switch.settle(wanted, now):
         if isinstance(effect, Apply):
             number = groups_modified([effect])
-            said = f"gateway {name}: {number} group{'' if number == 1 else 's'} modified"
+            said = f"gateway {name}: {counted(number, 'groups')} modified"
             book.sent(entries, effect.session, effect.ticket, said)
         yield effect
 

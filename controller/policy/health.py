@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from controller.counting import counted
+
 LOSSY_FROM = 0.10
 CLEAN_UNTIL = 0.03
 WINDOW = 3  # reports
@@ -138,8 +140,8 @@ def reported(path: Path, reading: Reading, now: float) -> Path:
 
 
 def _lost(path: Path) -> str:
-    reports = len(path.window)
-    return f"{path.loss:.0%} of {path.segments} segments sent again in {reports} report{'' if reports == 1 else 's'}"
+    segments, reports = counted(path.segments, "segments"), counted(len(path.window), "reports")
+    return f"{path.loss:.0%} of {segments} sent again in {reports}"
 
 
 def _undecided(path: Path) -> str:
@@ -152,7 +154,7 @@ def _undecided(path: Path) -> str:
 
 def _delivers(reading: Reading) -> str:
     return (
-        f"{reading.acked_bytes} bytes were acknowledged in the last report, so it is not dead; good up to "
+        f"{counted(reading.acked_bytes, 'bytes')} acknowledged in the last report: it is not dead; good up to "
         f"{CLEAN_UNTIL:.0%}, lossy from {LOSSY_FROM:.0%} of its own segments sent again, and 0 were its alone"
     )
 

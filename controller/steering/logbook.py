@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controller.counting import counted
 from controller.reports import ReflexFired, Resulted
 
 KEPT = 20  # a terminal
@@ -69,8 +70,7 @@ class Entry:
 def _says(terminal: str, outcome: Outcome) -> str:
     if outcome.done is None:
         return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` tells what comes of it"
-    number = outcome.connections
-    return f"{outcome.agent} reached {number} connection{'' if number == 1 else 's'}: {outcome.said}"
+    return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
 
 
 class Logbook:

@@ -152,6 +152,10 @@ class Steered:
     def found(self, agent: Agent) -> Found:
         return self._found.setdefault(agent.name, Found())
 
+    def was_told_by(self, agent: Agent) -> bool:
+        """Now, or before it went."""
+        return agent.name in self._found
+
     def found_backup(self, agent: Agent) -> tuple[str, ...]:
         default = self.terminal.default_uplink
         return self.found(agent).backup(self.where, default, agent.role is Role.TERMINAL)

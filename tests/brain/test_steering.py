@@ -469,6 +469,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
     assert {scene.health("wifi"), scene.health("lte")} == {Health.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
     assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].because
+    assert view.other_end.nobody == "agent relay-1 is silent"
     before = len(relay.orders)
     for _ in range(600):
         scene.pass_time(1.0)
@@ -485,6 +486,8 @@ def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_
     scene.carry(effects)
     scene.leave(relay)
     scene.drain()
+    nobody = course(scene.core, "client", scene.now, 0.0).other_end.nobody
+    assert nobody is not None and nobody.startswith("agent relay-1 is gone (")
     assert "its session ended before it answered" in entries[0].hands_could_not()[0]
     assert scene.active == "lte"
 

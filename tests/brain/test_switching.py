@@ -125,6 +125,7 @@ DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride ev
             "0% of 300 segments sent again in 3 reports",
             "good up to 3% for 5 s, of which 2 s are over",
         ),
+        (told(Reading(1, 0, 900, 0)), "0% of 1 segment sent again in 1 report", "good up to 3%"),
         (told(STALLED), "no acknowledgement for 600 ms, data in flight", "dead from 400 ms on"),
         (
             health.passed(told(CLEAN), 112.0),
@@ -140,9 +141,7 @@ def test_a_reason_has_its_number_and_its_threshold(path: Path, number: str, thre
 def test_an_uplink_that_delivers_again_tells_why_it_is_unknown_all_the_same() -> None:
     for path in (told(STALLED, DELIVERS), told(DELIVERS)):
         assert path.health is Health.UNKNOWN
-        assert path.because.startswith(
-            "5000 bytes were acknowledged in the last report, so it is not dead; good up to 3%"
-        )
+        assert path.because.startswith("5000 bytes acknowledged in the last report: it is not dead; good up to 3%")
         assert path.because.endswith("and 0 were its alone")
 
 

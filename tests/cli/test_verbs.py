@@ -72,7 +72,7 @@ def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Capture
         (["mode", "phone", "off"], "client, tablet"),
         (["mode", "../mode", "off"], "there is nothing at"),
         (["switch", "client", "moon"], "wifi, lte"),
-        (["switch", "all", "lte"], "all"),
+        (["switch", "all", "lte"], "`./bicast mode all MODE`"),
     ],
 )
 def test_a_refused_wish_is_one_sentence_and_exit_code_1(
@@ -311,7 +311,7 @@ def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys:
     file = tmp_path / "gateway.yaml"
     file.write_text(GOOD)
     assert main(["check", str(file)]) == OK
-    assert capsys.readouterr().out.endswith(f"{file} is good\n")
+    assert capsys.readouterr().out == f"{file}: home: 1 uplink, 1 subnet, 1 terminal\n{file} is good\n"
     assert main(["check", str(file), "--json"]) == OK
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
