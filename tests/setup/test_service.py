@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.setup.place import TREE, run
 
 NOBODY = 65534
+LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
 
 def in_opt(*lines: str) -> list[str]:
@@ -27,6 +28,13 @@ def test_systemd_finds_nothing_wrong_with_the_units() -> None:
     units = "/opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast.socket"
     done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_controller_has_memory_for_a_large_house_and_not_all_of_the_gateways() -> None:
+    lines = (TREE / "deploy/bicast.service").read_text().splitlines()
+    limits = dict(line.split("=", 1) for line in lines if line.startswith("Memory"))
+    high, most = (int(limits[key][:-1]) << {"M": 20, "G": 30}[limits[key][-1]] for key in ("MemoryHigh", "MemoryMax"))
+    assert 2 * LARGE_HOUSE_BYTES <= high < most <= 2 << 30
 
 
 def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
