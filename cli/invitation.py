@@ -21,6 +21,7 @@ OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a w
 # Slower than Wi-Fi, so that the machine has the time to type beside it: one that is busy holds links up, and a reflex
 # takes that for a death.
 DOWNLOAD = "curl --silent --limit-rate 2M --noproxy '*' --output /dev/null"
+GUEST = "/tmp/bicast-lab-guest"
 TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
 
 
@@ -34,9 +35,10 @@ def manned(net: Stage, controller: Controller) -> Iterator[None]:
         yield
 
 
-def invitation(net: Stage, file: WebFile) -> str:
+def invitation(net: Stage, controller: Controller, file: WebFile) -> str:
     """For another terminal of this machine, in the order in which each line shows something."""
     client, server, router = (_seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
+    brain = _seen_outside(controller.process.pid)
     shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"
     return f"""\
 Wi-Fi loses nothing from now on. The lab stands until Ctrl-C, with agents at the client and the server. In another
@@ -52,6 +54,8 @@ Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (doc
   nsenter -t {router} -n ip route replace blackhole {WIFI_SIDE.to}
   sleep 1; ./bicast why {TERMINAL}
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}
+The doors for agents are in the lab, so an agent joins from inside, where the controller (process {brain}) is:
+  nsenter -t {brain} -n build/$(./bicast enroll guest | grep -o 'bicast-agent join .*') --directory {GUEST}
 Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash (client {client}, server {server},
 router {router})."""
 

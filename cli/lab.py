@@ -125,5 +125,5 @@ def _stay(net: Stage, controller: Controller, file: WebFile) -> None:
     for way in (link.forward, link.backward):
         way.set(loss_percent=0)  # what happens next is to have one cause
     with manned(net, controller):
-        print(f"\n{invitation(net, file)}\n", flush=True)
+        print(f"\n{invitation(net, controller, file)}\n", flush=True)
         signal.pause()

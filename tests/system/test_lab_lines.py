@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cli.invitation import GUEST
 from experiments.live.laboratory import UPLINKS
 from experiments.running import TREE
 from tests.system.evidence import until
@@ -61,7 +63,7 @@ def received(listing: str) -> int:
 
 
 def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[str]) -> None:
-    download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend = lines
+    download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend, _ = lines
     typed(download)
     rows = [row.split() for row in typed(agents).splitlines()[1:]]
     assert {row[0]: row[1] for row in rows} == {"client": "connected", "server": "connected"}
@@ -86,3 +88,11 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
 
     typed(mend)
     until(lambda: "client is on wifi" in typed(why_left), "Wi-Fi is taken again", DECIDED_WITHIN_S)
+
+
+def test_an_agent_joins_from_inside_by_the_line_that_the_lab_prints(lines: list[str], tmp_path: Path) -> None:
+    *_, join = lines
+    assert GUEST in join
+    typed(join.replace(GUEST, str(tmp_path)))
+    rows = [row.split() for row in typed("./bicast agents").splitlines()[1:]]
+    assert {row[0]: row[1] for row in rows}["guest"] == "away", "it has joined, and nobody runs it"
