@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ def test_what_a_version_kept_that_knew_no_decisions_is_there_too(tmp_path: Path)
     path = tmp_path / "state.json"
     path.write_text('{"version": 1, "modes": {"phone": "off"}, "active": {"phone": "lte"}}')
     assert Store(str(path)).load() == Wanted({"phone": Mode.OFF}, {"phone": "lte"})
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "state.json")
+    with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
+        Store(str(tmp_path / "state.json")).load()
 
 
 def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
