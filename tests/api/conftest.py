@@ -20,10 +20,10 @@ def shared() -> Desk:
 
 
 @pytest.fixture
-def desk(shared: Desk) -> Desk:
-    """The core behind both servers, as at the start."""
+def desk(shared: Desk) -> Iterator[Desk]:
+    """The core behind both servers; it is as at the start, before and afterwards."""
+    yield shared
     shared.reset()
-    return shared
 
 
 @pytest.fixture(scope="session")
@@ -32,10 +32,10 @@ def shared_front() -> Front:
 
 
 @pytest.fixture
-def front(shared_front: Front) -> Front:
-    """Who enrols agents for both servers, as at the start."""
+def front(shared_front: Front) -> Iterator[Front]:
+    """Who enrols agents for both servers; they are as at the start, before and afterwards."""
+    yield shared_front
     shared_front.reset()
-    return shared_front
 
 
 @pytest.fixture(scope="session")
