@@ -15,11 +15,11 @@ from experiments.failover.results import HEADER, figures
 from experiments.failover.runs import Run, carry_out
 from experiments.live.laboratory import Laboratory
 from experiments.live.streaming import Streamed
-from topologies.emulated import Lateness
+from topologies.emulated import STALL_MS, Lateness
 
 DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = WAYS[1:]
 FINITE_S = 30.0
-LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
+LATE = f"on lte 3 of 900 packets left more than {STALL_MS} ms late, the latest by 7.1 ms"
 
 
 @pytest.fixture(autouse=True)

@@ -168,6 +168,9 @@ def plain_pair() -> Iterator[str]:
     for name in ("near", "far"):
         run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{name}.disable_ipv6=1")
         run("ip", "link", "set", name, "up")
+    for name in ("near", "far"):  # until the kernel has seen the carrier, the queue drops everything
+        while "state UP" not in run("ip", "link", "show", name).stdout:
+            time.sleep(0.01)
     yield "near"
     run("ip", "link", "del", "near")
 

@@ -75,9 +75,10 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     assert active(again) == {UPLINKS["lte"]}
 
     assert "client reached 1 connection" in typed(to_auto)
-    told = typed(why)
-    assert "armed at server: from wifi to lte" in told and "somebody: from wifi to lte" in told
-    assert UPLINKS["wifi"] in active(listing)
+    # A machine that is busy may hold Wi-Fi up for so long that policies leave it, and return.
+    until(lambda: "armed at server: from wifi to lte" in typed(why), "Wi-Fi is watched", DECIDED_WITHIN_S)
+    assert "somebody: from wifi to lte" in typed(why)
+    until(lambda: UPLINKS["wifi"] in active(listing), "the download is on Wi-Fi")
 
     typed(silence)
     told = typed(why_left)
