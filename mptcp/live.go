@@ -152,7 +152,7 @@ func (c *Change) didOpen(local netip.Addr) {
 }
 
 // RemoveSubflow closes a subflow of a live connection, which must have another. Under the kernel's path manager the
-// endpoint goes, and with it every subflow of the namespace from that address.
+// endpoint goes, and with it every subflow of the namespace from that address: of which none may be a connection's last.
 func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 	manager, err := h.PathManagerOf(c)
 	if err != nil {
@@ -189,6 +189,13 @@ func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
 	touched, err := h.usersOf([]netip.Addr{local})
 	if err != nil {
 		return err
+	}
+	if alone := onlyBy(touched, []netip.Addr{local}); len(alone) > 0 {
+		return &Error{
+			Kind: NoPath, What: fmt.Sprintf("every subflow of the namespace from %v would be closed, and %v has no other",
+				local, alone[0]),
+			Advice: "end that connection or give it another path first; `switch` makes a path backup and closes none",
+		}
 	}
 	change.Connections = len(touched)
 	endpoint, err := h.ensureEndpoint(local, change)

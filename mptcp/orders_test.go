@@ -116,6 +116,20 @@ func TestASubflowThatIsRemovedIsGoneAtBothEnds(t *testing.T) {
 	}
 }
 
+func TestASubflowIsNotRemovedWhereAnotherConnectionWouldLoseItsOnlyOne(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	must(t, b.handle.SetLimits(mptcp.Limits{}))
+	alone := b.client.Dial(b.connection().Remote(), fromWifi)
+	b.exchange(alone)
+	c := b.connection()
+	_, err := b.handle.RemoveSubflow(c, from(c, fromWifi)[0])
+	wantKind(t, err, mptcp.NoPath)
+	if len(from(b.connection(), fromWifi)) != 1 {
+		t.Error("it was removed all the same")
+	}
+	b.exchange(alone)
+}
+
 func TestASubflowThatCannotBeSaysWhy(t *testing.T) {
 	b := newBench(t, mptcp.UserspaceManager)
 	c := b.connection()
