@@ -114,7 +114,7 @@ def test_strangers_in_every_place_do_not_keep_an_agent_out(
             for _ in range(few_places)
         ]
         house.served(identity)
-        assert "the oldest of more than 8" in refused(house, log, "crowd")
+        assert "the oldest of more than 8" in log.get(timeout=PATIENCE_S).getMessage()
         to_the_end(strangers[0])
         house.enrolled("laptop")
         to_the_end(strangers[few_places])
