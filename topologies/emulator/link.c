@@ -45,7 +45,7 @@ static void receive(struct link *link, unsigned int direction)
 	unsigned int count;
 
 	do {
-		count = port_read(&link->ports[direction], &link->pool, packets, link_now());
+		count = port_read(&link->ports[direction], &link->pool, packets);
 		for (unsigned int i = 0; i < count; i++) {
 			if (!way_arrive(&link->ways[direction], packets[i], packets[i]->at_ns))
 				pool_give(&link->pool, packets[i]);

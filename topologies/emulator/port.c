@@ -129,11 +129,12 @@ static int64_t wall_ahead(void)
 	}
 }
 
-unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets, int64_t now_ns)
+unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets)
 {
 	int64_t wall_ahead_ns = wall_ahead();
 	struct trays *trays = &port->trays;
 	int count = recvmmsg(port->fd, trays->messages, BATCH, MSG_DONTWAIT, NULL);
+	int64_t now_ns = read_clock(CLOCK_MONOTONIC); /* some came while others were read */
 	unsigned int kept = 0;
 
 	for (int i = 0; i < count; i++) {

@@ -39,7 +39,7 @@ struct port {
 void port_open(struct port *port, const char *device, struct pool *pool);
 
 /* Up to BATCH packets in the order in which they came, with at_ns set; the number of them. */
-unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets, int64_t now_ns);
+unsigned int port_read(struct port *port, struct pool *pool, struct packet **packets);
 
 void port_write(struct port *port, struct packet **packets, unsigned int count);
 
