@@ -32,18 +32,14 @@ func (h *Handle) Endpoints() ([]Endpoint, error) {
 // from there at once, also one whose initial subflow is there already; with no flag none does, and the address can be
 // flagged all the same.
 func (h *Handle) AddEndpoint(e Endpoint) error {
-	_, err := h.execute(commandAddEndpoint, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
-		encodeEndpoint(to, attributeAddress, e)
-	})
+	_, err := h.execute(commandAddEndpoint, netlink.Acknowledge, addressed(e))
 	return refusal(fmt.Sprintf("no endpoint could be made of %v", e.Address), err)
 }
 
 // DeleteEndpoint makes the kernel's path manager forget an address and close every subflow that uses it. An endpoint
 // with ID 0 and an address is that address as the initial one of connections, which need be no endpoint.
 func (h *Handle) DeleteEndpoint(e Endpoint) error {
-	_, err := h.execute(commandDeleteEndpoint, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
-		encodeEndpoint(to, attributeAddress, Endpoint{ID: e.ID, Address: e.Address})
-	})
+	_, err := h.execute(commandDeleteEndpoint, netlink.Acknowledge, addressed(Endpoint{ID: e.ID, Address: e.Address}))
 	return refusal(fmt.Sprintf("the endpoint %v (id %d) could not be deleted", e.Address, e.ID), err)
 }
 
@@ -51,15 +47,11 @@ func (h *Handle) DeleteEndpoint(e Endpoint) error {
 // message, which it carries out to its end whatever becomes of us. Were they two, a process killed between them would
 // take the path from every connection to come.
 func (h *Handle) ReplaceEndpoint(old, again Endpoint) error {
-	deletion, err := h.request(commandDeleteEndpoint, func(to *netlink.AttributeEncoder) {
-		encodeEndpoint(to, attributeAddress, Endpoint{ID: old.ID, Address: old.Address})
-	})
+	deletion, err := h.request(commandDeleteEndpoint, addressed(Endpoint{ID: old.ID, Address: old.Address}))
 	if err != nil {
 		return err
 	}
-	addition, err := h.request(commandAddEndpoint, func(to *netlink.AttributeEncoder) {
-		encodeEndpoint(to, attributeAddress, again)
-	})
+	addition, err := h.request(commandAddEndpoint, addressed(again))
 	if err != nil {
 		return err
 	}
@@ -86,9 +78,7 @@ func (h *Handle) FlagEndpoint(e Endpoint, backup bool) error {
 	if backup {
 		flags |= Backup
 	}
-	_, err := h.execute(commandSetFlags, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
-		encodeEndpoint(to, attributeAddress, Endpoint{Address: e.Address, Port: e.Port, Flags: flags})
-	})
+	_, err := h.execute(commandSetFlags, netlink.Acknowledge, addressed(Endpoint{Address: e.Address, Port: e.Port, Flags: flags}))
 	return refusal(fmt.Sprintf("the endpoint %v could not be flagged", e.Address), err)
 }
 
@@ -154,6 +144,11 @@ func indexIfOn(device net.Interface, local netip.Addr) (int32, error) {
 		}
 	}
 	return 0, err
+}
+
+// addressed is what an order says of the endpoint that it is about.
+func addressed(e Endpoint) func(*netlink.AttributeEncoder) {
+	return func(to *netlink.AttributeEncoder) { encodeEndpoint(to, attributeAddress, e) }
 }
 
 // execute gives one order to the family, or asks it one question.

@@ -150,14 +150,21 @@ func (h *Handle) reopen(address netip.Addr, touched []Connection, change *Change
 	return nil
 }
 
-// onlyBy is those of the connections that have paths, and all of them from these addresses of ours.
+// onlyBy is those of the connections that live by these addresses alone.
 func onlyBy(connections []Connection, addresses []netip.Addr) []Connection {
-	return slices.DeleteFunc(slices.Clone(connections), func(c Connection) bool {
-		paths := slices.DeleteFunc(slices.Clone(c.Subflows), func(s Subflow) bool { return !s.Established })
-		return len(paths) == 0 || slices.ContainsFunc(paths, func(s Subflow) bool {
-			return !slices.Contains(addresses, s.Local.Addr())
-		})
-	})
+	return slices.DeleteFunc(slices.Clone(connections), func(c Connection) bool { return !c.LivesBy(addresses) })
+}
+
+// LivesBy tells whether a connection has established subflows, and all of them from these addresses of ours.
+func (c Connection) LivesBy(addresses []netip.Addr) bool {
+	lives := false
+	for _, s := range c.Subflows {
+		if s.Established && !slices.Contains(addresses, s.Local.Addr().WithZone("")) {
+			return false
+		}
+		lives = lives || s.Established
+	}
+	return lives
 }
 
 // usersOf is the MPTCP connections with a subflow from one of our addresses.

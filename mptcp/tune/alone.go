@@ -41,19 +41,9 @@ func (l *leaving) alone(address netip.Addr) (int, error) {
 	return count, nil
 }
 
+// endsWith tells whether this address is the last that a connection lives by, when those that have gone are gone.
 func (l *leaving) endsWith(c mptcp.Connection, address netip.Addr) bool {
-	from, elsewhere := false, false
-	for _, subflow := range c.Subflows {
-		local := subflow.Local.Addr().WithZone("")
-		switch {
-		case !subflow.Established || slices.Contains(l.gone, local):
-		case local == address:
-			from = true
-		default:
-			elsewhere = true
-		}
-	}
-	return from && !elsewhere
+	return c.LivesBy(append(slices.Clone(l.gone), address)) && !c.LivesBy(l.gone)
 }
 
 // why says why an endpoint has to stay for now; "" where it may go.
