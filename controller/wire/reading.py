@@ -87,7 +87,13 @@ class BucketCounters(Mapping[int, tuple[Counters, ...]]):
 
     @cached_property
     def _counted(self) -> dict[int, tuple[Counters, ...]]:
-        return {group_id: counters for group_id, counters in map(_group_counted, self._groups) if group_id in GROUP_IDS}
+        counted = {}
+        for data in self._groups:
+            _, group_id, *_ = GROUP_STATS.unpack_from(data)
+            if group_id in GROUP_IDS and (len(data) - GROUP_STATS.size) % BUCKET_STATS.size == 0:
+                buckets = BUCKET_STATS.iter_unpack(data[GROUP_STATS.size :])
+                counted[group_id] = tuple(_counters(*bucket) for bucket in buckets)
+        return counted
 
     def __getitem__(self, group_id: int) -> tuple[Counters, ...]:
         return self._counted[group_id]
@@ -200,13 +206,6 @@ def _counted(value: int) -> int:
 
 def _counters(packets: int, octets: int) -> Counters:
     return Counters(_counted(packets), _counted(octets))
-
-
-def _group_counted(data: bytes) -> tuple[int, tuple[Counters, ...]]:
-    _, group_id, *_ = GROUP_STATS.unpack_from(data)
-    buckets = data[GROUP_STATS.size :]
-    whole = len(buckets) - len(buckets) % BUCKET_STATS.size
-    return group_id, tuple(_counters(*bucket) for bucket in BUCKET_STATS.iter_unpack(buckets[:whole]))
 
 
 def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | None]:

@@ -19,6 +19,13 @@ import (
 // How long a new subflow may take: a SYN and its three repetitions.
 const joining = 10 * time.Second
 
+// What the verbs that steer say of the words they take.
+const (
+	connTaught = "CONN is a connection's number in list, or its token (8 hex digits).\n"
+	pathTaught = "PATH is our address, an interface of ours, or the other end's address; ADDRESS:PORT, as list shows it, tells " +
+		"apart\nwhat shares these.\n"
+)
+
 var monitor = &verb{
 	name: "monitor", form: "monitor [--netns NAME]",
 	summary: "tell what happens to connections, one JSON line an event, until Ctrl-C",
@@ -26,7 +33,8 @@ var monitor = &verb{
 announced and removed by peers, subflows established and closed, and priorities that a PEER changed: our own switches are
 no events here. Why a subflow closed ("error", "reset_reason") stands there only where the kernel tells it; an orderly close
 has no reason. Listening sockets that begin and end are told where the kernel does. The event "event_0" says that some were
-lost because this reader was too slow. Fields that an event of its kind does not have are left out. While it runs, connections under the userspace path manager accept joins.
+lost because this reader was too slow. Fields that an event of its kind does not have are left out. While it runs,
+connections under the userspace path manager accept joins.
 `,
 	run: runMonitor,
 }
@@ -38,9 +46,8 @@ var toSwitch = &verb{
 are set, so that there is an active path at every moment and nothing is lost. The peer is told (MP_PRIO) and follows: both
 directions move. What is queued on the old path drains there.
 
-CONN is a connection's number in list, or its token (8 hex digits). PATH is our address, an interface of ours, or the
-other end's address; ADDRESS:PORT, as list shows it, tells apart what shares these. Where PATH matches several paths and not
-all, all of these become active; where it matches all of several, nothing is done.
+` + connTaught + pathTaught + `Where PATH matches several paths and not all, all of these become active; where it matches all of several, nothing is
+done.
 
 --hard is for an old path that is dead: its subflows are closed, and what is in flight there is sent again by PATH.
 
@@ -63,8 +70,7 @@ var add = &verb{
 waits until it is established, for at most 10 s; else, and on Ctrl-C, it takes back what it did and tells why not. It is
 active at once.
 
-CONN is a connection's number in list, or its token (8 hex digits). ADDRESS is one that this namespace has, of the same
-family as the other end's.
+` + connTaught + `ADDRESS is one that this namespace has, of the same family as the other end's.
 
 Under the kernel's path manager ADDRESS becomes an endpoint, bound to the interface that has it: every connection of the
 namespace opens a subflow from it. REMOTE is the kernel's choice there. An endpoint that was there and opened nothing
@@ -78,9 +84,7 @@ var remove = &verb{
 	summary: "close one path of a connection",
 	teach: `Closes the subflow by PATH; what is in flight there is sent again by the others. A connection's only subflow stays.
 
-CONN is a connection's number in list, or its token (8 hex digits). PATH is our address, an interface of ours, or the
-other end's address; ADDRESS:PORT, as list shows it, tells apart what shares these. Where PATH matches several paths, nothing
-is done.
+` + connTaught + pathTaught + `Where PATH matches several paths, nothing is done.
 
 Under the kernel's path manager the endpoint goes, and with it every subflow of the namespace from that address.
 `,
