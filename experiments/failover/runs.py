@@ -11,7 +11,7 @@ from pathlib import Path
 from experiments import ExperimentFailed
 from experiments.failover.plan import BLACK, UPLOAD, Task
 from experiments.live.agents import SETTINGS, TERMINAL, Agent, agent
-from experiments.live.connections import await_paths, mptcp, paths
+from experiments.live.connections import await_none, await_paths, mptcp, paths
 from experiments.live.laboratory import UPLINKS, Laboratory, laboratory
 from experiments.live.streaming import Streamed, streaming, till
 from experiments.pinning import pin_mode
@@ -112,6 +112,7 @@ def _tuned(lab: Laboratory) -> Iterator[None]:
         mptcp(machine, "setup", "--state", str(state))
     yield
     for state, machine in machines.items():
+        await_none(machine)  # whose last path would go with an endpoint
         mptcp(machine, "setup", "--undo", "--state", str(state))
 
 

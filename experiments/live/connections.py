@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from experiments import ExperimentFailed
-from experiments.live.streaming import PORT
-from experiments.running import TREE
+from experiments.live.streaming import PORT, till
+from experiments.running import LOOK_EVERY_S, TREE
 from topologies import command
 from topologies.command import Done
 from topologies.nodes import Machine
@@ -58,3 +58,12 @@ def await_paths(server: Machine, *clients: str) -> list[Subflow]:
                 f"{server.name}: within {WITHIN_S:.0f} s no stream had subflows from {' and '.join(clients)}, "
                 f"but {found}"
             )
+
+
+def await_none(machine: Machine) -> None:
+    """Until it has no MPTCP connection: the last one closes some round trips after both programs have ended."""
+    deadline = time.monotonic() + WITHIN_S
+    while any(one["subflows"] for one in json.loads(mptcp(machine, "list", "--json").stdout)):
+        if time.monotonic() > deadline:
+            raise ExperimentFailed(f"{machine.name}: its last stream ended {WITHIN_S:.0f} s ago, and is not closed")
+        till(time.monotonic() + LOOK_EVERY_S)
