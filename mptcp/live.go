@@ -9,6 +9,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/counting"
 )
 
 // AddSubflow opens a subflow on a live connection and waits until it is established, or the context ends; it tells why
@@ -186,7 +188,7 @@ func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 }
 
 func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
-	touched, err := h.usersOf([]netip.Addr{local})
+	touched, err := h.UsersOf([]netip.Addr{local})
 	if err != nil {
 		return err
 	}
@@ -205,8 +207,8 @@ func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
 	if err := h.DeleteEndpoint(endpoint); err != nil {
 		return err
 	}
-	change.did("%v is no endpoint any more: every subflow of the namespace from it is closed, on %d connections",
-		local, len(touched))
+	change.did("%v is no endpoint any more: every subflow of the namespace from it is closed, on %s", local,
+		counting.Of(len(touched), "connection"))
 	return nil
 }
 

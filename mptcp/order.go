@@ -73,6 +73,11 @@ func (h *Handle) PathManagerOf(c Connection) (PathManager, error) {
 	if err := h.verify(c); err != nil {
 		return UnknownManager, err
 	}
+	return h.managerOf(c)
+}
+
+// managerOf takes it for granted that the connection lives: one that has ended seems to be the kernel's.
+func (h *Handle) managerOf(c Connection) (PathManager, error) {
 	nowhere := Endpoint{Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), Port: 9} // "discard", to itself
 	_, err := h.execute(commandDestroy, netlink.Acknowledge, func(to *netlink.AttributeEncoder) {
 		to.Uint32(attributeToken, uint32(c.Token))

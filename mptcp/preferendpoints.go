@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/counting"
 )
 
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
@@ -30,12 +32,12 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 	var touched []Connection
 	var err error
 	if hard { // while their subflows are there; a soft switch does not wait for that
-		if touched, err = h.usersOf(addresses); err != nil {
+		if touched, err = h.UsersOf(addresses); err != nil {
 			return change, err
 		}
 		if alone := onlyBy(touched, others); len(alone) > 0 {
-			change.did("%v is not closed: %d of the connections there have no other path, %v for one", addressList(others),
-				len(alone), alone[0])
+			change.did("%v is not closed: %s there had no other path, %v for one", addressList(others),
+				counting.Of(len(alone), "connection"), alone[0])
 			hard = false
 		}
 	}
@@ -55,7 +57,7 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 		}
 	}
 	if !hard {
-		if touched, err = h.usersOf(addresses); err != nil {
+		if touched, err = h.UsersOf(addresses); err != nil {
 			return change, err
 		}
 	}
@@ -167,14 +169,29 @@ func (c Connection) LivesBy(addresses []netip.Addr) bool {
 	return lives
 }
 
-// usersOf is the MPTCP connections with a subflow from one of our addresses.
-func (h *Handle) usersOf(addresses []netip.Addr) ([]Connection, error) {
+// UsersOf is the MPTCP connections with a subflow from one of our addresses that lose it when the endpoint goes: those
+// under the kernel's path manager.
+func (h *Handle) UsersOf(addresses []netip.Addr) ([]Connection, error) {
 	connections, err := h.Connections()
-	return slices.DeleteFunc(connections, func(c Connection) bool {
-		return c.Token == 0 || !slices.ContainsFunc(c.Subflows, func(s Subflow) bool {
-			return slices.Contains(addresses, s.Local.Addr())
-		})
-	}), err
+	if err != nil {
+		return nil, err
+	}
+	var users []Connection
+	for _, c := range connections {
+		if c.Token == 0 || !slices.ContainsFunc(c.Subflows, func(s Subflow) bool {
+			return slices.Contains(addresses, s.Local.Addr().WithZone(""))
+		}) {
+			continue
+		}
+		manager, err := h.managerOf(c)
+		if err != nil {
+			return nil, err
+		}
+		if manager == KernelManager {
+			users = append(users, c)
+		}
+	}
+	return users, nil
 }
 
 func addressList(addresses []netip.Addr) string {

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/counting"
 )
 
 // A retraction takes back what an attempt to open a subflow has made, and says what it did.
@@ -44,7 +46,7 @@ func (h *Handle) retractEndpoint(before Endpoint, local netip.Addr) retraction {
 // one lives, nothing is done.
 func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (retraction, error) {
 	local := before.Address
-	users, err := h.usersOf([]netip.Addr{local})
+	users, err := h.UsersOf([]netip.Addr{local})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (re
 	if len(living) > 0 {
 		return nil, &Error{
 			Kind: Refused, What: fmt.Sprintf("%v is an endpoint that opens nothing, and making it one that does would close "+
-				"the subflows from there that %d connections have", local, len(living)),
+				"the subflows from there of %s", local, counting.Of(len(living), "connection")),
 			Advice: "`remove` closes them and it; `add` can open them then",
 		}
 	}

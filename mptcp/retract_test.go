@@ -123,5 +123,5 @@ func TestAPathThatCannotBeAddedTwiceSaysWhatIsSo(t *testing.T) {
 	c := b.connection()
 	b.conn = wifis
 	refused(c, fromWifi, "an endpoint that opens nothing, and making it one that does would close the subflows from there "+
-		"that 1 connections have")
+		"of 1 connection")
 }

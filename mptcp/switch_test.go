@@ -136,11 +136,25 @@ func TestAConnectionWithTheDeadPathAloneIsNotTakenFromIt(t *testing.T) {
 	b.conn = both
 	must(t, b.far.SetLimits(mptcp.Limits{Extra: 0})) // it may not come back
 	change := b.prefer(fromLTE, fromWifi, true)
-	if !strings.Contains(strings.Join(change.Did, "; "), "10.1.0.1 is not closed: 1 of the connections there have no other path") {
+	if !strings.Contains(strings.Join(change.Did, "; "), "10.1.0.1 is not closed: 1 connection there had no other path") {
 		t.Errorf("done was %q", change.Did)
 	}
 	if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
 		t.Errorf("the other one was not moved: Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+	}
+	b.exchange(alone)
+}
+
+func TestAConnectionThatNoEndpointReachesHoldsNoneBack(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	both := b.conn
+	b.client.Sysctl("mptcp/pm_type", "1")
+	alone := b.client.Dial(b.connection().Remote(), fromWifi)
+	b.exchange(alone)
+	b.conn = both
+	change := b.prefer(fromLTE, fromWifi, true)
+	if strings.Contains(strings.Join(change.Did, "; "), "not closed") || change.Connections != 1 {
+		t.Errorf("%d connections, and done was %q", change.Connections, change.Did)
 	}
 	b.exchange(alone)
 }

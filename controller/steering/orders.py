@@ -85,7 +85,7 @@ class Orders:
             untold = [name for name in steered.found_backup(agent) if name not in found.known]
             if untold:
                 names = " and ".join(untold)
-                entry.because += f"; how {agent.name} had {names} before it was moved nobody told: left as backup"
+                entry.because += f"; {names} stays backup at {agent.name}: whether it was before is not known"
             yield self._give_back(steered, agent, entry, now)
 
     def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:

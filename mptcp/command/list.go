@@ -5,9 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/mptcp"
 )
@@ -63,7 +67,8 @@ var list = &verb{
 var watch = &verb{
 	name: "watch", form: "watch [--pid PID | --name NAME] [--netns NAME]",
 	summary: "show the same, redrawn each second until Ctrl-C",
-	teach:   "Draws what list shows, each second anew, until Ctrl-C. `bicast mptcp list --help` teaches the columns.\n",
+	teach: "Draws what list shows, each second anew, until Ctrl-C; into a file or a pipe, one page below the other. " +
+		"`bicast mptcp list --help` teaches the columns.\n",
 	options: filtering, run: runWatch,
 }
 
@@ -95,6 +100,10 @@ func runWatch(s *session, words []string) error {
 	if len(words) > 0 {
 		return s.misused("%q is one word too many", words[0])
 	}
+	placed := below
+	if isTerminal(s.out) {
+		placed = redrawn
+	}
 	for ticks := time.Tick(time.Second); ; <-ticks {
 		all, err := s.chosen()
 		if err != nil {
@@ -105,13 +114,29 @@ func runWatch(s *session, words []string) error {
 		if err := drawn.table(all); err != nil {
 			return err
 		}
-		// Home, then each line with what was behind it erased, then what was below.
-		text := strings.ReplaceAll(page.String(), "\n", "\x1b[K\n")
-		if _, err := fmt.Fprintf(s.out, "\x1b[H%s%s\x1b[K\n\x1b[J", text, time.Now().Format(time.TimeOnly)); err != nil {
+		fmt.Fprintln(&page, time.Now().Format(time.TimeOnly))
+		if _, err := io.WriteString(s.out, placed(page.String())); err != nil {
 			return err
 		}
 	}
 }
+
+func isTerminal(out io.Writer) bool {
+	file, is := out.(*os.File)
+	if !is {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// redrawn is a page over the one before: home, then each line with what was behind it erased, then what was below.
+func redrawn(page string) string {
+	return "\x1b[H" + strings.ReplaceAll(page, "\n", "\x1b[K\n") + "\x1b[J"
+}
+
+// below is a page behind the one before, for what is no terminal.
+func below(page string) string { return page + "\n" }
 
 func (s *session) table(all []numbered) error {
 	if len(all) == 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"bicast/internal/counting"
 	"bicast/mptcp"
 )
 
@@ -19,26 +20,13 @@ type leaving struct {
 }
 
 // alone counts the live connections that would be left without an established subflow, were this address to go too.
-// Those under the userspace path manager keep theirs.
 func (l *leaving) alone(address netip.Addr) (int, error) {
-	connections, err := l.h.Connections()
+	users, err := l.h.UsersOf(append(slices.Clone(l.gone), address))
 	if err != nil {
 		return 0, err
 	}
-	count := 0
-	for _, c := range connections {
-		if c.Token == 0 || !l.endsWith(c, address) {
-			continue
-		}
-		manager, err := l.h.PathManagerOf(c)
-		if err != nil && !errors.Is(err, mptcp.Gone) && !errors.Is(err, mptcp.Reused) {
-			return 0, err
-		}
-		if manager == mptcp.KernelManager {
-			count++
-		}
-	}
-	return count, nil
+	living := slices.DeleteFunc(users, func(c mptcp.Connection) bool { return !l.endsWith(c, address) })
+	return len(living), nil
 }
 
 // endsWith tells whether this address is the last that a connection lives by, when those that have gone are gone.
@@ -53,13 +41,11 @@ func (l *leaving) why(e endpoint) (string, error) {
 		return "", err
 	}
 	count, err := l.alone(address)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case count == 1:
-		return "1 connection lives there alone", nil
-	case count > 1:
-		return fmt.Sprintf("%d connections live there alone", count), nil
+	}
+	if count > 0 {
+		return fmt.Sprintf("no other path is left to %s", counting.Of(count, "connection")), nil
 	}
 	l.gone = append(l.gone, address)
 	return "", nil

@@ -99,7 +99,7 @@ func TestUndoLeavesALiveConnectionItsLastPathAndComesBackForIt(t *testing.T) {
 	if fmt.Sprint(would) != fmt.Sprint(steps) {
 		t.Errorf("a dry run says\n%v\nand what was done was\n%v", would, steps)
 	}
-	if !strings.Contains(fmt.Sprint(steps), "1 connection lives there alone") {
+	if !strings.Contains(fmt.Sprint(steps), "no other path is left to 1 connection") {
 		t.Errorf("%v, expected why", steps)
 	}
 	if left := endpointsOf(t, h); len(left) != 1 || left[0] != "10.1.0.1" {

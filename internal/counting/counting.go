@@ -1,0 +1,12 @@
+// Package counting puts numbers of things into sentences for people.
+package counting
+
+import "fmt"
+
+// Of counts things that are named by their singular, of which an -s makes the plural.
+func Of(number int, thing string) string {
+	if number == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", number, thing)
+}
