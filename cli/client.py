@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--api",
         metavar="HOST:PORT",
         default=os.environ.get("BICAST_API") or DEFAULT_API,
-        help=f"where the controller's API is (default: $BICAST_API, or {DEFAULT_API})",
+        help=f"where the controller's API is (default: $BICAST_API, or {DEFAULT_API}; a host alone has the same port)",
     )
     parser.add_argument(
         "--token-file", metavar="FILE", help="holds the API's token, where it asks for one (default: $BICAST_TOKEN)"
@@ -48,6 +48,8 @@ def _url(api: str) -> str:
     url = api if "://" in api else f"http://{api}"
     try:
         parts = urlsplit(url)
+        if "://" not in api and parts.port is None:
+            url = f"{url.rstrip('/')}:{settings.DEFAULT_API.port}"
         good = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/") and parts.port != 0
     except ValueError:
         good = False

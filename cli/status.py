@@ -14,6 +14,7 @@ from cli.client import add_options, asked
 from controller.enrolling import Standing
 from controller.web.client import Client, Denied
 
+CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
 STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
 
 
@@ -45,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     if enrolled:
         tables.append(_standings(enrolled))
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
-    if any(one["wished"] for one in status["terminals"]):
-        print("* somebody set the mode or the active uplink with `bicast`; that holds, whatever the file says")
+    if any(one["mode_wished"] or one["active_by"] == "people" for one in status["terminals"]):
+        print("* somebody set it with `bicast`; that holds, whatever the file says")
     if any(one["active_by"] == "policies" for one in status["terminals"]):
         print("+ policies chose it; `bicast why TERMINAL` tells why")
     return OK
@@ -159,8 +160,8 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for one in status["terminals"]:
         gateway = gateways[one["gateway"]]
         addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
-        mode = one["mode"] + ("*" if one["wished"] else "")
-        active = one["active_uplink"] + ("+" if one["active_by"] == "policies" else "")
+        mode = one["mode"] + ("*" if one["mode_wished"] else "")
+        active = one["active_uplink"] + CHOSEN_BY[one["active_by"]]
         uplink = next((each for each in gateway["uplinks"] if each["name"] == one["active_uplink"]), None)
         if uplink is not None and _link(gateway, uplink) in ("down", "missing"):
             active += f" ({_link(gateway, uplink)}; on {_carrier(gateway, one) or 'nothing'})"

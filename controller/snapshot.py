@@ -108,7 +108,7 @@ class TerminalView:
     default_uplink: str
     access_point: str | None
     active_by: ActiveBy
-    wished: bool  # somebody set its mode, its active uplink or both: that holds, whatever the file says
+    mode_wished: bool  # somebody set its mode: that holds, whatever the file says, as active_by "people" does
     addresses: tuple[AddressView, ...]
     sent: Counters | None
     received: Counters | None

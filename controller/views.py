@@ -113,7 +113,7 @@ def _terminal(
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
         active_by=active_by(wanted, switch.site, terminal),
-        wished=terminal.name in wanted.modes or terminal.name in wanted.active,
+        mode_wished=terminal.name in wanted.modes,
         addresses=tuple(
             AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))
             for at in terminal.addresses

@@ -129,7 +129,7 @@ def _terminal(name: str, address: str) -> TerminalView:
         active_by=ActiveBy.DEFAULT,
         default_uplink="wifi",
         access_point="air",
-        wished=False,
+        mode_wished=False,
         addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
         sent=Counters(10, 1000),
         received=Counters(20, 2000),
@@ -236,10 +236,12 @@ class Desk:
         with self._one_at_a_time:
             meant = self._meant(terminal)
             if mode is None:
-                old = [replace(one, mode=Mode.BICAST, wished=False) for one in meant]
+                old = [replace(one, mode=Mode.BICAST, mode_wished=False) for one in meant]
                 return self._keep(old, tuple(f"{one.name} is left to the file" for one in meant))
             done = tuple(f"{one.name} is {'already' if one.mode is mode else 'now'} in mode {mode}" for one in meant)
-            return self._keep([replace(one, mode=mode, wished=True) for one in meant if one.mode is not mode], done)
+            return self._keep(
+                [replace(one, mode=mode, mode_wished=True) for one in meant if one.mode is not mode], done
+            )
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
         with self._one_at_a_time:

@@ -27,7 +27,7 @@ def test_a_mode_that_was_set_is_taken_back(http: httpx.Client, desk: Desk, path:
     answer = http.put(f"/api/v1/{path}", json={"mode": "auto"}).json()
     assert answer["changed"] and answer["done"][0] == "client is left to the file"
     assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == left
-    assert not desk.snapshot.terminals[0].wished
+    assert not desk.snapshot.terminals[0].mode_wished
 
 
 def test_the_same_wish_again_changes_nothing_and_says_so(http: httpx.Client, desk: Desk) -> None:

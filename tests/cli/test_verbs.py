@@ -18,7 +18,7 @@ from cli.__main__ import VERBS, main
 from cli.render import RENDERED_HERE
 from controller.api import make_app
 from controller.model import Mode
-from controller.snapshot import GatewayState
+from controller.snapshot import ActiveBy, GatewayState
 from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
@@ -122,6 +122,11 @@ def test_no_controller_is_exit_code_3(capsys: Captured) -> None:
     assert nobody in complaint and "./bicast run" in complaint
 
 
+def test_a_host_alone_is_asked_where_controllers_are(capsys: Captured) -> None:
+    assert main(["status", "--api", "127.9.9.9"]) == UNREACHABLE
+    assert "127.9.9.9:8653" in _sentence(capsys)
+
+
 def test_a_controller_whose_core_hangs_is_exit_code_3(api: str, desk: Desk, capsys: Captured) -> None:
     desk.silent = True
     assert main(["mode", "all", "off"]) == UNREACHABLE
@@ -176,6 +181,17 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert ["tablet", "home", "off*"] in starts
     (lte,) = [line for line in lines if line[0] == "lte"]
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
+
+
+@pytest.mark.parametrize(("by", "mark"), [("people", "*"), ("policies", "+"), ("default", "")])
+def test_status_marks_who_chose_an_active_uplink(api: str, desk: Desk, capsys: Captured, by: str, mark: str) -> None:
+    client, tablet = START.terminals
+    desk.snapshot = replace(START, terminals=(replace(client, active_by=ActiveBy(by)), tablet))
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    line = next(line.split() for line in told.splitlines() if line.startswith("client") and "bicast" in line)
+    assert line[2:4] == ["bicast", f"wifi{mark}"]
+    assert ("* somebody" in told, "+ policies" in told) == (mark == "*", mark == "+")
 
 
 @pytest.mark.parametrize(
