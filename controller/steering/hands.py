@@ -7,6 +7,7 @@ opened ──► heard of ◄──► silent (three periods without a word: its
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from controller.reports import (
 )
 from controller.steering.arms import Arms
 from controller.tickets import Tickets
+
+log = logging.getLogger(__name__)
 
 PERIOD_S = 1.0  # between reports, as they are asked for
 GONE_AFTER_S = 3 * PERIOD_S
@@ -71,7 +74,7 @@ class Agent:
         self.concerns: frozenset[str] = frozenset()  # the terminals of which it tells
         self.owns_nobody: str | None = None  # why it is no terminal of ours, or not one of those that it should be
         self.arms = Arms()
-        self.doubted = False  # in this session it told of a reflex that nobody had armed
+        self._doubted = False  # in this session it told of a reflex that nobody had armed
         self._waiting: dict[int, Waiting] = {}
         self._preferring: dict[str, int] = {}  # by terminal: the last directive that moves it
         self._fired_at_us: dict[str, tuple[int, ...]] = {}  # by terminal: the last reflexes that it has told of
@@ -82,7 +85,7 @@ class Agent:
 
     def open(self, event: AgentOpened, now: float) -> None:
         self.arms.opened()
-        self.doubted = False
+        self._doubted = False
         self.settle({}, None)
         self.session, self.peer, self.role = event.session, event.peer, event.role
         self.path_manager, self.version = event.path_manager, event.version
@@ -175,6 +178,13 @@ class Agent:
         waiting = (each.order for each in self._waiting.values())
         arming = any(isinstance(order, Arm) and order.name == terminal for order in waiting)
         return self.arms.fired(terminal, arming, now)
+
+    def doubt(self, event: ReflexFired) -> None:
+        """Said once in a session: an agent may tell of it as often as it likes."""
+        if not self._doubted:
+            said = "agent %s says that the reflex %r fired, which is not armed there: ignored, and so are more of them"
+            log.warning(said, self.name, event.name)
+        self._doubted = True
 
     # What it can
 

@@ -173,7 +173,7 @@ class Pilot:
             return []
         expected = self._expected(agent, steered, wanted, now) if steered else None
         if steered is None or expected is None:
-            self._doubt(agent, event)
+            agent.doubt(event)
             return []
         agent.hear(now)
         steered.fired(expected, event.stalled_ms, now)
@@ -202,13 +202,6 @@ class Pilot:
         if not tells or not steered.is_left_to_them(wanted) or not agent.arms.fired_unknown(steered.name):
             return None
         return steered.reflex(agent, wanted, now)
-
-    def _doubt(self, agent: Agent, event: ReflexFired) -> None:
-        """Once in a session: an agent may say so as often as it likes."""
-        if not agent.doubted:
-            agent.doubted = True
-            said = "agent %s says that the reflex %r fired, which is not armed there: ignored, and so are more of them"
-            log.warning(said, agent.name, event.name)
 
     def tick(self, wanted: Wanted, now: float) -> list[Entry]:
         for agent in self.agents.values():
