@@ -38,8 +38,7 @@ func (h *Handle) verify(c Connection) error {
 				"something on the way takes its options out",
 		}
 	}
-	// The kernel looks for the token where a cookie would be.
-	found, err := h.ask(diagRequest{family: unix.AF_INET, protocol: protocolMPTCP, cookie: uint64(c.Token)}, 0)
+	found, err := h.askToken(c.Token)
 	switch {
 	case errors.Is(err, unix.ENOENT) || err == nil && len(found) == 0:
 		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Said: err, Advice: "list again"}

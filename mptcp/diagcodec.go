@@ -30,8 +30,9 @@ const (
 	flagBackupByUs   = 1 << 5
 	flagAgreed       = 1 << 6 // MPTCP_SUBFLOW_FLAG_FULLY_ESTABLISHED
 
-	requestBytes = 56 // struct inet_diag_req_v2
-	messageBytes = 72 // struct inet_diag_msg
+	requestBytes      = 56 // struct inet_diag_req_v2
+	olderRequestBytes = 60 // struct inet_diag_req
+	messageBytes      = 72 // struct inet_diag_msg
 
 	stateEstablished = 1
 	stateSynSent     = 2
@@ -75,6 +76,14 @@ func (r diagRequest) marshal() []byte {
 		b = native.AppendUint16(b, requestProtocol)
 		b = native.AppendUint32(b, r.protocol)
 	}
+	return b
+}
+
+// everyTCP asks for each TCP socket of either family: struct inet_diag_req, of which the rest stays zero.
+func everyTCP() []byte {
+	b := make([]byte, olderRequestBytes)
+	b[3] = 1 << (attributeInfo - 1)
+	binary.NativeEndian.PutUint32(b[52:], statesAlive)
 	return b
 }
 

@@ -85,6 +85,19 @@ func wanting(parts, whole []socket) bool {
 	return slices.ContainsFunc(parts, func(part socket) bool { return !found[part.token] })
 }
 
+// tokensOf is those of the subflows, each once.
+func tokensOf(parts []socket) []Token {
+	seen := map[Token]bool{0: true}
+	var tokens []Token
+	for _, part := range parts {
+		if !seen[part.token] {
+			seen[part.token] = true
+			tokens = append(tokens, part.token)
+		}
+	}
+	return tokens
+}
+
 // grouped makes what is known of connections from their subflows alone.
 func grouped(parts []socket) []Connection {
 	drafts := map[Token]*draft{}
