@@ -26,7 +26,7 @@ lab: setup
 bench: setup
 	@$(die_with_make) ./bicast experiment bench
 
-test: check
+test: setup
 	@$(die_with_make) setup/test.sh
 
 agents: setup

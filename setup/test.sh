@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every test, at the same time: Go's, what depends on the OpenFlow library on Ryu, and the whole suite on os-ken, each in a
-# world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole suite.
+# Every check and every test, at the same time: Go's, what depends on the OpenFlow library on Ryu, and the whole suite on
+# os-ken, each in a world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole
+# suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted run would be followed by the reports of what it left.
@@ -31,6 +32,8 @@ if [[ -x .venv-ryu/bin/python ]]; then
     world build/ryu-test.log "$python" -m pytest --color="$colour" "${on_both[@]}"
     on_ryu=$!
 fi
+world build/check.log nice -n 10 setup/check.sh # the tests wait for real things, and those want their time
+checks=$!
 
 failed=()
 # ended PID LOG WHAT: waits for it and shows what it printed
@@ -41,6 +44,7 @@ ended() {
     cat "$2"
     ((code == 0)) || failed+=("$3")
 }
+ended "$checks" build/check.log "what can be said without running"
 ended "$go" build/go-test.log Go
 [[ -z $on_ryu ]] || ended "$on_ryu" build/ryu-test.log "on Ryu"
 echo "test: on os-ken"

@@ -11,67 +11,21 @@ from the API's being asked what `./bicast switch` asks; and from the first MP_PR
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
 
-from bench.figures import Figure, keep, table
-from experiments import ExperimentFailed
-from experiments.running import TREE
+from experiments.campaign import Campaign
 from experiments.switching import plot
 from experiments.switching.results import figures, keep_switches
 from experiments.switching.runs import FULL, QUICK, Plan, Run, carry_out
-from topologies import isolate
-
-DIRECTORY = TREE / "results" / "switching"
 
 
 def run(args: argparse.Namespace) -> int:
-    isolate.enter()
-    plan = FULL if args.full else QUICK
-    runs: list[Run] = []
-    try:
-        for each in measure(plan, DIRECTORY):
-            runs.append(each)
-    finally:  # after Ctrl-C, too
-        if runs:
-            present(plan, runs, DIRECTORY, args.json)
-    return 0
+    return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def measure(plan: Plan, directory: Path) -> Iterator[Run]:
-    for each in carry_out(plan, directory):
-        what = f"{len(each.switches)} switches" if each.switches else "left in peace"
-        told = f"{each.hand.name}, sender's queue <= {each.queue}, {what}: {each.bps / 1e6:.1f} Mbit/s"
-        rejected = f"; NOT COUNTED, the machine stalled: {each.stalled}" if each.stalled else ""
-        print(f"{told}, longest pause {each.pause_s * 1000:.0f} ms{rejected}", file=sys.stderr, flush=True)
-        yield each
+def _sentence(plan: Plan, one: Run) -> str:
+    what = f"{len(one.switches)} switches" if one.switches else "left in peace"
+    told = f"{one.hand.name}, sender's queue <= {one.queue}, {what}"
+    return f"{told}: {one.bps / 1e6:.1f} Mbit/s, longest pause {one.pause_s * 1000:.0f} ms"
 
 
-def present(plan: Plan, runs: Sequence[Run], directory: Path, as_json: bool) -> None:
-    found = list(figures(runs))
-    if not found:
-        raise ExperimentFailed("nothing was measured, or the machine stalled in all of it: try again when it is idle")
-    keep(found, directory, plan.name)
-    switches = directory / f"{plan.name}-switches.csv"
-    keep_switches(runs, switches)
-    picture = plot.draw(runs, directory / f"{plan.name}.png")
-    rejected = sum(bool(each.stalled) for each in runs)
-    if as_json:
-        print(json.dumps(_document(found, rejected, switches, picture), indent=2))
-        return
-    print(table(found))
-    print(f"\nRuns that do not count, because the machine stalled: {rejected} of {len(runs)}.")
-    print(f"Every switch: {switches}\nPlot: {picture}")
-
-
-def _document(found: Sequence[Figure], rejected: int, switches: Path, picture: Path) -> dict[str, object]:
-    return {
-        "experiment": "switching",
-        "figures": [asdict(each) for each in found],
-        "runs_left_out": rejected,
-        "csv": str(switches),
-        "plots": [str(picture)],
-    }
+CAMPAIGN = Campaign("switching", carry_out, _sentence, figures, "switches", keep_switches, plot.draw)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments import failover
+from experiments.failover import CAMPAIGN
 from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, FULL, UPLOAD, WAYS, Plan, Task, Way
 from experiments.failover.results import HEADER, figures
 from experiments.failover.runs import Run, carry_out
@@ -73,12 +74,9 @@ def test_the_link_that_the_machine_held_up_is_named_with_how_long() -> None:
     assert Laboratory(net, None).stalled() == LATE  # type: ignore[arg-type]
 
 
-def test_of_a_run_that_counts_not_it_is_said_what_stalled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_run_that_counts_not_it_is_said_what_stalled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [a_run(BOTH, 2.0, stalled=LATE), a_run(BOTH, 0.1)]
-    monkeypatch.setattr(failover, "carry_out", lambda *_: runs)
-    assert list(failover.measure(Plan("some", 1), tmp_path)) == runs
+    assert list(replace(CAMPAIGN, carry_out=lambda *_: runs).measure(Plan("some", 1), tmp_path)) == runs
     late, counted = capsys.readouterr().err.splitlines()
     assert late.endswith(f"NOT COUNTED, the machine stalled: {LATE}") and "COUNTED" not in counted
 
@@ -96,11 +94,11 @@ def test_every_death_is_met_in_every_way_once_before_any_is_repeated() -> None:
 
 def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [a_run(DEFAULT, 0.9), replace(a_run(BOTH, 0.1), no_progress_ms=150)]
-    failover.present(Plan("some", 1), runs, tmp_path, as_json=True)
+    CAMPAIGN.present(Plan("some", 1), runs, tmp_path, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["runs_left_out"] == 0
     lines = Path(told["csv"]).read_text().splitlines()
     assert (lines[0], len(lines)) == (",".join(HEADER), 3)
     assert Path(told["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    failover.present(Plan("some", 1), runs, tmp_path, as_json=False)
+    CAMPAIGN.present(Plan("some", 1), runs, tmp_path, as_json=False)
     assert "longest pause" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 
 from experiments import ExperimentFailed, switching
 from experiments.live.streaming import Streamed
+from experiments.switching import CAMPAIGN
 from experiments.switching.results import HEADER, figures
 from experiments.switching.runs import HANDS, Hand, Plan, Run, Switch, carry_out
 
@@ -72,15 +73,13 @@ def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path, capsys: 
     plan, counted = Plan("some", 1, 1), [a_run(), a_run((ONE,))]
     late = a_run((replace(ONE, first_data=9.0),), stalled=LATE)
     assert list(figures([*counted, late])) == list(figures(counted))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(switching, "carry_out", lambda *_: [late])
-        assert list(switching.measure(plan, tmp_path)) == [late]
+    assert list(replace(CAMPAIGN, carry_out=lambda *_: [late]).measure(plan, tmp_path)) == [late]
     assert capsys.readouterr().err.endswith(f"NOT COUNTED, the machine stalled: {LATE}\n")
-    switching.present(plan, [*counted, late], tmp_path, as_json=True)
+    CAMPAIGN.present(plan, [*counted, late], tmp_path, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["runs_left_out"] == 1
     lines = (tmp_path / "some-switches.csv").read_text().splitlines()
     assert (lines[0], len(lines)) == (",".join(HEADER), 2)
     assert (tmp_path / "some.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     with pytest.raises(ExperimentFailed, match="the machine stalled in all of it"):
-        switching.present(plan, [late], tmp_path, as_json=True)
+        CAMPAIGN.present(plan, [late], tmp_path, as_json=True)

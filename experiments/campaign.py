@@ -1,0 +1,90 @@
+"""An experiment of many runs, from its command line on: each is told when it ends, kept as rows, counted up and drawn.
+
+A run in which the machine stalled is told, and counts nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from bench.figures import Figure, keep, table
+from experiments import ExperimentFailed
+from experiments.running import TREE
+from topologies import isolate
+
+
+class Planned(Protocol):
+    @property
+    def name(self) -> str: ...  # its files are named so
+
+
+class Judged(Protocol):
+    @property
+    def stalled(self) -> str: ...  # what the machine held up, and how long; empty: nothing
+
+
+P = TypeVar("P", bound=Planned)
+R = TypeVar("R", bound=Judged)
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign(Generic[P, R]):
+    name: str
+    carry_out: Callable[[P, Path], Iterable[R]]
+    sentence: Callable[[P, R], str]
+    figures: Callable[[Sequence[R]], Iterable[Figure]]
+    rows: str  # what the lines of its csv are, in a word
+    keep_rows: Callable[[Iterable[R], Path], None]
+    draw: Callable[[Sequence[R], Path], Path]
+
+    @property
+    def directory(self) -> Path:
+        return TREE / "results" / self.name
+
+    def run(self, plan: P, as_json: bool) -> int:
+        isolate.enter()
+        runs: list[R] = []
+        try:
+            for each in self.measure(plan, self.directory):
+                runs.append(each)
+        finally:  # after Ctrl-C, too
+            if runs:
+                self.present(plan, runs, self.directory, as_json)
+        return 0
+
+    def bench(self, plan: P) -> Iterator[Figure]:
+        runs = list(self.measure(plan, self.directory))
+        file = self.directory / f"bench-{self.rows}.csv"
+        self.keep_rows(runs, file)
+        print(f"bench: all {self.rows} are in {file}", file=sys.stderr, flush=True)
+        yield from self.figures(runs)
+
+    def measure(self, plan: P, directory: Path) -> Iterator[R]:
+        for each in self.carry_out(plan, directory):
+            rejected = f"; NOT COUNTED, the machine stalled: {each.stalled}" if each.stalled else ""
+            print(f"{self.sentence(plan, each)}{rejected}", file=sys.stderr, flush=True)
+            yield each
+
+    def present(self, plan: P, runs: Sequence[R], directory: Path, as_json: bool) -> None:
+        found = list(self.figures(runs))
+        if not found:
+            raise ExperimentFailed(
+                "nothing was measured, or the machine stalled in all of it: try again when it is idle"
+            )
+        keep(found, directory, plan.name)
+        rows = directory / f"{plan.name}-{self.rows}.csv"
+        self.keep_rows(runs, rows)
+        picture = self.draw(runs, directory / f"{plan.name}.png")
+        rejected = sum(bool(each.stalled) for each in runs)
+        if as_json:
+            told = {"experiment": self.name, "figures": [asdict(each) for each in found], "runs_left_out": rejected}
+            print(json.dumps(told | {"csv": str(rows), "plots": [str(picture)]}, indent=2))
+            return
+        print(table(found))
+        print(f"\nRuns that do not count, because the machine stalled: {rejected} of {len(runs)}.")
+        print(f"All {self.rows}: {rows}\nPlot: {picture}")
