@@ -22,6 +22,7 @@ from experiments import ExperimentFailed
 from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
 from experiments.capture.segments import read as read_segments
 from experiments.live.agents import SETTINGS, TERMINAL, agent
+from experiments.live.capturing import captured
 from experiments.pinning import pin_mode
 from experiments.running import OPENFLOW, TREE, controlled
 from topologies import command, isolate
@@ -35,7 +36,7 @@ TALK = Path(__file__).with_name("talk.py")
 PORT = 4000
 WORDS = 12
 WITHIN_S = 20.0
-SNAPPED_BYTES = 256  # by default tcpdump's ring has room for eight packets, each of the longest
+SNAPPED_BYTES = 256
 PLACES = {
     "client": ("client", "any"),
     "router-wifi": ("router", "wifi"),
@@ -76,7 +77,10 @@ def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> C
     files = {name: directory / f"{name}.pcap" for name in PLACES}
     with ExitStack() as captures:
         for name, (machine, device) in PLACES.items():
-            captures.enter_context(_captured(net.machine(machine), device, files[name]))
+            options = ("-i", device, "-U", "--immediate-mode")
+            captures.enter_context(
+                captured(net.machine(machine), files[name], f"tcp port {PORT}", SNAPPED_BYTES, *options)
+            )
         with _talking(server, client) as talk:
             talk.say(1)  # before the first data is acknowledged MPTCP opens no second subflow (RFC 8684, 3.2)
             _await_subflows(server, backup=AFTER)
@@ -85,28 +89,6 @@ def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> C
             _await_subflows(server, backup=BEFORE)
             talk.say(WORDS)
     return Conversation(WORDS, *(read_segments(file) for file in files.values()))
-
-
-@contextmanager
-def _captured(machine: Machine, device: str, file: Path) -> Iterator[None]:
-    words = ["tcpdump", "-i", device, "-n", "-s", str(SNAPPED_BYTES), "-U", "--immediate-mode", "-Z", "root"]
-    words += ["-w", str(file)]
-    process = machine.popen([*words, f"tcp port {PORT}"], stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    try:
-        said = process.stderr.readline()
-        while "listening on" not in said:
-            if not said:
-                raise ExperimentFailed(f"{machine.name}: tcpdump on {device} ended with {process.wait()}")
-            said = process.stderr.readline()
-        yield
-    finally:
-        process.terminate()
-        _, counted = process.communicate()
-    if "\n0 packets dropped by kernel" not in counted:
-        raise ExperimentFailed(
-            f"{machine.name}: tcpdump on {device} has not kept pace, so its capture proves nothing: {counted.strip()}"
-        )
 
 
 class _Talk:

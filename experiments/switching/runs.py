@@ -126,8 +126,8 @@ class _Stage:
             await_paths(lab.server, *UPLINKS.values())
             self._begin_on(DEFAULT_UPLINK)
             with (
-                wire.captured(lab.client, self.directory / "client.pcap"),
-                wire.captured(lab.server, self.directory / "server.pcap", "tcp dst"),
+                wire.seen_by(lab.client, self.directory / "client.pcap"),
+                wire.seen_by(lab.server, self.directory / "server.pcap", "tcp dst"),
             ):
                 lab.stalled()  # from here on it counts
                 since = time.monotonic()

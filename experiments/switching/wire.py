@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments import ExperimentFailed
+from experiments.live.capturing import captured
 from experiments.live.streaming import PORT
 from topologies import command
 from topologies.nodes import Machine
@@ -39,24 +38,9 @@ class Seen:
         return max((moment for moment in self.data.get(path, []) if since < moment < until), default=None)
 
 
-@contextmanager
-def captured(machine: Machine, file: Path, what: str = "tcp") -> Iterator[None]:
-    """`what` is tcpdump's word for packets, the stream's port to be put behind it."""
-    words = ["tcpdump", "-i", "any", "-n", "-s", str(SNAPPED_BYTES), "-B", "8192", "-Z", "root", "-w", str(file)]
-    process = machine.popen([*words, f"{what} port {PORT}"], stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    try:
-        said = process.stderr.readline()
-        while "listening on" not in said:
-            if not said:
-                raise ExperimentFailed(f"{machine.name}: tcpdump ended with {process.wait()}")
-            said = process.stderr.readline()
-        yield
-    finally:
-        process.terminate()
-        _, counted = process.communicate()
-    if "\n0 packets dropped by kernel" not in counted:
-        raise ExperimentFailed(f"{machine.name}: tcpdump has not kept pace, so it proves nothing: {counted.strip()}")
+def seen_by(machine: Machine, file: Path, packets: str = "tcp") -> AbstractContextManager[None]:
+    """Into this file; `packets` is tcpdump's word for them, the stream's port to be put behind it."""
+    return captured(machine, file, f"{packets} port {PORT}", SNAPPED_BYTES, "-i", "any", "-B", "8192")
 
 
 def read(file: Path) -> Seen:

@@ -1,0 +1,34 @@
+"""What a machine's packets were, kept by tcpdump while a block runs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments import ExperimentFailed
+from topologies.nodes import Machine
+
+
+@contextmanager
+def captured(machine: Machine, file: Path, packets: str, snapped_bytes: int, *options: str) -> Iterator[None]:
+    """`packets` is tcpdump's expression; `options` its own. By default its ring has room for eight packets, each of the
+    longest: so they are snapped. One that it missed is a failure, for then the file proves nothing."""
+    words = ["tcpdump", "-n", "-s", str(snapped_bytes), "-Z", "root", "-w", str(file), *options, packets]
+    process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    try:
+        said = process.stderr.readline()
+        while "listening on" not in said:
+            if not said:
+                raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` ended with {process.wait()}")
+            said = process.stderr.readline()
+        yield
+    finally:
+        process.terminate()
+        _, counted = process.communicate()
+    if "\n0 packets dropped by kernel" not in counted:
+        raise ExperimentFailed(
+            f"{machine.name}: `{' '.join(words)}` has not kept pace, so its capture proves nothing: {counted.strip()}"
+        )
