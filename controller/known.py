@@ -42,7 +42,10 @@ class Wanted:
 
 
 def _there(site: Site, name: str | None) -> str | None:
-    return name if name is not None and any(uplink.name == name for uplink in site.uplinks) else None
+    for uplink in site.uplinks:
+        if uplink.name == name:
+            return name
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class Sessions:
         self._post, self._sessions_at = post, sessions_at
         self._numbers = count(1)
         self._served: dict[str, Session] = {}
+        self._numbered: dict[int, Session] = {}  # the same; one that has ended is in neither, and its end has been told
 
     @property
     def session_handler(self) -> grpc.GenericRpcHandler:
@@ -72,11 +73,11 @@ class Sessions:
     # From the agents' thread
 
     def order(self, session: int, number: int, word: pb.FromController) -> None:
-        if served := self._numbered(session):
+        if served := self._numbered.get(session):
             served.order(number, word)
 
     def hang_up(self, session: int, reason: str) -> None:
-        if served := self._numbered(session):
+        if served := self._numbered.get(session):
             served.end(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def revoke(self, name: str) -> None:
@@ -93,10 +94,6 @@ class Sessions:
             session.end(grpc.StatusCode.UNAVAILABLE, "the controller stops; what it ordered stays")
         for session in ending:
             await session.over.wait()
-
-    def _numbered(self, number: int) -> Session | None:
-        """None: it has ended, and its end has been told."""
-        return next((each for each in self._served.values() if each.number == number), None)
 
     # The services
 
@@ -127,12 +124,12 @@ class Sessions:
         opened = speech.opened(session.number, name, session.guest.peer, hello)
         await self._make_room(session)
         self._trust.ledger.check(name, serial)  # it may have had to wait
-        self._served[name] = session
+        self._served[name] = self._numbered[session.number] = session
         try:
             self._used(name, serial)
             await session.live(opened, hello)
         finally:
-            del self._served[name]
+            del self._served[name], self._numbered[session.number]
             session.over.set()
 
     async def _make_room(self, newcomer: Session) -> None:
