@@ -14,22 +14,24 @@ import (
 	"bicast/mptcp"
 )
 
-// A connection as people name it: its number in list, and whose it is.
+// A connection as people name it: its number in list, and, where somebody asked for that, whose it is.
 type numbered struct {
 	mptcp.Connection
 	number  int
 	holders []mptcp.Process
 }
 
-// connections reads all MPTCP connections, numbered.
-func (s *session) connections() ([]numbered, error) {
+// connections reads all MPTCP connections, numbered. Whose they are takes longest to find: a switch does not wait for it.
+func (s *session) connections(whose bool) ([]numbered, error) {
 	read, err := s.handle.Connections()
 	if err != nil {
 		return nil, err
 	}
-	holders, err := mptcp.Processes()
-	if err != nil {
-		return nil, err
+	var holders map[uint64][]mptcp.Process
+	if whose {
+		if holders, err = mptcp.Processes(); err != nil {
+			return nil, err
+		}
 	}
 	var all []numbered
 	for _, c := range read {
@@ -45,14 +47,15 @@ func (s *session) filtered(all []numbered) []numbered {
 	return slices.DeleteFunc(all, func(c numbered) bool {
 		return !slices.ContainsFunc(c.holders, func(p mptcp.Process) bool {
 			return (s.pid == 0 || p.PID == s.pid) && (s.process == "" || p.Name == s.process)
-		}) && (s.pid != 0 || s.process != "")
+		})
 	})
 }
 
 // chosen are those of --pid and --name. Of a process that is not there it is said: it may be a number mistyped, or a
 // process that has ended.
-func (s *session) chosen() ([]numbered, error) {
-	all, err := s.connections()
+func (s *session) chosen(whose bool) ([]numbered, error) {
+	byProcess := s.pid != 0 || s.process != ""
+	all, err := s.connections(whose || byProcess)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +67,10 @@ func (s *session) chosen() ([]numbered, error) {
 			}
 		}
 	}
-	return s.filtered(all), nil
+	if byProcess {
+		all = s.filtered(all)
+	}
+	return all, nil
 }
 
 // none is that nothing was chosen.
@@ -84,7 +90,7 @@ func (s *session) none() string {
 
 // one finds the connection that a word names.
 func (s *session) one(word string) (numbered, error) {
-	all, err := s.connections()
+	all, err := s.connections(false)
 	if err != nil {
 		return numbered{}, err
 	}

@@ -86,7 +86,7 @@ func runList(s *session, words []string) error {
 	if len(words) > 0 {
 		return s.misused("%q is one word too many", words[0])
 	}
-	all, err := s.chosen()
+	all, err := s.chosen(true)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func runWatch(s *session, words []string) error {
 		placed = redrawn
 	}
 	for ticks := time.Tick(time.Second); ; <-ticks {
-		all, err := s.chosen()
+		all, err := s.chosen(true)
 		if err != nil {
 			return err
 		}

@@ -164,7 +164,7 @@ func (s *session) whatToSwitch(words []string) (chosen []numbered, path string, 
 		if len(words) != 1 || s.all && s.pid != 0 {
 			return nil, "", s.misused("expected one PATH, and one of CONN, --pid and --all")
 		}
-		all, err := s.chosen()
+		all, err := s.chosen(false)
 		return all, words[0], err
 	}
 	if len(words) != 2 {
