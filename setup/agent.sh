@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 readonly program=build/bicast-agent
-newer=$(find agent api mptcp go.mod go.sum setup/agent.sh \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) \
+newer=$(find agent api internal mptcp go.mod go.sum setup/agent.sh \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) \
     -newer "$program" -print -quit 2>/dev/null || echo all)
 [[ -n $newer ]] || exit 0
 echo "setup: building $program"
