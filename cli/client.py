@@ -50,11 +50,12 @@ def _url(api: str) -> str:
         parts = urlsplit(url)
         if "://" not in api and parts.port is None:
             url = f"{url.rstrip('/')}:{settings.DEFAULT_API.port}"
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.path in ("", "/") and parts.port != 0
+        there = parts.hostname and parts.port != 0 and not parts.netloc.endswith(":")
+        good = there and parts.scheme in ("http", "https") and parts.path in ("", "/")
     except ValueError:
         good = False
     if not good:
-        raise Failure(f"{api!r} is no address of an API; expected one such as {DEFAULT_API}", USAGE)
+        raise Failure(f"{api!r} is no address of an API; expected one such as {DEFAULT_API} or [::1]:8653", USAGE)
     return url.rstrip("/")
 
 
@@ -62,7 +63,8 @@ def _token(file: str | None) -> str | None:
     try:
         token = os.environ.get("BICAST_TOKEN", "") if file is None else Path(file).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"the token cannot be read from {file}: {error}", USAGE) from error
+        why = error.strerror if isinstance(error, OSError) else "it is not ASCII"
+        raise Failure(f"the token cannot be read from {file}: {why}", USAGE) from error
     if not (token.isascii() and token.isprintable()):
         raise Failure(f"{file or 'BICAST_TOKEN'} holds no token: one word of ASCII was expected", USAGE)
     return token or None

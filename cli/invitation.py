@@ -56,6 +56,7 @@ Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (doc
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}
 The doors for agents are in the lab, so an agent joins from inside, where the controller (process {brain}) is:
   nsenter -t {brain} -n build/$(./bicast enroll guest | grep -o 'bicast-agent join .*') --directory {GUEST}
+It is run the same way: nsenter -t {brain} -n build/bicast-agent run --directory {GUEST} --netns /proc/{client}/ns/net
 Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash (client {client}, server {server},
 router {router})."""
 

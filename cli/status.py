@@ -25,7 +25,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Show what a running controller knows. Lines that begin with ! need attention: a configuration "
         "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
         "uplink that is down and what carries its terminals meanwhile, an agent that is silent, lacks something, "
-        "or was revoked and still tries.",
+        "or was revoked and still tries. Packets and bytes are those of the last reading of the switch, which is read "
+        "every 10 seconds; SINCE counts from the last change that it was sent.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)
@@ -91,7 +92,7 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"
-        for missing in agent["missing"]:
+        for missing in agent["missing"] if agent["state"] != "gone" else ():
             yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
 
 
@@ -173,7 +174,8 @@ def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
     yield ("AGENT", "ROLE", "STATE", "REPORT", "TERMINALS", "PATHS BY", "VERSION", "CANNOT")
     for one in status["agents"]:
         report = "-" if one["reported_at"] is None else f"{_ago(now - one['reported_at'])} ago"
-        missing = ", ".join(each["capability"] for each in one["missing"]) or "-"
+        lacks = one["missing"] if one["state"] != "gone" else ()
+        missing = ", ".join(each["capability"] for each in lacks) or "-"
         terminals = ", ".join(one["terminals"]) or "-"
         manager = f"{one['path_manager']} PM"
         yield (one["name"], one["role"], one["state"], report, terminals, manager, one["version"], missing)

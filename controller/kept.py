@@ -21,6 +21,7 @@ REMEDIES = {
     errno.EIO: "the disk may be failing; the kernel's log (`dmesg`) tells",
 }
 OTHERWISE = "it must be a file, or nothing yet, in a directory that the controller's user may write"
+LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
 TIMES_END = 253402300800.0  # the year 10000, which neither a certificate nor a calendar knows
 
 
@@ -30,11 +31,13 @@ def remedy(error: OSError) -> str:
 
 
 def read(path: Path) -> bytes:
-    """Raises OSError, also for what is no regular file: a FIFO would have us wait for a writer."""
+    """Raises OSError, also for what is no regular file (a FIFO would have us wait for a writer), or no file of ours."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe or a device, and no regular file")
-        return file.read()
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"it has more than {LARGEST >> 20} MiB, which none that is written here has")
+        return file.read(LARGEST)
 
 
 def replace(path: Path, content: bytes) -> None:

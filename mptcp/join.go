@@ -158,7 +158,7 @@ func bySubflow(a, b Subflow) int {
 	)
 }
 
-// MPTCP first. Cookies keep a list's order while its connections live.
+// MPTCP first. Cookies keep a list's order while its connections live; a new one may come anywhere among them.
 func byConnection(a, b Connection) int {
 	if (a.Token == 0) != (b.Token == 0) {
 		return cmp.Compare(b.Token, a.Token) // the token 0 last

@@ -35,7 +35,8 @@ func (h *Handle) Prefer(c Connection, wanted, others []Subflow, hard bool) (Chan
 }
 
 // PreferAll is Prefer of several connections. Those under the kernel's path manager are switched together, once. An
-// order that fails does not keep the others from being carried out: the errors come joined.
+// order that fails does not keep the others from being carried out: the errors come joined. That one of several has
+// ended meanwhile is none.
 func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
 	var change Change
 	var byEndpoint []Order
@@ -53,20 +54,29 @@ func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
 		failures = append(failures, err)
 	}
 	if len(byEndpoint) > 0 {
-		failures = append(failures, h.preferByEndpoint(byEndpoint, hard, &change))
+		failures = append(failures, h.preferByEndpoint(byEndpoint, hard, &change)...)
+	}
+	if len(orders) > 1 {
+		failures = slices.DeleteFunc(failures, ended)
 	}
 	return change, errors.Join(failures...)
 }
 
-func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) error {
+func ended(err error) bool { return errors.Is(err, Gone) || errors.Is(err, Reused) }
+
+func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) []error {
 	var wanted, others, now []Subflow
 	var failures []error
 	var sound []Order
 	for _, order := range orders {
 		c, err := h.Again(order.Connection)
 		found := c.matching(order.Wanted)
-		if err == nil && len(found) == 0 {
-			err = noPath(c, "none of the paths to prefer is established")
+		switch {
+		case err != nil:
+		case len(found) == 0:
+			err = lost(c)
+		case !hard && allHeld(found): // it would have no active path at all
+			err = heldByPeer(c, found[0])
 		}
 		if err != nil {
 			failures = append(failures, err)
@@ -78,7 +88,7 @@ func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) err
 		others = append(others, order.Others...)
 	}
 	if len(sound) == 0 {
-		return errors.Join(failures...)
+		return failures
 	}
 	change.Manager = KernelManager
 	wider := Change{Connections: len(sound)}
@@ -89,14 +99,18 @@ func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) err
 	change.Connections += wider.Connections
 	change.Did = append(change.Did, wider.Did...)
 	if err != nil {
-		return errors.Join(append(failures, err)...)
+		return append(failures, err)
 	}
 	for _, order := range sound {
 		if err := h.expectActive(order.Connection, order.Wanted); err != nil && !bearable(err, hard) {
 			failures = append(failures, err)
 		}
 	}
-	return errors.Join(failures...)
+	return failures
+}
+
+func allHeld(paths []Subflow) bool {
+	return !slices.ContainsFunc(paths, func(s Subflow) bool { return !s.BackupByPeer })
 }
 
 // bearable is a path that stays backup because of the other end, when it is the last one left: it carries all the same.
@@ -109,7 +123,7 @@ func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
 	}
 	wanted, others := c.matching(order.Wanted), c.matching(order.Others)
 	if len(wanted) == 0 {
-		return noPath(c, "none of the paths to prefer is established")
+		return lost(c)
 	}
 	change.Connections++
 	if err := h.clear(c, wanted, change); err != nil && !bearable(err, hard) {
@@ -185,7 +199,7 @@ func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
 	}
 	paths := now.matching(wanted)
 	if len(paths) == 0 {
-		return noPath(c, "none of the paths to prefer is established")
+		return lost(now)
 	}
 	return c.OneActive(paths)
 }
@@ -213,8 +227,17 @@ func (c Connection) OneActive(paths []Subflow) error {
 func heldByPeer(c Connection, s Subflow) error {
 	return &Error{
 		Kind: HeldByPeer, What: fmt.Sprintf("%v of %v stays backup: the other end has flagged it", s, c),
-		Advice: "have the other end clear it; only one end of a connection may switch",
+		Advice: "only one end of a connection may switch: have the other end clear it, by `bicast mptcp switch` there, or, " +
+			"where a controller steers, by `./bicast switch TERMINAL auto`",
 	}
+}
+
+// lost is why a connection, as it is now, has none of the paths to prefer: one that is closing has no subflow at all.
+func lost(c Connection) error {
+	if len(c.Subflows) == 0 {
+		return &Error{Kind: Gone, What: fmt.Sprintf("%v has ended", c), Advice: "list again"}
+	}
+	return noPath(c, "none of the paths to prefer is established")
 }
 
 func noPath(c Connection, why string) error {

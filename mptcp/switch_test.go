@@ -1,6 +1,7 @@
 package mptcp_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -178,5 +179,46 @@ func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
 	b.prefer(fromLTE, fromWifi, true)
 	if wifi, lte := b.moved(); wifi != 0 || lte < megabyte {
 		t.Errorf("after the hard switch Wi-Fi carried %d bytes and LTE %d", wifi, lte)
+	}
+}
+
+func TestAPathThatThePeerHoldsIsNotSwitchedToByEndpointEither(t *testing.T) {
+	b := newBenchBetween(t, mptcp.KernelManager, mptcp.UserspaceManager)
+	theirs := first(t, b.far)
+	for _, s := range theirs.Subflows {
+		if s.Remote.Addr().String() == fromLTE {
+			must(t, b.far.SetBackup(theirs, s, true))
+		}
+	}
+	b.exchange(b.conn)
+	c := b.connection()
+	change, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
+	wantKind(t, err, mptcp.HeldByPeer)
+	if now := from(b.connection(), fromWifi)[0]; now.Backup() || len(change.Did) > 0 {
+		t.Errorf("Wi-Fi was flagged all the same (%q): now both are backup, and so neither is", change.Did)
+	}
+}
+
+func TestThatOneOfSeveralHasEndedIsNoFailure(t *testing.T) {
+	for _, manager := range []mptcp.PathManager{mptcp.KernelManager, mptcp.UserspaceManager} {
+		b := newBench(t, manager)
+		lives := b.connection()
+		short := b.client.Dial(lives.Remote(), fromWifi)
+		b.exchange(short)
+		b.conn = short
+		ended := b.connection()
+		orders := []mptcp.Order{
+			{Connection: lives, Wanted: from(lives, fromLTE), Others: from(lives, fromWifi)},
+			{Connection: ended, Wanted: from(ended, fromWifi)},
+		}
+		must(t, short.Close())
+		for _, err := b.handle.Again(ended); !errors.Is(err, mptcp.Gone); _, err = b.handle.Again(ended) {
+			must(t, err)
+		}
+		_, err := b.handle.PreferAll(orders, false)
+		must(t, err)
+		if now, err := b.handle.Again(lives); err != nil || from(now, fromLTE)[0].Backup() || !from(now, fromWifi)[0].Backup() {
+			t.Errorf("%v, %v: expected LTE active alone", now.Subflows, err)
+		}
 	}
 }

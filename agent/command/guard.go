@@ -64,7 +64,7 @@ func Release(arguments []string, out, complaints io.Writer) int {
 	return done
 }
 
-const handedBack = "an agent and its guard were killed together: the namespace is the kernel's path manager's again"
+const handedBack = "the guard of the path manager was killed: the namespace is the kernel's path manager's again"
 
 func release(netns, directory string) (bool, error) {
 	return pathmanager.Release(netns, directory, []string{"/proc/self/exe", GuardVerb, netns})

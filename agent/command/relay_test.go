@@ -218,13 +218,27 @@ func TestReleaseMendsWhatBothLeftAndNothingElse(t *testing.T) {
 		t.Fatalf("said %q, expected nothing to be done while an agent lives", said)
 	}
 	b.killBoth()
-	if said := b.release(); !strings.Contains(said, "were killed together") || b.manager() != "0" {
+	if said := b.release(); !strings.Contains(said, "was killed") || b.manager() != "0" {
 		t.Fatalf("said %q, expected the namespace to be handed back", said)
 	}
 	b.expectJoinsUntilTheLastConnectionEnds()
 	b.relay.Sysctl("mptcp/pm_type", "1") // by somebody else
 	if said := b.release(); said != "" || b.manager() != "1" {
 		t.Fatalf("said %q, expected what is not ours to stay", said)
+	}
+}
+
+func TestAnAgentThatIsStoppedWhileItHasNoGuardHandsTheNamespaceBackItself(t *testing.T) {
+	b := newBench(t)
+	unix.Kill(b.process.Process.Pid, unix.SIGSTOP) // so that it replaces no guard before it is told to end
+	for _, pid := range guardsOf(t, b.relay.Path()) {
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	eventually(t, "its guard is gone", func() bool { return guards(t, b.relay.Path()) == 0 })
+	unix.Kill(b.process.Process.Pid, unix.SIGTERM)
+	unix.Kill(b.process.Process.Pid, unix.SIGCONT)
+	if err := b.process.Wait(); err != nil || b.manager() != "0" {
+		t.Fatalf("%v, and path manager %s, expected the kernel's", err, b.manager())
 	}
 }
 

@@ -87,11 +87,15 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	} else {
 		settled := make(chan struct{})
 		var once sync.Once
-		begin(pathmanager.Holder{
+		holder := pathmanager.Holder{
 			Command: []string{"/proc/self/exe", GuardVerb, netns, directory},
 			Log:     log,
 			Changed: func(bool) { once.Do(func() { close(settled) }) },
-		}.Run)
+		}
+		begin(func(ctx context.Context) {
+			holder.Run(ctx)
+			mend(netns, directory, log) // its last guard may have been killed, and none begun since
+		})
 		select {
 		case <-settled:
 		case <-time.After(holdWithin):
@@ -105,7 +109,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	stream.Run(ctx)
 }
 
-// mend does what the agent before us and its guard could not, where they were killed together.
+// mend does what a guard could not that was killed, with the agent before us or just before we end.
 func mend(netns, directory string, log *slog.Logger) {
 	released, err := release(netns, directory)
 	if err != nil {

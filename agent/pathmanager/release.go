@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"syscall"
+	"time"
 
 	"bicast/mptcp"
 )
@@ -29,12 +31,12 @@ func Release(netns, directory string, command []string) (released bool, err erro
 	if standing, err := noted.stands(); err != nil || !standing {
 		return false, err
 	}
-	listener, err := takeSeat(handle)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return false, nil
-	}
+	listener, err := vacated(handle)
 	if err != nil {
 		return false, fmt.Errorf("it cannot be told whether an agent holds the path manager: %w", err)
+	}
+	if listener == nil {
+		return false, nil
 	}
 	defer listener.Close()
 	if standing, err := noted.stands(); err != nil || !standing { // its guard has just given it back
@@ -67,6 +69,37 @@ func Listen(netns string) error {
 	defer cancel()
 	listen(handle, events)
 	return nil
+}
+
+// A guard that was killed leaves the seat a moment later.
+const leavesWithin = time.Second
+
+// vacated takes the seat; nil where a guard lives.
+func vacated(handle *mptcp.Handle) (net.Listener, error) {
+	late := time.Now().Add(leavesWithin)
+	for {
+		listener, err := takeSeat(handle)
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return listener, err
+		}
+		var guard net.Conn
+		err = handle.Do(func() (err error) {
+			guard, err = net.Dial("unix", seat)
+			return err
+		})
+		if errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(late) {
+			continue // it left between the two
+		}
+		if err != nil {
+			return nil, err
+		}
+		guard.SetReadDeadline(late)
+		_, err = guard.Read(make([]byte, 1)) // it never writes
+		guard.Close()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, nil
+		}
+	}
 }
 
 func takeSeat(handle *mptcp.Handle) (listener net.Listener, err error) {

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // DefaultDirectory is where an agent keeps its identity.
@@ -52,17 +55,48 @@ func Reserve(directory string) (Place, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return Place{}, unkept(err)
 	}
-	file, err := os.CreateTemp(directory, identityFile+".*") // with mode 0600
+	file, err := reserved(filepath.Join(directory, identityFile+".new"))
 	if err != nil {
 		return Place{}, unkept(err)
 	}
 	place := Place{file, directory}
-	_, err = file.Write(make([]byte, identityBytes))
+	_, err = file.WriteAt(make([]byte, identityBytes), 0)
 	if err = errors.Join(err, file.Sync()); err != nil {
 		place.Release()
 		return Place{}, unkept(err)
 	}
 	return place, nil
+}
+
+// reserved is a file of this name that nobody else has locked, whoever left it there.
+func reserved(name string) (*os.File, error) {
+	for {
+		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("another `join` has locked %s", name)
+		}
+		if err != nil {
+			file.Close()
+			return nil, err
+		}
+		if isStill(file, name) {
+			return file, nil
+		}
+		file.Close() // who had it has renamed it meanwhile
+	}
+}
+
+func isStill(file *os.File, name string) bool {
+	ours, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(name)
+	return err == nil && os.SameFile(ours, there)
 }
 
 func unkept(err error) error {
@@ -71,13 +105,20 @@ func unkept(err error) error {
 
 // Release gives up a place that was not used.
 func (p Place) Release() {
+	os.Remove(p.file.Name()) // while it is locked: then it is ours
 	p.file.Close()
-	os.Remove(p.file.Name())
 }
 
 // Keep replaces what the directory holds; only its owner may read it. The place is used up.
 func (p Place) Keep(i Identity) error {
-	defer p.Release()
+	if err := p.write(i); err != nil {
+		p.Release()
+		return err
+	}
+	return p.file.Close()
+}
+
+func (p Place) write(i Identity) error {
 	key, err := x509.MarshalECPrivateKey(i.Key)
 	if err != nil {
 		return err
@@ -109,7 +150,7 @@ func (i Identity) Save(directory string) error {
 // Load reads what Save wrote.
 func Load(directory string) (Identity, error) {
 	path := filepath.Join(directory, identityFile)
-	text, err := os.ReadFile(path)
+	text, err := readWhole(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Identity{}, fmt.Errorf("this agent has not joined: there is no %s; on the controller `bicast enroll NAME` "+
 			"prints a token for `bicast-agent join ADDRESS --name NAME --token TOKEN --directory %s`", path, directory)
@@ -123,6 +164,23 @@ func Load(directory string) (Identity, error) {
 		return Identity{}, fmt.Errorf("%s is damaged (%w): expected what `bicast-agent join` writes; join again", path, err)
 	}
 	return identity, nil
+}
+
+// readWhole reads a file that can be an identity: no other is read, nor waited for.
+func readWhole(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > identityBytes {
+		return nil, fmt.Errorf("%s is no file, or one of more than %d bytes", path, identityBytes)
+	}
+	return io.ReadAll(io.LimitReader(file, identityBytes))
 }
 
 // Stamp is another one when Save has replaced the identity in a directory, and empty when there is none.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/agent/internal/brain"
 	"bicast/agent/trust"
@@ -182,4 +185,41 @@ func TestATokenThatWasNotCopiedWholeIsSaidSo(t *testing.T) {
 func TestAnAddressWithoutAPortIsSaidSo(t *testing.T) {
 	_, err := trust.Join(context.Background(), "controller", "phone", trust.Token{})
 	says(t, err, "HOST:PORT")
+}
+
+func TestWhatAJoinThatWasKilledLeftIsWrittenOverAndOneThatLivesIsNot(t *testing.T) {
+	directory := t.TempDir()
+	left := filepath.Join(directory, "identity.json.new")
+	if err := os.WriteFile(left, []byte("half an identity"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	place, err := trust.Reserve(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = trust.Reserve(directory)
+	says(t, err, "another `join` has locked", "--directory names another place")
+	place.Release()
+	if files, err := os.ReadDir(directory); err != nil || len(files) != 0 {
+		t.Fatalf("%v, %v, expected nothing to be left", files, err)
+	}
+}
+
+func TestWhatCanBeNoIdentityIsNotWaitedForNorReadWhole(t *testing.T) {
+	for what, make := range map[string]func(path string) error{
+		"a pipe":   func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a device": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"gigabytes": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 3<<30))
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			directory := t.TempDir()
+			if err := make(filepath.Join(directory, "identity.json")); err != nil {
+				t.Fatal(err)
+			}
+			_, err := trust.Load(directory)
+			says(t, err, "identity.json is no file, or one of more than", "expected what `bicast-agent join` wrote")
+		})
+	}
 }

@@ -154,6 +154,7 @@ class Session:
         while True:
             word = await self._outbox.get()
             self._saying = asyncio.ensure_future(self._stream.write(word))
+            self._saying.add_done_callback(_seen)  # also where nobody waits for it any more
             await asyncio.shield(self._saying)
 
     async def _listen(self) -> NoReturn:
@@ -237,6 +238,12 @@ class Pace:
         self._left -= 1
         if self._left < 0:
             await asyncio.sleep(-self._left / self._per_s)
+
+
+def _seen(saying: asyncio.Future[None]) -> None:
+    """That a connection broke off is heard by who listens."""
+    if not saying.cancelled():
+        saying.exception()
 
 
 def _nothing() -> None:

@@ -14,15 +14,14 @@ import (
 	"bicast/mptcp"
 )
 
-// A connection as people name it: its number in list, and, where somebody asked for that, whose it is.
-type numbered struct {
+// A connection and, where somebody asked for that, whose it is.
+type listed struct {
 	mptcp.Connection
-	number  int
 	holders []mptcp.Process
 }
 
-// connections reads all MPTCP connections, numbered. Whose they are takes longest to find: a switch does not wait for it.
-func (s *session) connections(whose bool) ([]numbered, error) {
+// connections reads all MPTCP connections. Whose they are takes longest to find: a switch does not wait for it.
+func (s *session) connections(whose bool) ([]listed, error) {
 	read, err := s.handle.Connections()
 	if err != nil {
 		return nil, err
@@ -33,18 +32,18 @@ func (s *session) connections(whose bool) ([]numbered, error) {
 			return nil, err
 		}
 	}
-	var all []numbered
+	var all []listed
 	for _, c := range read {
 		if c.Token != 0 {
-			all = append(all, numbered{c, len(all) + 1, holders[c.Inode]})
+			all = append(all, listed{c, holders[c.Inode]})
 		}
 	}
 	return all, nil
 }
 
 // filtered keeps those of --pid and --name.
-func (s *session) filtered(all []numbered) []numbered {
-	return slices.DeleteFunc(all, func(c numbered) bool {
+func (s *session) filtered(all []listed) []listed {
+	return slices.DeleteFunc(all, func(c listed) bool {
 		return !slices.ContainsFunc(c.holders, func(p mptcp.Process) bool {
 			return (s.pid == 0 || p.PID == s.pid) && (s.process == "" || p.Name == s.process)
 		})
@@ -53,7 +52,7 @@ func (s *session) filtered(all []numbered) []numbered {
 
 // chosen are those of --pid and --name. Of a process that is not there it is said: it may be a number mistyped, or a
 // process that has ended.
-func (s *session) chosen(whose bool) ([]numbered, error) {
+func (s *session) chosen(whose bool) ([]listed, error) {
 	byProcess := s.pid != 0 || s.process != ""
 	all, err := s.connections(whose || byProcess)
 	if err != nil {
@@ -89,26 +88,22 @@ func (s *session) none() string {
 }
 
 // one finds the connection that a word names.
-func (s *session) one(word string) (numbered, error) {
+func (s *session) one(word string) (listed, error) {
 	all, err := s.connections(false)
 	if err != nil {
-		return numbered{}, err
+		return listed{}, err
 	}
 	digits := strings.TrimPrefix(strings.ToLower(word), "0x")
-	isToken := len(digits) == 8
 	token, err := strconv.ParseUint(digits, 16, 32)
-	if !isToken {
-		token, err = strconv.ParseUint(word, 10, 32)
-	}
-	if err != nil {
-		return numbered{}, s.misused("%q is no connection: expected a token of 8 hex digits, or a number in `list`", word)
+	if err != nil || len(digits) != 8 {
+		return listed{}, s.misused("%q is no connection: expected its token, 8 hex digits, as `list` shows it", word)
 	}
 	for _, c := range all {
-		if isToken && uint64(c.Token) == token || !isToken && uint64(c.number) == token {
+		if uint64(c.Token) == token {
 			return c, nil
 		}
 	}
-	return numbered{}, &mptcp.Error{
+	return listed{}, &mptcp.Error{
 		Kind: mptcp.Gone, What: "there is no MPTCP connection " + word, Advice: "`bicast mptcp list` shows what there is",
 	}
 }

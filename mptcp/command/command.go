@@ -66,7 +66,7 @@ func Main(arguments []string, out, complaints io.Writer) int {
 	}
 	at := slices.IndexFunc(verbs(), func(v *verb) bool { return v.name == arguments[0] })
 	if at < 0 {
-		fmt.Fprintf(complaints, "bicast mptcp: there is no verb %q\n\n%s", arguments[0], help())
+		fmt.Fprintf(complaints, "bicast mptcp: there is no verb %q: `bicast mptcp help` tells them\n", arguments[0])
 		return Usage
 	}
 	err := (&session{out: out, verb: verbs()[at]}).run(arguments[1:])
@@ -156,7 +156,7 @@ verbs:
 	}
 	text.WriteString(`
 words:
-  CONN  a connection: its token, as list prints it (8 hex digits), or its number in list
+  CONN  a connection: its token, as list prints it (8 hex digits)
   PATH  one of its paths: our address, the other end's address, or the interface that has our address
 
 examples:

@@ -72,7 +72,6 @@ func (b *bench) wants(printed string, parts ...string) {
 }
 
 type listed struct {
-	Number      int
 	Token       string
 	PathManager string `json:"path_manager"`
 	Processes   []struct {
@@ -93,6 +92,12 @@ func (b *bench) list(options ...string) []listed {
 		b.t.Fatal(err)
 	}
 	return all
+}
+
+// The one connection's.
+func (b *bench) token() string {
+	b.t.Helper()
+	return b.list()[0].Token
 }
 
 func TestListShowsWhoseConnectionsAreHowFast(t *testing.T) {
@@ -120,17 +125,17 @@ func TestListFindsByProcess(t *testing.T) {
 
 func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
 	b := newBench(t)
-	b.wants(b.run(0, "add", "1", "10.2.0.1"), "is established")
-	token := b.list()[0].Token
-	b.wants(b.run(0, "switch", token, "lte"), "10.1.0.1", "is backup")
+	conn := b.token()
+	b.wants(b.run(0, "add", conn, "10.2.0.1"), "is established")
+	b.wants(b.run(0, "switch", conn, "lte"), "10.1.0.1", "is backup")
 	if paths := b.list()[0].Subflows; !paths[0].BackupByUs || paths[1].BackupByUs {
 		t.Errorf("got %+v", paths)
 	}
 	b.wants(b.run(0, "list"), "backup (us)")
 	b.wants(b.run(0, "switch", "--all", "10.1.0.1"), "is active")
 	b.wants(b.run(0, "switch", "lte", "--hard", "--pid", fmt.Sprint(os.Getpid())), "is closed")
-	b.run(0, "add", "0x"+token, "10.1.0.1")
-	b.wants(b.run(0, "remove", "1", "lte"), "is closed")
+	b.run(0, "add", "0x"+conn, "10.1.0.1")
+	b.wants(b.run(0, "remove", conn, "lte"), "is closed")
 	if paths := b.list()[0].Subflows; len(paths) != 1 || paths[0].LocalAddress != "10.1.0.1" {
 		t.Errorf("left is %+v", paths)
 	}
@@ -138,11 +143,12 @@ func TestAPathIsAddedSwitchedToAndRemovedInWords(t *testing.T) {
 
 func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
 	b := newBench(t)
-	b.run(0, "add", "1", "10.2.0.1")
-	b.run(0, "switch", "1", "lte")
+	conn := b.token()
+	b.run(0, "add", conn, "10.2.0.1")
+	b.run(0, "switch", conn, "lte")
 	before := b.list()[0].Subflows
 	theirs := lab.Service // the other end of both
-	for _, words := range [][]string{{"remove", "1", theirs}, {"switch", "1", theirs}, {"switch", "--all", theirs}} {
+	for _, words := range [][]string{{"remove", conn, theirs}, {"switch", conn, theirs}, {"switch", "--all", theirs}} {
 		b.wants(b.run(2, words...), theirs+" matches 2 paths of connection ", "10.1.0.1:", "10.2.0.1:",
 			": name one by our address or interface\n")
 	}
@@ -151,7 +157,7 @@ func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
 		t.Fatalf("the paths are %+v, expected %+v", after, before)
 	}
 	wifi := regexp.MustCompile(`10\.1\.0\.1:\d+`).FindString(b.run(0, "list"))
-	b.wants(b.run(0, "remove", "1", wifi), wifi, "is closed")
+	b.wants(b.run(0, "remove", conn, wifi), wifi, "is closed")
 	if left := b.list()[0].Subflows; len(left) != 1 || left[0].LocalAddress != "10.2.0.1" {
 		t.Fatalf("left is %+v, expected the path from 10.2.0.1", left)
 	}
@@ -159,6 +165,7 @@ func TestAWordForSeveralPathsClosesNoneAndActivatesNotAll(t *testing.T) {
 
 func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 	b := newBench(t)
+	conn := b.token()
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -174,17 +181,18 @@ func TestEveryFailureHasItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{2, []string{"list", "--netns"}, "needs an argument: --netns\n"},
 		{2, []string{"list", "--pid", "x"}, "for flag --pid: "},
 		{2, []string{"list", "--netns", ""}, "for flag --netns: expected a name of `ip netns`"},
-		{2, []string{"switch", "1"}, "usage: bicast mptcp switch"},
+		{2, []string{"switch", conn}, "usage: bicast mptcp switch"},
 		{2, []string{"switch", "--all", "--pid", "1", "lte"}, "one of CONN, --pid and --all"},
 		{2, []string{"switch", "one", "lte"}, "8 hex digits"},
-		{2, []string{"switch", "1", "ether"}, "an interface of ours"},
-		{2, []string{"add", "1", "here"}, "is no address"},
-		{13, []string{"switch", "9", "lte"}, "list` shows what there is"},
-		{15, []string{"switch", "1", "lte"}, "only 10.1.0.1:"},
+		{2, []string{"switch", conn, "ether"}, "an interface of ours"},
+		{2, []string{"add", conn, "here"}, "is no address"},
+		{2, []string{"switch", "1", "lte"}, "8 hex digits"},
+		{13, []string{"switch", "00000000", "lte"}, "list` shows what there is"},
+		{15, []string{"switch", conn, "lte"}, "only 10.1.0.1:"},
 		{15, []string{"switch", "--all", "lte"}, "`add` opens one"},
-		{15, []string{"remove", "1", "wifi"}, "its only subflow"},
-		{17, []string{"add", "1", "10.2.0.1", "10.2.0.2:9"}, "connection refused"},
-		{1, []string{"add", "1", "192.0.2.1"}, "the kernel said"},
+		{15, []string{"remove", conn, "wifi"}, "its only subflow"},
+		{17, []string{"add", conn, "10.2.0.1", "10.2.0.2:9"}, "connection refused"},
+		{1, []string{"add", conn, "192.0.2.1"}, "the kernel said"},
 		{12, []string{"list", "--netns", plain}, "is no network namespace (the kernel said"},
 		{12, []string{"list", "--netns", "/proc/self/ns/mnt"}, "/proc/self/ns/mnt is a mount namespace, no network namespace: "},
 		{13, []string{"list", "--pid", "999999999"}, "there is no process 999999999"},

@@ -10,7 +10,6 @@ import (
 
 // The names and units of api/agent.proto.
 type connectionJSON struct {
-	Number        int           `json:"number"`
 	Token         string        `json:"token"`
 	PathManager   string        `json:"path_manager"`
 	Serves        bool          `json:"serves"`
@@ -49,7 +48,7 @@ type subflowJSON struct {
 	SinceData        int64  `json:"since_data_ms"`
 }
 
-func (s *session) listJSON(all []numbered) error {
+func (s *session) listJSON(all []listed) error {
 	told := make([]connectionJSON, 0, len(all))
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
@@ -60,7 +59,7 @@ func (s *session) listJSON(all []numbered) error {
 			return err
 		}
 		one := connectionJSON{
-			Number: c.number, Token: c.Token.String(), PathManager: manager.String(), Serves: c.Serves,
+			Token: c.Token.String(), PathManager: manager.String(), Serves: c.Serves,
 			BytesSent: c.BytesSent, BytesReceived: c.BytesReceived,
 			Processes: []processJSON{}, Subflows: []subflowJSON{},
 		}

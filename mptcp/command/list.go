@@ -19,7 +19,6 @@ import (
 const listHelp = `Shows the MPTCP connections of any process, and below each its paths (subflows).
 
 a connection:
-  #            its number, its own only until another ends
   TOKEN        its name in the kernel, which stays: 8 hex digits
   PROCESS      who holds its socket, with the process's number; "-" where that is not to be seen from here
   MANAGER      the path manager that it was made under: kernel or userspace
@@ -36,9 +35,12 @@ a path:
   CWND         the congestion window, in segments
   RATE         at which data was delivered last
   RESENT       segments sent again
+The last four are of what we send: at the end that only receives they stay as they were in the beginning.
+
+Not among them is what asked for MPTCP and got plain TCP, because the other end, or something on the way, does not speak it.
 
 fields of --json, for a connection:
-  number, token, path_manager, processes (pid, name), bytes_sent, bytes_received: as above
+  token, path_manager, processes (pid, name), bytes_sent, bytes_received: as above
   serves                     whether this end was called (and does not call)
   subflows                   its paths
 
@@ -138,15 +140,15 @@ func redrawn(page string) string {
 // below is a page behind the one before, for what is no terminal.
 func below(page string) string { return page + "\n" }
 
-func (s *session) table(all []numbered) error {
+func (s *session) table(all []listed) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(s.out, s.none())
 		return err
 	}
 	var text bytes.Buffer
 	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(rows, "#\tTOKEN\tPROCESS\tMANAGER\tSENT\tRECEIVED\t\t\t\t")
-	fmt.Fprintln(rows, "\tPATH\tOTHER END\tSTATE\tSENT\tRECEIVED\tRTT (LEAST)\tCWND\tRATE\tRESENT")
+	fmt.Fprintln(rows, "TOKEN\tPROCESS\tMANAGER\tSENT\tRECEIVED\t\t\t\t")
+	fmt.Fprintln(rows, "  PATH\tOTHER END\tSTATE\tSENT\tRECEIVED\tRTT (LEAST)\tCWND\tRATE\tRESENT")
 	for _, c := range all {
 		manager, err := s.handle.PathManagerOf(c.Connection)
 		if errors.Is(err, mptcp.Gone) || errors.Is(err, mptcp.Reused) {
@@ -155,10 +157,10 @@ func (s *session) table(all []numbered) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(rows, "%d\t%v\t%s\t%v\t%s\t%s\t\t\t\t\n", c.number, c.Token, owner(c.holders), manager,
+		fmt.Fprintf(rows, "%v\t%s\t%v\t%s\t%s\t\t\t\t\n", c.Token, owner(c.holders), manager,
 			size(c.BytesSent), size(c.BytesReceived))
 		for _, f := range c.Subflows {
-			fmt.Fprintf(rows, "\t%v\t%v\t%s\t%s\t%s\t%s (%s)\t%d\t%s\t%d\n", f.Local, f.Remote, stateOf(f), size(f.BytesAcked),
+			fmt.Fprintf(rows, "  %v\t%v\t%s\t%s\t%s\t%s (%s)\t%d\t%s\t%d\n", f.Local, f.Remote, stateOf(f), size(f.BytesAcked),
 				size(f.BytesReceived), milliseconds(f.SRTT), milliseconds(f.MinRTT), f.CwndSegments,
 				rate(f.DeliveryRateBPS), f.Retransmits)
 		}

@@ -21,7 +21,7 @@ func TestAnAddThatIsBrokenOffLeavesNothing(t *testing.T) {
 	var printed bytes.Buffer
 	code := make(chan int)
 	go func() {
-		code <- command.Main([]string{"add", "1", "10.2.0.1", "--netns", b.client.Path()}, &printed, &printed)
+		code <- command.Main([]string{"add", b.token(), "10.2.0.1", "--netns", b.client.Path()}, &printed, &printed)
 	}()
 	for len(b.list()[0].Subflows) != 2 { // until it is on its way
 		runtime.Gosched()

@@ -21,7 +21,7 @@ const joining = 10 * time.Second
 
 // What the verbs that steer say of the words they take.
 const (
-	connTaught = "CONN is a connection's number in list, or its token (8 hex digits).\n"
+	connTaught = "CONN is a connection's token, as list shows it (8 hex digits).\n"
 	pathTaught = "PATH is our address, an interface of ours, or the other end's address; ADDRESS:PORT, as list shows it, tells " +
 		"apart\nwhat shares these.\n"
 )
@@ -159,7 +159,7 @@ func already(orders []mptcp.Order, word string) string {
 	return fmt.Sprintf("%v goes by %s already", orders[0].Connection, word)
 }
 
-func (s *session) whatToSwitch(words []string) (chosen []numbered, path string, err error) {
+func (s *session) whatToSwitch(words []string) (chosen []listed, path string, err error) {
 	if s.all || s.pid != 0 {
 		if len(words) != 1 || s.all && s.pid != 0 {
 			return nil, "", s.misused("expected one PATH, and one of CONN, --pid and --all")
@@ -171,7 +171,7 @@ func (s *session) whatToSwitch(words []string) (chosen []numbered, path string, 
 		return nil, "", s.misused("expected one CONN and one PATH")
 	}
 	one, err := s.one(words[0])
-	return []numbered{one}, words[1], err
+	return []listed{one}, words[1], err
 }
 
 func runAdd(s *session, words []string) error {

@@ -41,8 +41,8 @@ func TestTheCommandThatUndoTellsRemovesWhatASwitchHasFlagged(t *testing.T) {
 	b := newBenchUnder(t, mptcp.KernelManager)
 	state := filepath.Join(t.TempDir(), "state.json")
 	b.run(0, "setup", "--interface", "wifi", "--state", state)
-	b.run(0, "add", "1", "10.2.0.1")
-	b.run(0, "switch", "1", "lte")
+	b.run(0, "add", b.token(), "10.2.0.1")
+	b.run(0, "switch", b.token(), "lte")
 	said := b.run(0, "setup", "--undo", "--state", state)
 	b.wants(said, "left     endpoint 10.1.0.1: subflow backup (set since, by `bicast mptcp switch` or by somebody else; ")
 	remove := b.told(said, "nsenter --net="+b.client.Path())
@@ -61,7 +61,7 @@ func TestASwitchThatChangesNothingSaysSo(t *testing.T) {
 			unchanged := func(path string) {
 				t.Helper()
 				before := b.client.Run("ip", "mptcp", "endpoint")
-				said := b.run(0, "switch", "1", path)
+				said := b.run(0, "switch", b.token(), path)
 				if !strings.HasPrefix(said, "nothing to change: connection ") || !strings.HasSuffix(said, " goes by "+path+" already\n") {
 					t.Fatalf("it says %q, expected that there is nothing to change", said)
 				}
@@ -70,8 +70,8 @@ func TestASwitchThatChangesNothingSaysSo(t *testing.T) {
 				}
 			}
 			unchanged("wifi")
-			b.run(0, "add", "1", "10.2.0.1")
-			b.wants(b.run(0, "switch", "1", "lte"), "is backup")
+			b.run(0, "add", b.token(), "10.2.0.1")
+			b.wants(b.run(0, "switch", b.token(), "lte"), "is backup")
 			unchanged("lte")
 		})
 	}
@@ -84,7 +84,7 @@ func TestASwitchToTheOnlyPathClearsItsEndpointForConnectionsToCome(t *testing.T)
 	if b.list()[0].Subflows[0].BackupByUs {
 		t.Fatal("the subflow is backup; expected its endpoint alone to be")
 	}
-	b.wants(b.run(0, "switch", "1", "wifi"), "10.1.0.1, is active", "this reached every connection")
+	b.wants(b.run(0, "switch", b.token(), "wifi"), "10.1.0.1, is active", "this reached every connection")
 }
 
 func TestTheHelpOfListTellsOfEachColumnAndEachField(t *testing.T) {

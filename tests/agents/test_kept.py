@@ -28,6 +28,16 @@ UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
+def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: House) -> None:
+    house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    good = path.read_bytes()
+    os.truncate(path, 5 << 30)
+    with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+    path.write_bytes(good)
+
+
 @pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
 @pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
 def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, content: bytes) -> None:

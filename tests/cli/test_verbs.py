@@ -108,7 +108,9 @@ def test_a_wrong_command_line_is_exit_code_2(words: list[str], capsys: Captured)
     assert "usage: bicast" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("api", ["ftp://x", "http://", "localhost:port", "[::1", "http://127.0.0.1/other"])
+@pytest.mark.parametrize(
+    "api", ["ftp://x", "http://", "localhost:port", "127.0.0.1:", "::1", "[::1", "http://127.0.0.1/other"]
+)
 def test_a_wrong_address_is_exit_code_2(api: str, capsys: Captured) -> None:
     assert main(["status", "--api", api]) == USAGE
     assert "127.0.0.1:8653" in _sentence(capsys)
