@@ -4,7 +4,8 @@
               gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
               from outside and in nobody's name who is inside
     1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come
-    2 LEAVE   by terminal and class: to the group that knows which uplinks they leave by
+    2 LEAVE   by terminal and class: to the group that knows which uplinks they leave by; what goes to a terminal at
+              the other end (of the site that this one mirrors) leaves as that one's packets come
     3, 4      the second halves of answers (responders.py, proxies.py)
 
 Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an
@@ -16,9 +17,9 @@ Pure: no OpenFlow library, no clock. What comes out as at the compilation before
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 
 from controller.known import Known, Port
@@ -42,7 +43,7 @@ from controller.program import (
 )
 from controller.tables import proxies, responders, sources
 from controller.tables.responders import ENTRY
-from controller.tables.served import Served, divided, served
+from controller.tables.served import Answered, Served, answered, divided, served
 
 ROUTE = 1
 LEAVE = 2
@@ -54,7 +55,7 @@ FORWARD_PRIORITY = 10  # ENTRY: below everything else
 OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
     50, 45, 40, 30, 20, 10,
 )  # ROUTE  # fmt: skip
-CLASS_PRIORITY, REST_PRIORITY = 20, 10  # LEAVE
+RETURNED_CLASS_PRIORITY, RETURNED_REST_PRIORITY, CLASS_PRIORITY, REST_PRIORITY = 40, 30, 20, 10  # LEAVE
 
 MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
 
@@ -115,6 +116,12 @@ class _Groups:
             mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
             yield from _delivering(each, port, mac)
             yield from _leaving(each, self._site.bicast, mode, active, self._paths[each.family])
+        for back in answered(self._site):
+            mode = self._wanted.mode(back.returned.terminal)
+            active = back.returned.uplink
+            if mode is not Mode.OFF:
+                active = self._wanted.active_uplink(self._site, back.returned.terminal)
+            yield from _leaving(back, self._site.bicast, mode, active, self._paths[back.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:
         for uplink in self._site.uplinks:
@@ -138,7 +145,7 @@ def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def _leaving(each: Served, bicast: TrafficClass, mode: Mode, active: str, paths: Paths) -> tuple[Group, ...]:
+def _leaving(each: Served | Answered, bicast: TrafficClass, mode: Mode, active: str, paths: Paths) -> tuple[Group, ...]:
     ways = ((name, _way(mode, active, paths, traffic == bicast)) for traffic, name in each.leaving)
     return tuple(Group(name.group_id, kind, buckets, name.label) for name, (kind, buckets) in ways)
 
@@ -176,7 +183,10 @@ class _Flows:
         yield from self._route()
         for each in served(self._site):
             if port := self._wires.get(each.place.port):
-                yield from self._leave(each, port)
+                yield from _leave(each, partial(_by_source, each, port), CLASS_PRIORITY, REST_PRIORITY)
+        for back in answered(self._site):
+            to = partial(_to, back.family, back.address)
+            yield from _leave(back, to, RETURNED_CLASS_PRIORITY, RETURNED_REST_PRIORITY)
 
     def _uplink_entry(self, uplink: Uplink, port: Port) -> Iterator[Flow]:
         mac = uplink.mac or port.mac
@@ -240,14 +250,16 @@ class _Flows:
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
         yield Flow(ROUTE, OUTSIDE_PRIORITY, fields(), goto=LEAVE)
 
-    def _leave(self, each: Served, port: Port) -> Iterator[Flow]:
-        for traffic, name in each.leaving:
-            actions = (DecTtl(), ToGroup(name.group_id))
-            for protocol in traffic.protocols:
-                match = _by_source(each, port, ip_proto=protocol.number(each.family))
-                yield Flow(LEAVE, CLASS_PRIORITY, match, actions)
-            if not traffic.protocols:
-                yield Flow(LEAVE, REST_PRIORITY, _by_source(each, port), actions)
+
+def _leave(
+    each: Served | Answered, match: Callable[..., tuple[tuple[str, Value], ...]], of_class: int, of_rest: int
+) -> Iterator[Flow]:
+    for traffic, name in each.leaving:
+        actions = (DecTtl(), ToGroup(name.group_id))
+        for protocol in traffic.protocols:
+            yield Flow(LEAVE, of_class, match(ip_proto=protocol.number(each.family)), actions)
+        if not traffic.protocols:
+            yield Flow(LEAVE, of_rest, match(), actions)
 
 
 def _gateway_mac(subnet: Subnet, port: Port) -> str:

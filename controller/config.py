@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.configuration import document, written
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.document import ConfigError, Mapped, Place
+from controller.configuration.mirrors import mirrored
 from controller.configuration.settings import listeners, settings_of
 from controller.model import (
     AUTO,
@@ -46,7 +47,8 @@ def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
 
 def _config(top: Place) -> Config:
     keys = top.mapping("controller", required=("sites",))
-    sites = tuple(_site(name, place) for name, place in keys["sites"].by_name(MOST_SITES, "sites"))
+    places = dict(keys["sites"].by_name(MOST_SITES, "sites"))
+    sites = mirrored({name: _site(name, place) for name, place in places.items()}, places)
     if not sites:
         raise keys["sites"].wrong("at least one site")
     settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
@@ -70,7 +72,7 @@ def _config(top: Place) -> Config:
 
 def _site(name: str, place: Place) -> Site:
     keys = place.mapping(
-        "datapath", "bicast", "access_points", "bridge", required=("dpid", "uplinks", "subnets", "terminals")
+        "datapath", "bicast", "access_points", "bridge", "mirrors", required=("dpid", "uplinks", "subnets", "terminals")
     )
     uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name(MOST_UPLINKS, "uplinks"))
     if not uplinks:
@@ -96,6 +98,7 @@ def _site(name: str, place: Place) -> Site:
         subnets=subnets,
         terminals=terminals,
         access_points=access_points,
+        mirrors=keys.maybe("mirrors", Place.text, None),
     )
     ports_once(site, place)
     addresses_once(site, place)

@@ -7,7 +7,8 @@
                              └───────────────────┘
 
 A site has an inside and uplinks, and nothing says which end of the network it is. A subnet that has an
-uplink of its own is a subflow subnet: MPTCP opens one subflow from each.
+uplink of its own is a subflow subnet: MPTCP opens one subflow from each. A site may mirror another one: it is then the
+far end of that one's uplinks, and has its terminals' packets come back as they went.
 """
 
 from __future__ import annotations
@@ -185,6 +186,16 @@ REST = TrafficClass("rest", ())
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """An address of a terminal at the other end of a site's uplinks. What goes there leaves as what comes from there
+    does: a mode is of both directions."""
+
+    terminal: Terminal
+    address: Address
+    uplink: str  # by which it leaves in mode off
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
     name: str
     dpid: int
@@ -195,6 +206,8 @@ class Site:
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
+    mirrors: str | None = None  # the site at the other end of its uplinks
+    returned: tuple[Returned, ...] = ()  # that one's terminals
 
     def __hash__(self) -> int:
         """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from controller.model import Family, Interface, Site, Subnet, Terminal, TerminalAddress, TrafficClass
+from controller.model import Family, Interface, Returned, Site, Subnet, Terminal, TerminalAddress, TrafficClass
 from controller.tables.groups import numbered
 
 
@@ -33,21 +33,34 @@ class Served:
     leaving: tuple[tuple[TrafficClass, GroupName], ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Answered:
+    """An address that the site mirrors, and the groups by which packets go there."""
+
+    returned: Returned
+    family: Family
+    address: str
+    leaving: tuple[tuple[TrafficClass, GroupName], ...]
+
+
+@lru_cache(maxsize=256)
+def answered(site: Site) -> tuple[Answered, ...]:
+    names = {name: GroupName(number, name) for name, number in _numbers(site).items()}
+    return tuple(
+        Answered(
+            each,
+            Family.of(each.address),
+            str(each.address),
+            tuple((traffic, names[_returning(each, traffic)]) for traffic in site.classes),
+        )
+        for each in site.returned
+    )
+
+
 @lru_cache(maxsize=256)
 def served(site: Site) -> tuple[Served, ...]:
     places = [(terminal, place, str(place.address)) for terminal in site.terminals for place in terminal.addresses]
-    shared = _shared_ports(site)
-    names = [
-        name
-        for terminal, place, address in places
-        for name in (
-            _delivery(terminal, address),
-            *([_back(terminal, address)] if place.port in shared else []),
-            *(_leaving(terminal, address, traffic) for traffic in site.classes),
-        )
-    ]
-    ids = numbered(names)
-    named = {name: GroupName(ids[name], name) for name in names}
+    named = {name: GroupName(number, name) for name, number in _numbers(site).items()}
     return tuple(
         Served(
             terminal,
@@ -90,6 +103,20 @@ def divided(site: Site) -> tuple[Divided, ...]:
     return tuple(found)
 
 
+def _numbers(site: Site) -> dict[str, int]:
+    """Of every group that the site has, by its name."""
+    shared = _shared_ports(site)
+    names = [_returning(each, traffic) for each in site.returned for traffic in site.classes]
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            address = str(place.address)
+            names.append(_delivery(terminal, address))
+            if place.port in shared:
+                names.append(_back(terminal, address))
+            names += [_leaving(terminal, address, traffic) for traffic in site.classes]
+    return numbered(names)
+
+
 def _shared_ports(site: Site) -> set[str]:
     """Ports with several terminals in several subnets."""
     terminals: dict[str, set[str]] = {}
@@ -111,3 +138,7 @@ def _back(terminal: Terminal, address: str) -> str:
 
 def _leaving(terminal: Terminal, address: str, traffic: TrafficClass) -> str:
     return f"{terminal.name} {traffic.name} from {address}"
+
+
+def _returning(returned: Returned, traffic: TrafficClass) -> str:
+    return f"{returned.terminal.name} {traffic.name} back to {returned.address}"

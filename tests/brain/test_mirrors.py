@@ -1,0 +1,156 @@
+"""A site that mirrors another one is the far end of its uplinks: its terminals' packets come back as they went."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from controller.bicast import compile
+from controller.configuration.document import ConfigError
+from controller.events import AddGroup, ModifyGroup
+from controller.known import Known
+from controller.model import Mode, Site
+from controller.reconcile import diff
+from tests.brain import sites
+from tests.brain.pair import Pair
+from tests.brain.sites import PORTS
+from tests.fakes.packet import Packet, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+WIFI, LTE, SERVERS = (PORTS[name].number for name in ("wifi0", "lte0", "c1"))
+GATEWAY_MAC = "02:00:00:00:0f:01"
+SERVER = "192.168.0.2"
+FAR: dict[str, Any] = {
+    "dpid": "0000000000000002",
+    "mirrors": "home",
+    "uplinks": {
+        name: {"port": f"{name}0", "addresses": [f"192.168.{net}.1/24", f"fd00:{net}::1/64"],
+               "next_hops": [{"address": f"192.168.{net}.2"}, {"address": f"fd00:{net}::2"}]}
+        for name, net in (("wifi", 100), ("lte", 200))
+    },
+    "subnets": {"servers": {"gateways": ["192.168.0.1/24", "fd00::1/64"], "mac": GATEWAY_MAC}},
+    "terminals": {"server": {"addresses": [{"address": SERVER, "port": "c1"}, {"address": "fd00::2", "port": "c1"}]}},
+}  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    written = sites.document()
+    written["sites"]["far"] = deepcopy(FAR)
+    return written
+
+
+def far() -> Site:
+    return sites.loaded(document()).sites[1]
+
+
+def switch_with(known: Known) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(far(), known)):
+        switch.change(change)
+    return switch
+
+
+def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
+    return switch_with(sites.known(far(), modes, active))
+
+
+def leaves(switch: FakeSwitch, packet: Packet) -> set[int]:
+    sent = switch.send(packet, SERVERS).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port for each in sent}
+
+
+def to(address: str, make: Any = tcp) -> Packet:
+    packet: Packet = make("fd00::2" if ":" in address else SERVER, address, eth_dst=GATEWAY_MAC)
+    return packet
+
+
+@pytest.mark.parametrize("address", ["192.168.110.3", "192.168.210.3", "fd00:110::3", "10.1.0.7"])
+def test_what_goes_to_a_terminal_at_the_other_end_is_copied_as_what_comes_from_it(address: str) -> None:
+    assert leaves(ready(), to(address)) == {WIFI, LTE}
+    assert leaves(ready({"client": Mode.SINGLE, "phone": Mode.SINGLE}, {"client": "lte"}), to(address)) == {LTE}
+
+
+def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
+    assert leaves(ready(), to("192.168.110.3", udp)) == {WIFI}
+    assert leaves(ready(active={"client": "lte"}), to("192.168.110.3", udp)) == {LTE}
+    assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
+
+
+def test_in_mode_off_each_address_is_reached_by_its_own_uplink() -> None:
+    switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
+    assert leaves(switch, to("192.168.110.3")) == {WIFI}
+    assert leaves(switch, to("192.168.210.3")) == {LTE}
+    assert leaves(switch, to("10.1.0.7")) == {LTE}
+
+
+def test_a_change_of_mode_modifies_groups_alone_there_too() -> None:
+    before, after = (compile(far(), sites.known(far(), {"client": mode})) for mode in (Mode.BICAST, Mode.SINGLE))
+    changes = diff(before, after)
+    assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+
+
+def test_two_terminals_are_in_modes_of_their_own() -> None:
+    switch = ready({"client": Mode.SINGLE})
+    assert (leaves(switch, to("192.168.110.3")), leaves(switch, to("10.1.0.7"))) == ({WIFI}, {WIFI, LTE})
+
+
+def test_a_wish_moves_both_ends() -> None:
+    home, end = FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)
+    pair = Pair(sites.loaded(document()), [home, end])
+    for dpid in (1, 2):
+        pair.connect(dpid)
+    pair.drain()
+    before = [fake.installed().program for fake in (home, end)]
+    answer, effects = pair.core.wish_mode("client", Mode.OFF, pair.now)
+    assert answer.changed
+    pair.carry(effects)
+    pair.drain()
+    for fake, program in zip((home, end), before, strict=True):
+        changes = diff(program, fake.installed().program)
+        assert changes and not any(isinstance(change, AddGroup) for change in changes)
+
+
+def speak_ipv4_alone(far: dict[str, Any]) -> None:
+    for uplink in far["uplinks"].values():
+        uplink["addresses"].pop()
+        uplink["next_hops"].pop()
+    far["subnets"]["servers"]["gateways"].pop()
+    far["terminals"]["server"]["addresses"].pop()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda far: far.update(mirrors="hom"), "another site of this file, such as home"),
+        (lambda far: far.update(mirrors="far"), "another site of this file, such as home"),
+        (lambda far: far["uplinks"].pop("lte"), "a site with the same uplinks, wifi: home has lte, wifi"),
+        (
+            lambda far: far["subnets"].update(more={"gateways": ["192.168.110.1/24"]}),
+            "a site whose terminals are outside: 192.168.110.3 of client",
+        ),
+        (
+            speak_ipv4_alone,
+            "a site that the uplink wifi leads back to: it has no next hop for fd00:110::3",
+        ),
+    ],
+)
+def test_what_can_be_no_far_end_is_refused(change: Any, complaint: str) -> None:
+    written = document()
+    change(written["sites"]["far"])
+    with pytest.raises(ConfigError, match=rf"sites\.far\.mirrors: found .*, expected {complaint}"):
+        sites.loaded(written)
+
+
+def test_a_site_is_mirrored_once_and_by_none_that_is_mirrored() -> None:
+    written = document()
+    again = deepcopy(FAR) | {"dpid": "0000000000000003"}
+    again["terminals"] = {"other": again["terminals"]["server"]}
+    written["sites"]["again"] = again
+    with pytest.raises(ConfigError, match="a site that no other one mirrors: again does"):
+        sites.loaded(written)
+    again["mirrors"] = "far"
+    with pytest.raises(ConfigError, match="a site that mirrors none: far mirrors home"):
+        sites.loaded(written)

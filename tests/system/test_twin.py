@@ -1,0 +1,79 @@
+"""The far end is a site, too: what goes to a terminal is copied there as what it sends is copied at home."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.running import OPENFLOW, TREE, controlled
+from tests.system.conftest import Home
+from tests.system.evidence import arrivals, reaches, until
+from topologies.command import run
+from topologies.stage import raised
+from topologies.twin import FAR, HOME, SERVER, TwinTopo
+from topologies.web import download, web_server
+
+CLIENT = "192.168.110.3"
+PINGS = 5
+BYTES = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def twin(place: Path) -> Iterator[Home]:
+    file = TREE / "topologies" / "twin.yaml"
+    with controlled(file, directory=place) as controller, raised(TwinTopo(shaped=False), controller=OPENFLOW) as net:
+        controller.await_steady()
+        until(lambda: reaches(net.machine("client"), CLIENT, SERVER), "the far site is found")
+        yield Home(net, controller)
+
+
+def segments(twin: Home, mode: str) -> tuple[int, int]:
+    """Of one download: what arrived at the server, and at the client by Wi-Fi."""
+    twin.controller.client.set_mode("client", mode)
+    run("ovs-appctl", "revalidator/wait")
+    server, client = twin.net.machine("server"), twin.net.machine("client")
+    with web_server(server, SERVER) as web, arrivals(server, "lan") as up, arrivals(client, "wifi") as down:
+        file = web.offer("file", BYTES)
+        assert download(client, file.url).sha256 == file.sha256
+        return up.since()["lan", "tcp"], down.since()["wifi", "tcp"]
+
+
+def test_in_bicast_every_segment_comes_twice_in_both_directions(twin: Home) -> None:
+    single_up, single_down = segments(twin, "single")
+    both_up, both_down = segments(twin, "bicast")
+    assert both_up > 1.5 * single_up
+    assert both_down > 1.5 * single_down
+
+
+def test_what_is_not_of_the_class_comes_once(twin: Home) -> None:
+    twin.controller.client.set_mode("client", "bicast")
+    with arrivals(twin.net.machine("client"), "wifi") as down:
+        down.since()
+        twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
+        assert down.since()["wifi", "ping"] == PINGS
+
+
+def test_a_switch_moves_both_directions(twin: Home) -> None:
+    client = twin.controller.client
+    client.set_mode("client", "single")
+    for uplink, other in (("lte", "wifi"), ("wifi", "lte")):
+        client.set_active("client", uplink)
+        run("ovs-appctl", "revalidator/wait")
+        before = {name: carried(name) for name in (uplink, other)}
+        twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
+        assert all(now - then >= PINGS for now, then in zip(carried(uplink), before[uplink], strict=True))
+        assert all(now - then < PINGS for now, then in zip(carried(other), before[other], strict=True))
+
+
+def carried(uplink: str) -> tuple[int, int]:
+    """Packets that came in by it at home, and at the far site; now and then somebody asks for a neighbour."""
+    return came(HOME, f"gw-{uplink}"), came(FAR, f"fe-{uplink}")
+
+
+def came(bridge: str, port: str) -> int:
+    told = run("ovs-ofctl", "-O", "OpenFlow13", "dump-ports", bridge, port).stdout
+    (packets,) = re.findall(r"rx pkts=(\d+)", told)
+    return int(packets)

@@ -1,0 +1,77 @@
+"""Two sites at the two ends of the same uplinks: the paper's laboratory with an Open vSwitch where its router stood.
+
+                  home (br-home)                            far (br-far)
+    client ── gw-c1 ┌────────┐ gw-wifi ── 100 Mbit/s ── fe-wifi ┌───────┐ fe-s1
+                    │        │ .100.2                    .100.1 │       ├─────── server .0.2
+    client ── gw-c2 │        │ gw-lte ──── 10 Mbit/s ─── fe-lte │  .0.1 │
+                    └────────┘ .200.2                    .200.1 └───────┘
+
+All addresses are 192.168.x.y/24, the client's are .110.3 and .210.3, as in paper.py. What leaves the server for the
+client is copied at the far site as what leaves the client is copied at home.
+
+    mn --custom topologies/twin.py --topo twin
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from mininet.topo import Topo
+
+from topologies.links import UNSHAPED, Shape, ShapedLink
+from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
+from topologies.parameters import refuse_unknown
+
+HOME, FAR = "br-home", "br-far"
+SERVER = "192.168.0.2"
+RATES_BPS = {"wifi": 100_000_000, "lte": 10_000_000}
+
+
+class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    def build(self, shaped: bool = True, **unknown: Any) -> None:
+        refuse_unknown(unknown, ("shaped",))
+        self.addHost(
+            "client",
+            cls=Machine,
+            addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
+            routes=[
+                Route("default", "192.168.110.2"),
+                Route("default", "192.168.110.2", table=110, source="192.168.110.3"),
+                Route("default", "192.168.210.2", table=210, source="192.168.210.3"),
+            ],
+            endpoints=[
+                SubflowEndpoint("192.168.110.3", "wifi"),
+                SubflowEndpoint("192.168.210.3", "lte", backup=True),
+            ],
+        )
+        self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001")
+        self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003")
+        self.addHost(
+            "server",
+            cls=Machine,
+            addresses={"lan": [f"{SERVER}/24"]},
+            routes=[Route("default", "192.168.0.1")],
+        )
+        for number, name in enumerate(RATES_BPS, 1):
+            self._link("client", HOME, name, f"gw-c{number}", port2=number)
+        for number, (name, rate_bps) in enumerate(RATES_BPS.items(), 3):
+            shape = Shape(rate_bps) if shaped else UNSHAPED
+            ends = {"port1": number, "port2": number, "forward": shape, "backward": shape, "label": name}
+            self._link(HOME, FAR, f"gw-{name}", f"fe-{name}", **ends)
+        self._link(FAR, "server", "fe-s1", "lan", port1=1)
+
+    def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
+        self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
+
+
+topos = {"twin": TwinTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()
