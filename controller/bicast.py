@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, product
 
 from controller.known import Known, Port
 from controller.model import Family, Mode, Site, Subnet, TrafficClass, Uplink
@@ -184,8 +184,9 @@ class _Flows:
         for each in served(self._site):
             if port := self._wires.get(each.place.port):
                 yield from _leave(each, partial(_by_source, each, port), CLASS_PRIORITY, REST_PRIORITY)
-        for back in answered(self._site):
-            to = partial(_to, back.family, back.address)
+        inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
+        for back, port in product(answered(self._site), inside):  # what comes by an uplink goes inside, or nowhere
+            to = partial(_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, to, RETURNED_CLASS_PRIORITY, RETURNED_REST_PRIORITY)
 
     def _uplink_entry(self, uplink: Uplink, port: Port) -> Iterator[Flow]:

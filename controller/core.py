@@ -159,20 +159,13 @@ class Core:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
         for entry in entries:
             self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
-            for dpid in self._ends(self.pilot.steered[entry.terminal].site):
-                self.moves.owe(dpid, entry)
+            self.moves.owe(self.config.ends(self.pilot.steered[entry.terminal].site), entry)
             yield from self.pilot.moved(entry, self.wanted, now)
 
     def _follow(self, now: float) -> Iterator[Effect]:
         for dpid, entries in self.moves.due(now):
             if dpid in self.switches:
-                ours = [entry for entry in entries if self._is_of(entry, dpid)]
-                yield from follow(self.switches[dpid], ours, self.wanted, self.pilot.logbook, now)
-
-    def _is_of(self, entry: Entry, dpid: int) -> bool:
-        """An entry tells of the terminal's own gateway, not of the other end."""
-        steered = self.pilot.steered.get(entry.terminal)
-        return steered is not None and steered.site.dpid == dpid
+                yield from follow(self.switches[dpid], entries, self.wanted, self.pilot.logbook, now)
 
     # Configuration
 
@@ -282,18 +275,13 @@ class Core:
         learned: list[Effect | AgentEffect] = list(self.rest(now))  # its messages are not the wish's
         changed, self.wanted = wanted != self.wanted, wanted
         effects: list[Effect] = []
-        for dpid in dict.fromkeys(dpid for site, _ in terminals for dpid in self._ends(site)):
-            ours = [entry for entry in entries if self._is_of(entry, dpid)]
+        for dpid in dict.fromkeys(dpid for site, _ in terminals for dpid in self.config.ends(site)):
+            ours = [entry for entry in entries if self.pilot.steered[entry.terminal].site.dpid == dpid]
             effects += follow(self.switches[dpid], ours, wanted, self.pilot.logbook, now)
         orders = [order for entry in entries for order in self.pilot.moved(entry, wanted, now)]
         self.pilot.touch(terminal.name for _, terminal in terminals)
         tended = list(self.pilot.tend(wanted, now))
         return Answer(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
-
-    def _ends(self, site: Site) -> Iterator[int]:
-        """The dpids of those that a wish about a terminal of this site concerns."""
-        yield site.dpid
-        yield from (each.dpid for each in self.config.sites if each.mirrors == site.name)
 
     def _when(self, site: Site) -> str:
         here = self.switches[site.dpid].session is not None

@@ -274,3 +274,7 @@ class Settings:
 class Config:
     settings: Settings
     sites: tuple[Site, ...]
+
+    def ends(self, site: Site) -> tuple[int, ...]:
+        """The dpids that a wish about a terminal of this site concerns: its own first, then of whom mirrors it."""
+        return (site.dpid, *(each.dpid for each in self.sites if each.mirrors == site.name))

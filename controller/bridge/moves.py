@@ -20,8 +20,12 @@ class Moves:
         self._owed: dict[int, list[Entry]] = {}  # by dpid
         self._followed_at: dict[int, float] = {}
 
-    def owe(self, dpid: int, entry: Entry) -> None:
-        self._owed.setdefault(dpid, []).append(entry)
+    def owe(self, ends: tuple[int, ...], entry: Entry) -> None:
+        """Of both ends, by dpid; the entry tells what comes of it at the first one, the terminal's own."""
+        own, *others = ends
+        self._owed.setdefault(own, []).append(entry)
+        for other in others:
+            self._owed.setdefault(other, [])
 
     def due(self, now: float) -> Iterator[tuple[int, list[Entry]]]:
         for dpid in [dpid for dpid in self._owed if now >= self._at(dpid)]:

@@ -79,6 +79,12 @@ def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
     assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
 
 
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_what_comes_from_outside_for_a_terminal_there_is_not_sent_back(uplink: str) -> None:
+    port = PORTS[uplink]
+    assert not ready().send(tcp("203.0.113.9", "192.168.110.3", eth_dst=port.mac), port.number).sent
+
+
 def test_in_mode_off_each_address_is_reached_by_its_own_uplink() -> None:
     switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
     assert leaves(switch, to("192.168.110.3")) == {WIFI}
