@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from controller.bicast import compile
+from controller.bridge.moves import Moves
 from controller.configuration.document import ConfigError
 from controller.events import AddGroup, ModifyGroup
 from controller.known import Known
 from controller.model import Mode, Site
 from controller.reconcile import diff
+from controller.steering.logbook import By, Logbook
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS
@@ -77,6 +79,13 @@ def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
     assert leaves(ready(), to("192.168.110.3", udp)) == {WIFI}
     assert leaves(ready(active={"client": "lte"}), to("192.168.110.3", udp)) == {LTE}
     assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
+
+
+def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> None:
+    config, moves = sites.loaded(document()), Moves()
+    entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
+    moves.owe(config.ends(config.sites[0]), entry)
+    assert dict(moves.due(0.0)) == {1: [entry], 2: []}
 
 
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
