@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from cli import INTERRUPTED, Failure, undisturbed
+from cli.interrupt import heard_everywhere
 
 VERBS = {
     "lab": ("cli.lab", "raise the paper's lab, run the controller on it, compare bicast off and on"),
@@ -106,6 +107,8 @@ def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
 
 
 if __name__ == "__main__":
+    heard_everywhere()
     ended = main()
+    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left to do is Python's, which would show it
     sys.exit(ended)

@@ -72,6 +72,26 @@ def test_no_moment_of_the_command_shows_a_traceback(words: list[str]) -> None:
     assert codes & set(ENDED_BY_IT)
 
 
+SWALLOWS = """
+import os, signal, time
+from cli.interrupt import heard_everywhere
+
+heard_everywhere()
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+if os.fork() == 0:
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def test_what_python_swallows_at_a_fork_is_heard_after_it() -> None:
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", SWALLOWS], cwd=TREE, capture_output=True, text=True, timeout=60)
+    assert done.stderr.endswith("KeyboardInterrupt\n") and done.returncode in ENDED_BY_IT
+    assert "Exception ignored" not in done.stderr
+    assert time.monotonic() - started < 30
+
+
 @pytest.mark.parametrize("after_s", [0.15, 0.4, 0.7, 1.1])
 def test_a_lab_that_is_interrupted_while_its_world_is_made_ends_without_a_traceback(after_s: float) -> None:
     outside = {name: value for name, value in os.environ.items() if name != MARK}
