@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from itertools import chain, product
 
 from controller.known import Known, Port
-from controller.model import Family, Mode, Site, Subnet, TrafficClass, Uplink
+from controller.model import Family, Mode, Site, Subnet, Terminal, TrafficClass, Uplink
 from controller.program import (
     Action,
     Bucket,
@@ -108,20 +108,19 @@ class _Groups:
 
     def groups(self) -> Iterator[Group]:
         for each in served(self._site):
-            mode = self._wanted.mode(each.terminal)
-            active = each.subnet.uplink or each.terminal.default_uplink
-            if mode is not Mode.OFF:
-                active = self._wanted.active_uplink(self._site, each.terminal)
+            own = each.subnet.uplink or each.terminal.default_uplink
             port = self._ports.get(each.place.port)
             mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
             yield from _delivering(each, port, mac)
-            yield from _leaving(each, self._site.bicast, mode, active, self._paths[each.family])
+            yield from self._leaving(each, each.terminal, own)
         for back in answered(self._site):
-            mode = self._wanted.mode(back.returned.terminal)
-            active = back.returned.uplink
-            if mode is not Mode.OFF:
-                active = self._wanted.active_uplink(self._site, back.returned.terminal)
-            yield from _leaving(back, self._site.bicast, mode, active, self._paths[back.family])
+            yield from self._leaving(back, back.returned.terminal, back.returned.uplink)
+
+    def _leaving(self, each: Served | Answered, terminal: Terminal, own: str) -> tuple[Group, ...]:
+        """`own` is the uplink that it has in mode off."""
+        mode = self._wanted.mode(terminal)
+        active = own if mode is Mode.OFF else self._wanted.active_uplink(self._site, terminal)
+        return _leaving(each, self._site.bicast, mode, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:
         for uplink in self._site.uplinks:

@@ -160,16 +160,22 @@ func TestAConnectionThatNoEndpointReachesHoldsNoneBack(t *testing.T) {
 	b.exchange(alone)
 }
 
-func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
-	b := newBenchBetween(t, mptcp.UserspaceManager, mptcp.UserspaceManager)
-	theirs := first(t, b.far)
+// heldByPeer is our connection when the other end has flagged the path from one of our addresses.
+func (b *bench) heldByPeer(local string) mptcp.Connection {
+	b.t.Helper()
+	theirs := first(b.t, b.far)
 	for _, s := range theirs.Subflows {
-		if s.Remote.Addr().String() == fromLTE {
-			must(t, b.far.SetBackup(theirs, s, true))
+		if s.Remote.Addr().String() == local {
+			must(b.t, b.far.SetBackup(theirs, s, true))
 		}
 	}
 	b.exchange(b.conn)
-	c := b.connection()
+	return b.connection()
+}
+
+func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
+	b := newBenchBetween(t, mptcp.UserspaceManager, mptcp.UserspaceManager)
+	c := b.heldByPeer(fromLTE)
 	_, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
 	wantKind(t, err, mptcp.HeldByPeer)
 	if now := from(b.connection(), fromWifi)[0]; now.Backup() {
@@ -184,14 +190,7 @@ func TestAPathThatThePeerHoldsCannotBeClearedFromHere(t *testing.T) {
 
 func TestAPathThatThePeerHoldsIsNotSwitchedToByEndpointEither(t *testing.T) {
 	b := newBenchBetween(t, mptcp.KernelManager, mptcp.UserspaceManager)
-	theirs := first(t, b.far)
-	for _, s := range theirs.Subflows {
-		if s.Remote.Addr().String() == fromLTE {
-			must(t, b.far.SetBackup(theirs, s, true))
-		}
-	}
-	b.exchange(b.conn)
-	c := b.connection()
+	c := b.heldByPeer(fromLTE)
 	change, err := b.handle.Prefer(c, from(c, fromLTE), from(c, fromWifi), false)
 	wantKind(t, err, mptcp.HeldByPeer)
 	if now := from(b.connection(), fromWifi)[0]; now.Backup() || len(change.Did) > 0 {

@@ -36,6 +36,24 @@ LTE_LOSS_PERCENT = 1.0
 WIFI_SIDE = Route("192.168.110.0/24", "192.168.100.2")  # of the router, to the client by Wi-Fi
 
 
+def add_client(topo: Topo, lte_backup: bool = True) -> None:
+    """With one MPTCP subflow address on each side."""
+    topo.addHost(
+        "client",
+        cls=Machine,
+        addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
+        routes=[
+            Route("default", "192.168.110.2"),
+            Route("default", "192.168.110.2", table=110, source="192.168.110.3"),
+            Route("default", "192.168.210.2", table=210, source="192.168.210.3"),
+        ],
+        endpoints=[
+            SubflowEndpoint("192.168.110.3", "wifi"),
+            SubflowEndpoint("192.168.210.3", "lte", backup=lte_backup),
+        ],
+    )
+
+
 class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     """Its machines and addresses, whatever its two paths are like."""
 
@@ -57,20 +75,7 @@ class LabTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self._link("router", "server", "lan", "lan", "08:00:27:d9:74:68", "08:00:27:67:2b:63")
 
     def _machines(self, lte_backup: bool, congestion_control: str | None) -> None:
-        self.addHost(
-            "client",
-            cls=Machine,
-            addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
-            routes=[
-                Route("default", "192.168.110.2"),
-                Route("default", "192.168.110.2", table=110, source="192.168.110.3"),
-                Route("default", "192.168.210.2", table=210, source="192.168.210.3"),
-            ],
-            endpoints=[
-                SubflowEndpoint("192.168.110.3", "wifi"),
-                SubflowEndpoint("192.168.210.3", "lte", backup=lte_backup),
-            ],
-        )
+        add_client(self, lte_backup)
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001")
         self.addHost(
             "router",

@@ -24,31 +24,19 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 from mininet.topo import Topo
 
 from topologies.links import UNSHAPED, Shape, ShapedLink
-from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
+from topologies.nodes import Gateway, Machine, Route
+from topologies.paper import BRIDGE as HOME
+from topologies.paper import LTE_BPS, SERVER, WIFI_BPS, add_client
 from topologies.parameters import refuse_unknown
 
-HOME, FAR = "br-home", "br-far"
-SERVER = "192.168.0.2"
-RATES_BPS = {"wifi": 100_000_000, "lte": 10_000_000}
+FAR = "br-far"
+RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 
 
 class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
     def build(self, shaped: bool = True, **unknown: Any) -> None:
         refuse_unknown(unknown, ("shaped",))
-        self.addHost(
-            "client",
-            cls=Machine,
-            addresses={"wifi": ["192.168.110.3/24"], "lte": ["192.168.210.3/24"]},
-            routes=[
-                Route("default", "192.168.110.2"),
-                Route("default", "192.168.110.2", table=110, source="192.168.110.3"),
-                Route("default", "192.168.210.2", table=210, source="192.168.210.3"),
-            ],
-            endpoints=[
-                SubflowEndpoint("192.168.110.3", "wifi"),
-                SubflowEndpoint("192.168.210.3", "lte", backup=True),
-            ],
-        )
+        add_client(self)
         self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001")
         self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003")
         self.addHost(

@@ -5,6 +5,7 @@ Groups have names for people and ids for switches; both stay when other terminal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,13 +46,13 @@ class Answered:
 
 @lru_cache(maxsize=256)
 def answered(site: Site) -> tuple[Answered, ...]:
-    names = {name: GroupName(number, name) for name, number in _numbers(site).items()}
+    named = _named(site)
     return tuple(
         Answered(
             each,
             Family.of(each.address),
             str(each.address),
-            tuple((traffic, names[_returning(each, traffic)]) for traffic in site.classes),
+            tuple((traffic, named[_returning(each, traffic)]) for traffic in site.classes),
         )
         for each in site.returned
     )
@@ -60,7 +61,7 @@ def answered(site: Site) -> tuple[Answered, ...]:
 @lru_cache(maxsize=256)
 def served(site: Site) -> tuple[Served, ...]:
     places = [(terminal, place, str(place.address)) for terminal in site.terminals for place in terminal.addresses]
-    named = {name: GroupName(number, name) for name, number in _numbers(site).items()}
+    named = _named(site)
     return tuple(
         Served(
             terminal,
@@ -103,8 +104,9 @@ def divided(site: Site) -> tuple[Divided, ...]:
     return tuple(found)
 
 
-def _numbers(site: Site) -> dict[str, int]:
-    """Of every group that the site has, by its name."""
+@lru_cache(maxsize=256)
+def _named(site: Site) -> Mapping[str, GroupName]:
+    """Every group that the site has, by its name."""
     shared = _shared_ports(site)
     names = [_returning(each, traffic) for each in site.returned for traffic in site.classes]
     for terminal in site.terminals:
@@ -114,7 +116,7 @@ def _numbers(site: Site) -> dict[str, int]:
             if place.port in shared:
                 names.append(_back(terminal, address))
             names += [_leaving(terminal, address, traffic) for traffic in site.classes]
-    return numbered(names)
+    return {name: GroupName(number, name) for name, number in numbered(names).items()}
 
 
 def _shared_ports(site: Site) -> set[str]:

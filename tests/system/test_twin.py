@@ -12,8 +12,10 @@ from experiments.running import OPENFLOW, TREE, controlled
 from tests.system.conftest import Home
 from tests.system.evidence import arrivals, reaches, until
 from topologies.command import run
+from topologies.paper import BRIDGE as HOME
+from topologies.paper import SERVER
 from topologies.stage import raised
-from topologies.twin import FAR, HOME, SERVER, TwinTopo
+from topologies.twin import FAR, TwinTopo
 from topologies.web import download, web_server
 
 CLIENT = "192.168.110.3"
