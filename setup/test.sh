@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every check and every test, at the same time: Go's, what depends on the OpenFlow library on Ryu, and the whole suite on
-# os-ken, each in a world of its own (topologies/isolate.py). The last line printed is pytest's own summary of the whole
-# suite.
+# os-ken, each in a world of its own (topologies/isolate.py), and the suite's workers too. The last line printed is
+# pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted run would be followed by the reports of what it left.
@@ -22,7 +22,10 @@ world() {
 python=.venv/bin/python
 world build/go-test.log setup/go.sh test -count=1 ./...
 go=$!
-world build/test.log "$python" -m pytest --color="$colour"
+# Most tests wait for something real, and two files' waiting is done at once. In the order of the files: the long ones by
+# number of tests are not those by time.
+world build/test.log "$python" -m pytest --color="$colour" --dist loadfile --no-loadscope-reorder \
+    --tx "2*popen//python=$python -m topologies.isolate $python"
 on_os_ken=$!
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
 on_both=(tests/wire)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from controller.web.client import Client
 from experiments.running import OPENFLOW, TREE, Controller, controlled
 from tests.system.evidence import Snoop, snooping
 from topologies import isolate, ovs
@@ -40,6 +39,11 @@ class Home:
         """Open vSwitch 3.1 takes max_backoff from a change made while it is connected, and else keeps its 8 s."""
         for gateway in self.net.gateways:
             ovs.vsctl("set", "Controller", gateway.name, f"max_backoff={MAX_BACKOFF_MS + 1}")
+
+    def await_in_force(self) -> None:
+        """What was wished: an answer says that it was sent, and not that the switches hold it, nor their caches."""
+        self.controller.await_steady()
+        run("ovs-appctl", "revalidator/wait")
 
     def reconnect(self) -> None:
         """The switch is read at once, and not at the next look.
@@ -92,23 +96,23 @@ def snoop(paper: Home) -> Iterator[Snoop]:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What people ask, and the wait until Open vSwitch's own caches follow: its answer does not say that they do."""
+    """What people ask, in force when they are answered."""
 
-    client: Client
+    home: Home
 
     def mode(self, mode: str) -> None:
-        self.client.set_mode("client", mode)
-        run("ovs-appctl", "revalidator/wait")
+        self.home.controller.client.set_mode("client", mode)
+        self.home.await_in_force()
 
     def active(self, uplink: str) -> None:
-        self.client.set_active("client", uplink)
-        run("ovs-appctl", "revalidator/wait")
+        self.home.controller.client.set_active("client", uplink)
+        self.home.await_in_force()
 
 
 @pytest.fixture
 def wish(paper: Home) -> Iterator[Wishes]:
     """Afterwards everything is as the file says."""
-    wishes = Wishes(paper.controller.client)
+    wishes = Wishes(paper)
     yield wishes
     wishes.active("wifi")
     wishes.mode("bicast")

@@ -57,6 +57,7 @@ def test_kill_9_under_a_download_loses_no_byte_and_no_wish(home: Home) -> None:
     with as_it_was(home) as client:
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
+        home.await_in_force()
         _killed_under_a_download(home)
         status = client.get("status")
     assert gateway(status)["changes_sent"] == 0
@@ -88,6 +89,7 @@ def test_a_dead_port_is_survived_with_no_controller(home: Home) -> None:
     with as_it_was(home) as client:
         client.set_mode("client", "single")
         client.set_active("client", "wifi")
+        home.await_in_force()  # what the switch has not read yet would die with the connection
         home.controller.kill()
         try:
             router.run("ip", "link", "set", "wifi", "down")

@@ -35,7 +35,7 @@ def twin(place: Path) -> Iterator[Home]:
 def segments(twin: Home, mode: str) -> tuple[int, int]:
     """Of one download: what arrived at the server, and at the client by Wi-Fi."""
     twin.controller.client.set_mode("client", mode)
-    run("ovs-appctl", "revalidator/wait")
+    twin.await_in_force()
     server, client = twin.net.machine("server"), twin.net.machine("client")
     with web_server(server, SERVER) as web, arrivals(server, "lan") as up, arrivals(client, "wifi") as down:
         file = web.offer("file", BYTES)
@@ -52,6 +52,7 @@ def test_in_bicast_every_segment_comes_twice_in_both_directions(twin: Home) -> N
 
 def test_what_is_not_of_the_class_comes_once(twin: Home) -> None:
     twin.controller.client.set_mode("client", "bicast")
+    twin.await_in_force()
     with arrivals(twin.net.machine("client"), "wifi") as down:
         down.since()
         twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
@@ -63,7 +64,7 @@ def test_a_switch_moves_both_directions(twin: Home) -> None:
     client.set_mode("client", "single")
     for uplink, other in (("lte", "wifi"), ("wifi", "lte")):
         client.set_active("client", uplink)
-        run("ovs-appctl", "revalidator/wait")
+        twin.await_in_force()
         before = {name: carried(name) for name in (uplink, other)}
         twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
         assert all(now - then >= PINGS for now, then in zip(carried(uplink), before[uplink], strict=True))
