@@ -6,6 +6,9 @@ Labs and tests build namespaces, bridges and daemons. Here they are built in a w
 down whole when its first process dies, and that process dies with the outer one, however it dies: nothing
 is ever left to clean up. The control pipe carries signal numbers inwards; its end means the outer is dead.
 
+The terminal sends its signals to all three, or to as many as there are by then. So init holds them back, without ever
+taking one: what the pipe brings and init has too has reached the command, and what init has not is passed on to it.
+
     python -m topologies.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """
 
@@ -80,7 +83,7 @@ def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
         command,
         env=environment,
         close_fds=False,
-        preexec_fn=_prepared(before | {signal.SIGINT}, os.getpid(), listeners),
+        preexec_fn=_prepared(before | set(FORWARDED), os.getpid(), listeners),
     )
     os.close(control)
     try:
@@ -120,15 +123,12 @@ def _relay(world: subprocess.Popen[bytes], writer: int, watched: set[signal.Sign
             code = world.poll()
             if code is not None:
                 return code if code >= 0 else 128 - code
-        elif caught.si_code <= 0:  # sent by a process; what the terminal sends has reached the inside already
+        else:
             os.write(writer, bytes([caught.si_signo]))
 
 
 def _init(control: int, argv: Sequence[str]) -> int:
     """Process 1 of a world: prepares it, starts the command, passes signals on, reaps orphans, ends everything."""
-    for each in FORWARDED:
-        if each != signal.SIGINT:  # is blocked here: what the terminal sends before the command is there is its too
-            signal.signal(each, signal.SIG_IGN)
     _checked("ip", "link", "set", "lo", "up")
     _checked("mount", "-t", "tmpfs", "-o", "mode=0755", "bicast", str(RUN))
     RUN_DIRECTORY.mkdir()
@@ -141,15 +141,16 @@ def _init(control: int, argv: Sequence[str]) -> int:
     child = os.fork()
     if child == 0:
         _become(argv)
-    if signal.SIGINT in signal.sigpending():
-        os.kill(child, signal.SIGINT)
+    for each in signal.sigpending() & set(FORWARDED):  # before there was a command
+        os.kill(child, each)
     while True:
         ready, _, _ = select.select([control, wake_reader], [], [])
         if control in ready:
             message = os.read(control, 1)
             if not message:
                 return 1  # the outer process is dead; the kernel ends everything here with us
-            os.kill(child, message[0])
+            if signal.sigtimedwait([message[0]], 0) is None:
+                os.kill(child, message[0])
         if wake_reader in ready:
             os.read(wake_reader, 512)
             ended = _reaped().get(child)
@@ -160,7 +161,7 @@ def _init(control: int, argv: Sequence[str]) -> int:
 def _become(argv: Sequence[str]) -> NoReturn:
     for each in (*FORWARDED, signal.SIGCHLD):
         signal.signal(each, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     if "LISTEN_FDS" in os.environ:
         os.environ["LISTEN_PID"] = str(os.getpid())
     try:

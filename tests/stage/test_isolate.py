@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,7 +48,7 @@ def test_a_world_has_its_own_network_processes_and_run_directory(outside: dict[s
     links = in_world(outside, "ip", "-brief", "link").stdout.splitlines()
     assert [link.split()[0] for link in links] == ["lo"]
     assert "LOWER_UP" in links[0]
-    processes = in_world(outside, "ps", "-e", "--no-headers", "--format", "args").stdout.splitlines()
+    processes = in_world(outside, "ps", "-e", "-ww", "--no-headers", "--format", "args").stdout.splitlines()
     assert ["--init" in process for process in processes] == [True, False]  # its first process, and ps
 
 
@@ -91,8 +95,51 @@ def test_ctrl_c_reaches_the_command_once(outside: dict[str, str]) -> None:
         if said == b"ready\r\n":
             os.write(terminal, b"\x03")
     assert b"once" in said
-    os.close(terminal)
     assert os.waitpid(pid, 0)[1] == 0
+    os.close(terminal)
+
+
+# No shell: dash lets go of signals that were held back for it.
+HELD_UNTIL_GONE = """#!{python}
+import os, pathlib, sys, time
+file = pathlib.Path("{file}")
+file.write_text(f"{{os.getpid()}}\\n")
+while file.exists():
+    time.sleep(0.01)
+os.execv("{program}", sys.argv)
+"""
+
+
+def test_ctrl_c_before_there_is_a_world_ends_it(outside: dict[str, str], tmp_path: Path) -> None:
+    """What is sent while `unshare` begins does not go on to what it becomes."""
+    started, held = tmp_path / "started", tmp_path / "unshare"
+    held.write_text(HELD_UNTIL_GONE.format(python=sys.executable, file=started, program=shutil.which("unshare")))
+    held.chmod(0o755)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe(sys.executable, [*WORLD, "sleep", "60"], outside | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert until(lambda: started.exists() and started.read_text().endswith("\n"))
+    os.write(terminal, b"\x03")
+    assert until(lambda: has_pending(int(started.read_text()), signal.SIGINT))
+    started.unlink()
+    before = time.monotonic()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGINT
+    assert time.monotonic() - before < SOON_S
+    os.close(terminal)
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + SOON_S
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def has_pending(pid: int, number: signal.Signals) -> bool:
+    (pending,) = re.findall(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(pending, 16) & 1 << (number - 1))
 
 
 def test_a_listener_is_handed_in_by_the_convention(outside: dict[str, str]) -> None:
