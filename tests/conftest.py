@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+from tests.turns import Turns
 
 # How long an example takes says more of what else runs on the machine than of the code.
 settings.register_profile("anywhere", deadline=None)
 settings.load_profile("anywhere")
+
+IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
+TURNS = Turns(Path(__file__).parents[1] / "build" / "turns") if IS_ONE_OF_SEVERAL else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if TURNS is None:
+        return (yield)
+    with TURNS.taken(alone=item.get_closest_marker("alone") is not None):
+        return (yield)

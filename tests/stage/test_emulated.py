@@ -19,6 +19,8 @@ from topologies.nodes import Machine
 from topologies.stage import Stage, raised
 from topologies.web import download, web_server
 
+pytestmark = pytest.mark.alone
+
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 DELAY_MS = 10.0
 RATE_BPS = 20_000_000

@@ -21,6 +21,8 @@ from topologies.nodes import Machine
 from topologies.shaper import Shaper
 from topologies.stage import Stage, raised
 
+pytestmark = pytest.mark.alone
+
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
 PACED_BPS, PAYLOAD = 50_000_000 // SLOWNESS, 400  # slow enough that nothing is lost for want of a processor
