@@ -5,7 +5,9 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 readonly program=build/bicast-agent
-newer=$(find agent api internal mptcp go.mod go.sum setup/agent.sh \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) \
+setup/bpf.sh
+newer=$(find agent api internal mptcp go.mod go.sum setup/agent.sh \
+    \( -name '*.go' -o -name '*.bpf.o' -o -name 'go.*' -o -name '*.sh' \) \
     -newer "$program" -print -quit 2>/dev/null || echo all)
 [[ -n $newer ]] || exit 0
 echo "setup: building $program"

@@ -8,6 +8,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 
 declare -rA machines=([amd64]=GOARCH=amd64 [arm64]=GOARCH=arm64 [armv7]="GOARCH=arm GOARM=7")
 (($#)) || set -- amd64 arm64 armv7
+setup/bpf.sh
 version=$(git describe --always --dirty 2>/dev/null || echo unreleased)
 mkdir -p build
 for name in "$@"; do

@@ -1,0 +1,159 @@
+// Package eliminate lets the first of several copies of a packet pass and ends the others, where they come in: the
+// program is bpf/eliminate.bpf.c, which says what a copy is.
+//
+// The program ends with the process that loaded it, however that ends: nothing is pinned. While the process stands still
+// it eliminates on until its lease is over, and then lets everything pass.
+package eliminate
+
+import (
+	"bytes"
+	"crypto/rand"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+//go:embed eliminate.bpf.o
+var object []byte
+
+const (
+	// PathsMost is how many paths can bring copies of one packet.
+	PathsMost = 8
+
+	ways         = 4          // identities in a bucket
+	noVNI uint32 = 0xffffffff // the frame itself counts, and not one inside a tunnel
+)
+
+// The maps' contents: bpf/eliminate.h.
+type place struct{ Index, VNI uint32 }
+
+type settings struct {
+	WindowNS     uint64
+	LeaseUntilNS uint64
+	Secret       [2]uint64
+	BucketsMask  uint32
+	_            uint32
+}
+
+// Counters are of one path.
+type Counters struct {
+	First        uint64 // passed: nobody had brought it before, so this path won
+	Eliminated   uint64
+	Late         uint64 // passed: another path had brought it, longer ago than the window
+	Rogue        uint64 // passed: this path itself had brought it within the window
+	Evicted      uint64 // won by this path, and forgotten for want of room before another one matched it
+	Unidentified uint64 // passed: no IP, or nothing that tells it from another
+	Skew         [32]uint64
+}
+
+// Eliminator is the program and what it remembers, shared by all the devices that it is attached to.
+type Eliminator struct {
+	objects struct {
+		Program  *ebpf.Program `ebpf:"eliminate"`
+		Places   *ebpf.Map     `ebpf:"places"`
+		Settings *ebpf.Map     `ebpf:"settings"`
+		Seen     *ebpf.Map     `ebpf:"seen"`
+		Counts   *ebpf.Map     `ebpf:"counts"`
+	}
+	settings settings
+	links    map[int]link.Link // by interface index
+}
+
+// Load makes room for so many identities at least, in a power of two; 64 bytes each.
+func Load(identities int) (*Eliminator, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, fmt.Errorf("the program that eliminates copies cannot be read: %w", err)
+	}
+	buckets := uint32(1) << bits.Len(uint(max(identities/ways, 1)-1))
+	spec.Maps["seen"].MaxEntries = buckets
+	e := &Eliminator{links: map[int]link.Link{}}
+	e.settings.BucketsMask = buckets - 1
+	var secret [16]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return nil, err
+	}
+	e.settings.Secret = [2]uint64{binary.NativeEndian.Uint64(secret[:]), binary.NativeEndian.Uint64(secret[8:])}
+	if err := spec.LoadAndAssign(&e.objects, nil); err != nil {
+		return nil, fmt.Errorf("the kernel does not take the program that eliminates copies (%s): %w", wanted, err)
+	}
+	return e, nil
+}
+
+// Close takes the program from every device.
+func (e *Eliminator) Close() error {
+	var failures []error
+	for _, attached := range e.links {
+		failures = append(failures, attached.Close())
+	}
+	for _, one := range []interface{ Close() error }{
+		e.objects.Program, e.objects.Places, e.objects.Settings, e.objects.Seen, e.objects.Counts,
+	} {
+		failures = append(failures, one.Close())
+	}
+	return errors.Join(failures...)
+}
+
+// Attach has a device's packets count as those of a path, from 0 on, and tells whether the device's own driver runs the
+// program (native), or the kernel does after it.
+func (e *Eliminator) Attach(device *net.Interface, path uint32) (native bool, err error) {
+	if path >= PathsMost {
+		return false, fmt.Errorf("%s: path %d of %d: there are no more", device.Name, path, PathsMost)
+	}
+	if err := e.objects.Places.Put(place{uint32(device.Index), noVNI}, path); err != nil {
+		return false, fmt.Errorf("%s: %w", device.Name, err)
+	}
+	attached, native, err := attach(e.objects.Program, device)
+	if err != nil {
+		e.objects.Places.Delete(place{uint32(device.Index), noVNI})
+		return false, err
+	}
+	e.links[device.Index] = attached
+	return native, nil
+}
+
+// Renew says within how long after the first a packet is a copy, and for how long from now on anything is eliminated.
+func (e *Eliminator) Renew(window, lease time.Duration) error {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return err
+	}
+	e.settings.WindowNS = uint64(window)
+	e.settings.LeaseUntilNS = uint64(now.Nano() + int64(lease))
+	return e.objects.Settings.Put(uint32(0), e.settings)
+}
+
+// Counters are those of each path.
+func (e *Eliminator) Counters() ([PathsMost]Counters, error) {
+	var total [PathsMost]Counters
+	for path := range total {
+		var each []Counters // of each processor
+		if err := e.objects.Counts.Lookup(uint32(path), &each); err != nil {
+			return total, err
+		}
+		for _, one := range each {
+			total[path].add(one)
+		}
+	}
+	return total, nil
+}
+
+func (c *Counters) add(o Counters) {
+	c.First += o.First
+	c.Eliminated += o.Eliminated
+	c.Late += o.Late
+	c.Rogue += o.Rogue
+	c.Evicted += o.Evicted
+	c.Unidentified += o.Unidentified
+	for step := range c.Skew {
+		c.Skew[step] += o.Skew[step]
+	}
+}
