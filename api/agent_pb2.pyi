@@ -112,7 +112,7 @@ class Taken(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +120,7 @@ class Report(_message.Message):
     INTERFACES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    ELIMINATION_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -127,7 +128,8 @@ class Report(_message.Message):
     interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
     cost: Cost
     connections_left_out: int
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ...) -> None: ...
+    elimination: Elimination
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -203,6 +205,46 @@ class Interface(_message.Message):
     bytes_received: int
     def __init__(self, name: _Optional[str] = ..., up: _Optional[bool] = ..., addresses: _Optional[_Iterable[str]] = ..., bytes_sent: _Optional[int] = ..., bytes_received: _Optional[int] = ...) -> None: ...
 
+class Elimination(_message.Message):
+    __slots__ = ("window_us", "paths", "missing")
+    WINDOW_US_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    window_us: int
+    paths: _containers.RepeatedCompositeFieldContainer[PathCopies]
+    missing: _containers.RepeatedCompositeFieldContainer[Missing]
+    def __init__(self, window_us: _Optional[int] = ..., paths: _Optional[_Iterable[_Union[PathCopies, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
+
+class PathCopies(_message.Message):
+    __slots__ = ("name", "first", "eliminated", "late", "rogue", "evicted", "unidentified", "skew", "native")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    ELIMINATED_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    ROGUE_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_FIELD_NUMBER: _ClassVar[int]
+    UNIDENTIFIED_FIELD_NUMBER: _ClassVar[int]
+    SKEW_FIELD_NUMBER: _ClassVar[int]
+    NATIVE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    first: int
+    eliminated: int
+    late: int
+    rogue: int
+    evicted: int
+    unidentified: int
+    skew: _containers.RepeatedScalarFieldContainer[int]
+    native: bool
+    def __init__(self, name: _Optional[str] = ..., first: _Optional[int] = ..., eliminated: _Optional[int] = ..., late: _Optional[int] = ..., rogue: _Optional[int] = ..., evicted: _Optional[int] = ..., unidentified: _Optional[int] = ..., skew: _Optional[_Iterable[int]] = ..., native: _Optional[bool] = ...) -> None: ...
+
+class Missing(_message.Message):
+    __slots__ = ("port", "because")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    port: str
+    because: str
+    def __init__(self, port: _Optional[str] = ..., because: _Optional[str] = ...) -> None: ...
+
 class Cost(_message.Message):
     __slots__ = ("cpu_us", "rss_bytes")
     CPU_US_FIELD_NUMBER: _ClassVar[int]
@@ -212,18 +254,20 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
     ARM_FIELD_NUMBER: _ClassVar[int]
     DISARM_FIELD_NUMBER: _ClassVar[int]
+    ELIMINATE_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
     arm: Arm
     disarm: Disarm
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ...) -> None: ...
+    eliminate: Eliminate
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -268,6 +312,26 @@ class Disarm(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class Eliminate(_message.Message):
+    __slots__ = ("paths", "numbered_ports", "window_floor_ms", "window_ceiling_ms")
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    NUMBERED_PORTS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FLOOR_MS_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_CEILING_MS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedCompositeFieldContainer[CopyPath]
+    numbered_ports: _containers.RepeatedScalarFieldContainer[str]
+    window_floor_ms: int
+    window_ceiling_ms: int
+    def __init__(self, paths: _Optional[_Iterable[_Union[CopyPath, _Mapping]]] = ..., numbered_ports: _Optional[_Iterable[str]] = ..., window_floor_ms: _Optional[int] = ..., window_ceiling_ms: _Optional[int] = ...) -> None: ...
+
+class CopyPath(_message.Message):
+    __slots__ = ("name", "port")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    port: str
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("directive", "done", "said", "connections", "took_us")

@@ -322,10 +322,11 @@ static __always_inline int count(struct counters *counters, const struct judged 
 		if (theirs)
 			theirs->evicted++;
 	}
+	if (judged->verdict == COPY || judged->verdict == LATE) /* or a window that is too short would never be known for it */
+		counters->skew[step_of(judged->after_ns) & (SKEW_STEPS - 1)]++;
 	switch (judged->verdict) {
 	case COPY:
 		counters->eliminated++;
-		counters->skew[step_of(judged->after_ns) & (SKEW_STEPS - 1)]++;
 		return XDP_DROP;
 	case LATE:
 		counters->late++;

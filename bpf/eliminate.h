@@ -40,7 +40,7 @@ struct counters {
 	__u64 rogue;		/* passed: this path itself has brought it within the window */
 	__u64 evicted;		/* of those that this path won, forgotten for want of room before another path matched them */
 	__u64 unidentified;	/* passed: no IP, or none that can be told from another */
-	__u64 skew[SKEW_STEPS];	/* of what was eliminated: how long after the first */
+	__u64 skew[SKEW_STEPS];	/* of what was eliminated or late: how long after the first */
 };
 
 #endif

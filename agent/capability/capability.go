@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"bicast/agent/eliminate"
 	"bicast/agent/pathmanager"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
@@ -13,8 +14,9 @@ import (
 
 // The names of api/agent.proto.
 const (
-	Report = "report"
-	MPTCP  = "mptcp"
+	Report    = "report"
+	MPTCP     = "mptcp"
+	Eliminate = "eliminate"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -25,7 +27,7 @@ type Kernel struct {
 
 // Probe tries everything that the role may want.
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
-	return []*agentv1.Capability{told(Report, k.reports()), told(MPTCP, k.steers(role))}
+	return []*agentv1.Capability{told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role))}
 }
 
 // PathManager is what new connections are made under.
@@ -70,6 +72,13 @@ func (k Kernel) steers(role agentv1.Role) error {
 		return fmt.Errorf("the userspace path manager is not set yet: until it is, orders would reach every client of this host")
 	}
 	return nil
+}
+
+func eliminates(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return eliminate.ErrNoGateway
+	}
+	return eliminate.Probe()
 }
 
 func told(name string, why error) *agentv1.Capability {

@@ -13,11 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"net"
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,7 +49,7 @@ type Counters struct {
 	Rogue        uint64 // passed: this path itself had brought it within the window
 	Evicted      uint64 // won by this path, and forgotten for want of room before another one matched it
 	Unidentified uint64 // passed: no IP, or nothing that tells it from another
-	Skew         [32]uint64
+	Skew         skews  // of copies and late ones: [n] came 2^n to 2^(n+1) ns after the first
 }
 
 // Eliminator is the program and what it remembers, shared by all the devices that it is attached to.
@@ -64,7 +62,7 @@ type Eliminator struct {
 		Counts   *ebpf.Map     `ebpf:"counts"`
 	}
 	settings settings
-	links    map[int]link.Link // by interface index
+	ports    ports
 }
 
 // Load makes room for so many identities at least, in a power of two; 64 bytes each.
@@ -75,7 +73,7 @@ func Load(identities int) (*Eliminator, error) {
 	}
 	buckets := uint32(1) << bits.Len(uint(max(identities/ways, 1)-1))
 	spec.Maps["seen"].MaxEntries = buckets
-	e := &Eliminator{links: map[int]link.Link{}}
+	e := &Eliminator{}
 	e.settings.BucketsMask = buckets - 1
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
@@ -85,15 +83,13 @@ func Load(identities int) (*Eliminator, error) {
 	if err := spec.LoadAndAssign(&e.objects, nil); err != nil {
 		return nil, fmt.Errorf("the kernel does not take the program that eliminates copies (%s): %w", wanted, err)
 	}
+	e.ports = newPorts(e.objects.Program)
 	return e, nil
 }
 
 // Close takes the program from every device.
 func (e *Eliminator) Close() error {
-	var failures []error
-	for _, attached := range e.links {
-		failures = append(failures, attached.Close())
-	}
+	failures := []error{e.ports.Close()}
 	for _, one := range []interface{ Close() error }{
 		e.objects.Program, e.objects.Places, e.objects.Settings, e.objects.Seen, e.objects.Counts,
 	} {
@@ -102,23 +98,20 @@ func (e *Eliminator) Close() error {
 	return errors.Join(failures...)
 }
 
-// Attach has a device's packets count as those of a path, from 0 on, and tells whether the device's own driver runs the
-// program (native), or the kernel does after it.
-func (e *Eliminator) Attach(device *net.Interface, path uint32) (native bool, err error) {
-	if path >= PathsMost {
-		return false, fmt.Errorf("%s: path %d of %d: there are no more", device.Name, path, PathsMost)
+// Stand has what comes in by a port count as brought by a path, from 0 on. The port may have gone and come back since.
+func (e *Eliminator) Stand(port string, path uint32) error {
+	index, before, err := e.ports.stand(port)
+	if before != index && before != 0 {
+		e.objects.Places.Delete(place{before, noVNI})
 	}
-	if err := e.objects.Places.Put(place{uint32(device.Index), noVNI}, path); err != nil {
-		return false, fmt.Errorf("%s: %w", device.Name, err)
-	}
-	attached, native, err := attach(e.objects.Program, device)
 	if err != nil {
-		e.objects.Places.Delete(place{uint32(device.Index), noVNI})
-		return false, err
+		return err
 	}
-	e.links[device.Index] = attached
-	return native, nil
+	return e.objects.Places.Put(place{index, noVNI}, path)
 }
+
+// Native tells whether the port's own driver runs the program, or the kernel does after it.
+func (e *Eliminator) Native(port string) bool { return e.ports.at[port].native }
 
 // Renew says within how long after the first a packet is a copy, and for how long from now on anything is eliminated.
 func (e *Eliminator) Renew(window, lease time.Duration) error {

@@ -61,13 +61,13 @@ func (b *bench) renew(window, lease time.Duration) {
 }
 
 // struct xdp_md
-type context struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32 }
+type arrival struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, EgressIfindex uint32 }
 
 func (b *bench) comes(path int, frame []byte) (verdict uint32) {
 	b.t.Helper()
 	b.host.Do(func() (err error) {
 		verdict, err = b.e.objects.Program.Run(&ebpf.RunOptions{
-			Data: frame, Context: context{DataEnd: uint32(len(frame)), IngressIfindex: b.at[path]},
+			Data: frame, Context: arrival{DataEnd: uint32(len(frame)), IngressIfindex: b.at[path]},
 		})
 		return err
 	})

@@ -5,10 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 )
 
 //go:embed stamp.bpf.o
@@ -20,7 +18,7 @@ type Stamper struct {
 		Program *ebpf.Program `ebpf:"stamp"`
 		Number  *ebpf.Map     `ebpf:"number"`
 	}
-	links map[int]link.Link // by interface index
+	ports ports
 }
 
 // LoadStamper makes one counter for all the devices that it will be attached to.
@@ -29,27 +27,21 @@ func LoadStamper() (*Stamper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program that numbers packets cannot be read: %w", err)
 	}
-	s := &Stamper{links: map[int]link.Link{}}
+	s := &Stamper{}
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
 		return nil, fmt.Errorf("the kernel does not take the program that numbers packets (%s): %w", wanted, err)
 	}
+	s.ports = newPorts(s.objects.Program)
 	return s, nil
 }
 
-// Attach numbers what comes in by a device.
-func (s *Stamper) Attach(device *net.Interface) (native bool, err error) {
-	attached, native, err := attach(s.objects.Program, device)
-	if err == nil {
-		s.links[device.Index] = attached
-	}
-	return native, err
+// Stand numbers what comes in by a port, which may have gone and come back since.
+func (s *Stamper) Stand(port string) error {
+	_, _, err := s.ports.stand(port)
+	return err
 }
 
-// Close takes the program from every device.
+// Close takes the program from every port.
 func (s *Stamper) Close() error {
-	failures := []error{s.objects.Program.Close(), s.objects.Number.Close()}
-	for _, attached := range s.links {
-		failures = append(failures, attached.Close())
-	}
-	return errors.Join(failures...)
+	return errors.Join(s.ports.Close(), s.objects.Program.Close(), s.objects.Number.Close())
 }

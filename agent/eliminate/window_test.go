@@ -13,18 +13,19 @@ func TestTheWindowIsRoomForTheSkewsThatWereSeen(t *testing.T) {
 		window time.Duration
 	}{
 		"nothing is known yet":       {nil, ceiling},
-		"too little":                 {map[int]uint64{10: history - 1}, ceiling},
-		"paths alike":                {map[int]uint64{10: history}, floor},
-		"33 to 67 ms":                {map[int]uint64{25: history}, 2 << 26},
+		"too little":                 {map[int]uint64{10: enough - 1}, ceiling},
+		"paths alike":                {map[int]uint64{10: enough}, floor},
+		"33 to 67 ms":                {map[int]uint64{25: enough}, 2 << 26},
 		"a few that were far behind": {map[int]uint64{25: 5000, 29: 5}, 2 << 26},
 		"many that were":             {map[int]uint64{25: 5000, 28: 50}, ceiling},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var skew [32]uint64
+			var skew skews
 			for step, n := range c.skew {
 				skew[step] = n
 			}
-			if got := Window(skew, floor, ceiling); got != c.window {
+			sizing := sizing{floor: floor, ceiling: ceiling}
+			if got := sizing.window(skew); got != c.window {
 				t.Errorf("%v, expected %v", got, c.window)
 			}
 		})

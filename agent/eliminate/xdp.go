@@ -12,20 +12,69 @@ import (
 
 const wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are wanted"
 
+// ports are the devices, by name, on which a program stands.
+type ports struct {
+	program *ebpf.Program
+	at      map[string]standing
+}
+
+type standing struct {
+	index  uint32
+	link   link.Link
+	native bool
+}
+
+func newPorts(program *ebpf.Program) ports { return ports{program, map[string]standing{}} }
+
+// stand sees to it that the program stands on the device that has this name now, and tells its index and that of the
+// one on which it stood before; 0 where there is or was none.
+func (p *ports) stand(name string) (index, before uint32, err error) {
+	stood := p.at[name]
+	device, err := net.InterfaceByName(name)
+	if err == nil && stood.index == uint32(device.Index) {
+		return stood.index, stood.index, nil
+	}
+	if stood.link != nil {
+		stood.link.Close() // its device has gone, and took the program with it
+		delete(p.at, name)
+	}
+	if err != nil {
+		return 0, stood.index, fmt.Errorf("there is no network device %s here", name)
+	}
+	now, err := attach(p.program, device)
+	if err != nil {
+		return 0, stood.index, err
+	}
+	p.at[name] = now
+	return now.index, stood.index, nil
+}
+
+// Close takes the program from every device.
+func (p *ports) Close() error {
+	var failures []error
+	for _, each := range p.at {
+		failures = append(failures, each.link.Close())
+	}
+	clear(p.at)
+	return errors.Join(failures...)
+}
+
 // attach has a device's own driver run a program on what comes in (native), or, where it cannot, the kernel after it. The
 // kernel takes it away when this process ends, however that ends.
-func attach(program *ebpf.Program, device *net.Interface) (attached link.Link, native bool, err error) {
+func attach(program *ebpf.Program, device *net.Interface) (standing, error) {
 	options := link.XDPOptions{Program: program, Interface: device.Index, Flags: link.XDPDriverMode}
-	attached, err = link.AttachXDP(options)
-	if err == nil {
-		return attached, true, nil
-	}
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, ebpf.ErrNotSupported) {
+	attached, err := link.AttachXDP(options)
+	native := err == nil
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) || errors.Is(err, ebpf.ErrNotSupported) {
 		options.Flags = link.XDPGenericMode
 		attached, err = link.AttachXDP(options)
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("%s takes no XDP program: %w", device.Name, err)
+	switch {
+	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST):
+		return standing{}, fmt.Errorf("%s has an XDP program already, another agent's or somebody else's: end that (`ip link show %s` "+
+			"names it)", device.Name, device.Name)
+	case err != nil:
+		return standing{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, wanted, err)
 	}
-	return attached, false, nil
+	return standing{uint32(device.Index), attached, native}, nil
 }

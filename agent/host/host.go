@@ -13,6 +13,7 @@ import (
 
 	"bicast/agent/capability"
 	"bicast/agent/clock"
+	"bicast/agent/eliminate"
 	"bicast/agent/hands"
 	"bicast/agent/reflex"
 	"bicast/agent/report"
@@ -32,6 +33,7 @@ type Host struct {
 	reader   *report.Reader
 	hands    *hands.Hands
 	reflexes *reflex.Reflexes
+	copies   *eliminate.Hand // nil: of a terminal or a relay
 
 	mutex sync.Mutex // of the reader, which remembers when it read
 }
@@ -56,22 +58,30 @@ func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
 		h.hands = &hands.Hands{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
 		h.reflexes = reflex.New(role, h.kernel.Handle.Subflows, h.hands.Prefer, log)
 	}
+	if role == agentv1.Role_ROLE_GATEWAY {
+		h.copies = eliminate.NewHand(func(work func() error) error { return h.inside(netns, work) }, log)
+	}
 	return h, nil
 }
 
 func (h *Host) openLinks(netns string) (links *report.Links, err error) {
+	err = h.inside(netns, func() (err error) {
+		links, err = report.OpenLinks()
+		return err
+	})
+	return links, err
+}
+
+// inside does a work in the host's network namespace.
+func (h *Host) inside(netns string, work func() error) error {
 	switch {
 	case h.kernel.Handle != nil:
-		err = h.kernel.Handle.Do(func() (err error) {
-			links, err = report.OpenLinks()
-			return err
-		})
+		return h.kernel.Handle.Do(work)
 	case netns == "":
-		links, err = report.OpenLinks()
+		return work()
 	default:
-		err = fmt.Errorf("nothing can be read in the network namespace %s: %w", netns, h.kernel.Missing)
+		return fmt.Errorf("nothing can be read in the network namespace %s: %w", netns, h.kernel.Missing)
 	}
-	return links, err
 }
 
 // Close lets go of the kernel.
@@ -86,11 +96,24 @@ func (h *Host) Close() error {
 	return errors.Join(failures...)
 }
 
-// Run watches for what the controller armed, until the context ends.
+// Run keeps what the controller ordered, until the context ends and everything of it has.
 func (h *Host) Run(ctx context.Context) {
+	var parts []func(context.Context)
 	if h.reflexes != nil {
-		h.reflexes.Run(ctx)
+		parts = append(parts, h.reflexes.Run)
 	}
+	if h.copies != nil {
+		parts = append(parts, h.copies.Run)
+	}
+	var running sync.WaitGroup
+	for _, part := range parts {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			part(ctx)
+		}()
+	}
+	running.Wait()
 }
 
 // Hello looks anew at what this host can do.
@@ -110,7 +133,11 @@ func (h *Host) Hello() *agentv1.Hello {
 func (h *Host) Report() (*agentv1.Report, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	return h.reader.Read()
+	report, err := h.reader.Read()
+	if err == nil && h.copies != nil {
+		report.Elimination = h.copies.Report()
+	}
+	return report, err
 }
 
 // Fired tells of reflexes.
@@ -130,16 +157,17 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		if err := h.cannotSteer(); err != nil {
 			return refused(err)
 		}
-		said, err := h.reflexes.Arm(order.Arm)
-		if err != nil {
-			return refused(err)
-		}
-		return &agentv1.Result{Done: true, Said: said}
+		return answered(h.reflexes.Arm(order.Arm))
 	case *agentv1.Directive_Disarm:
 		if h.reflexes == nil {
 			return &agentv1.Result{Done: true, Said: "nothing can be armed here"}
 		}
 		return &agentv1.Result{Done: true, Said: h.reflexes.Disarm(order.Disarm.GetName())}
+	case *agentv1.Directive_Eliminate:
+		if h.copies == nil {
+			return refused(eliminate.ErrNoGateway)
+		}
+		return answered(h.copies.Order(order.Eliminate))
 	default:
 		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
 	}
@@ -177,6 +205,13 @@ func (h *Host) connections() ([]mptcp.Connection, error) {
 		return nil, nil // the hello said why
 	}
 	return h.kernel.Handle.Connections()
+}
+
+func answered(said string, err error) *agentv1.Result {
+	if err != nil {
+		return refused(err)
+	}
+	return &agentv1.Result{Done: true, Said: said}
 }
 
 func refused(why error) *agentv1.Result { return &agentv1.Result{Said: why.Error()} }

@@ -726,6 +726,7 @@ type Report struct {
 	Interfaces         []*Interface           `protobuf:"bytes,5,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
 	Cost               *Cost                  `protobuf:"bytes,6,opt,name=cost,proto3" json:"cost,omitempty"`
 	ConnectionsLeftOut uint32                 `protobuf:"varint,7,opt,name=connections_left_out,json=connectionsLeftOut,proto3" json:"connections_left_out,omitempty"` // did not fit: those which heard of their peers longest ago
+	Elimination        *Elimination           `protobuf:"bytes,8,opt,name=elimination,proto3" json:"elimination,omitempty"`                                            // what became of copies here; absent: none are ordered to be eliminated
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -807,6 +808,13 @@ func (x *Report) GetConnectionsLeftOut() uint32 {
 		return x.ConnectionsLeftOut
 	}
 	return 0
+}
+
+func (x *Report) GetElimination() *Elimination {
+	if x != nil {
+		return x.Elimination
+	}
+	return nil
 }
 
 // A TCP connection, or an MPTCP connection with its subflows that are established. Those over the loopback are not
@@ -1167,6 +1175,228 @@ func (x *Interface) GetBytesReceived() uint64 {
 	return 0
 }
 
+type Elimination struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WindowUs      uint32                 `protobuf:"varint,1,opt,name=window_us,json=windowUs,proto3" json:"window_us,omitempty"` // a copy comes within so long of the first
+	Paths         []*PathCopies          `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	Missing       []*Missing             `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Elimination) Reset() {
+	*x = Elimination{}
+	mi := &file_api_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Elimination) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Elimination) ProtoMessage() {}
+
+func (x *Elimination) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Elimination.ProtoReflect.Descriptor instead.
+func (*Elimination) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Elimination) GetWindowUs() uint32 {
+	if x != nil {
+		return x.WindowUs
+	}
+	return 0
+}
+
+func (x *Elimination) GetPaths() []*PathCopies {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Elimination) GetMissing() []*Missing {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// Of what came in by one path. They begin anew when the order changes.
+type PathCopies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`               // passed: no other path had brought it, so this one won
+	Eliminated    uint64                 `protobuf:"varint,3,opt,name=eliminated,proto3" json:"eliminated,omitempty"`     // dropped: another path had brought it
+	Late          uint64                 `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`                 // passed: another path had brought it, longer ago than the window
+	Rogue         uint64                 `protobuf:"varint,5,opt,name=rogue,proto3" json:"rogue,omitempty"`               // passed: this path itself had brought it within the window
+	Evicted       uint64                 `protobuf:"varint,6,opt,name=evicted,proto3" json:"evicted,omitempty"`           // won by this path, and forgotten for want of room before another one matched it
+	Unidentified  uint64                 `protobuf:"varint,7,opt,name=unidentified,proto3" json:"unidentified,omitempty"` // passed: no IP, or nothing that tells it from another
+	Skew          []uint64               `protobuf:"varint,8,rep,packed,name=skew,proto3" json:"skew,omitempty"`          // [n]: copies that came 2^n to 2^(n+1) ns after the first; as long as something was counted
+	Native        bool                   `protobuf:"varint,9,opt,name=native,proto3" json:"native,omitempty"`             // the port's own driver runs the program, not the kernel after it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathCopies) Reset() {
+	*x = PathCopies{}
+	mi := &file_api_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathCopies) ProtoMessage() {}
+
+func (x *PathCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathCopies.ProtoReflect.Descriptor instead.
+func (*PathCopies) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PathCopies) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PathCopies) GetFirst() uint64 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *PathCopies) GetEliminated() uint64 {
+	if x != nil {
+		return x.Eliminated
+	}
+	return 0
+}
+
+func (x *PathCopies) GetLate() uint64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
+func (x *PathCopies) GetRogue() uint64 {
+	if x != nil {
+		return x.Rogue
+	}
+	return 0
+}
+
+func (x *PathCopies) GetEvicted() uint64 {
+	if x != nil {
+		return x.Evicted
+	}
+	return 0
+}
+
+func (x *PathCopies) GetUnidentified() uint64 {
+	if x != nil {
+		return x.Unidentified
+	}
+	return 0
+}
+
+func (x *PathCopies) GetSkew() []uint64 {
+	if x != nil {
+		return x.Skew
+	}
+	return nil
+}
+
+func (x *PathCopies) GetNative() bool {
+	if x != nil {
+		return x.Native
+	}
+	return false
+}
+
+// A port of the order that has no program.
+type Missing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Missing) Reset() {
+	*x = Missing{}
+	mi := &file_api_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Missing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Missing) ProtoMessage() {}
+
+func (x *Missing) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Missing.ProtoReflect.Descriptor instead.
+func (*Missing) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Missing) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Missing) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
 // What the agent itself costs.
 type Cost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1178,7 +1408,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1420,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[12]
+	mi := &file_api_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1433,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{12}
+	return file_api_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -1230,6 +1460,7 @@ type Directive struct {
 	//	*Directive_Prefer
 	//	*Directive_Arm
 	//	*Directive_Disarm
+	//	*Directive_Eliminate
 	Order         isDirective_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1237,7 +1468,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1480,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[13]
+	mi := &file_api_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1493,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{13}
+	return file_api_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -1315,6 +1546,15 @@ func (x *Directive) GetDisarm() *Disarm {
 	return nil
 }
 
+func (x *Directive) GetEliminate() *Eliminate {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Eliminate); ok {
+			return x.Eliminate
+		}
+	}
+	return nil
+}
+
 type isDirective_Order interface {
 	isDirective_Order()
 }
@@ -1335,6 +1575,10 @@ type Directive_Disarm struct {
 	Disarm *Disarm `protobuf:"bytes,5,opt,name=disarm,proto3,oneof"`
 }
 
+type Directive_Eliminate struct {
+	Eliminate *Eliminate `protobuf:"bytes,6,opt,name=eliminate,proto3,oneof"`
+}
+
 func (*Directive_ReportEvery) isDirective_Order() {}
 
 func (*Directive_Prefer) isDirective_Order() {}
@@ -1342,6 +1586,8 @@ func (*Directive_Prefer) isDirective_Order() {}
 func (*Directive_Arm) isDirective_Order() {}
 
 func (*Directive_Disarm) isDirective_Order() {}
+
+func (*Directive_Eliminate) isDirective_Order() {}
 
 // The path of a subflow is told by its addresses: of the terminal's end, and that is local at the terminal
 // and remote where connections are served.
@@ -1354,7 +1600,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1612,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[14]
+	mi := &file_api_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1625,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{14}
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -1398,7 +1644,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1656,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1669,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{15}
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -1446,7 +1692,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1704,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1717,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{16}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -1511,7 +1757,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1769,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1782,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Arm) GetName() string {
@@ -1590,7 +1836,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1848,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,12 +1861,135 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Disarm) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+// Of the copies of a packet that come in by several paths let the first pass and end the others; and number what is to be
+// copied, so that no two packets look the same. It takes the place of what was ordered before; with no paths everything
+// passes. It lives on when the stream ends. The agent's end is its end.
+type Eliminate struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Paths           []*CopyPath            `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`                                               // 2 to 8, or none
+	NumberedPorts   []string               `protobuf:"bytes,2,rep,name=numbered_ports,json=numberedPorts,proto3" json:"numbered_ports,omitempty"`          // where comes in what is to be copied
+	WindowFloorMs   uint32                 `protobuf:"varint,3,opt,name=window_floor_ms,json=windowFloorMs,proto3" json:"window_floor_ms,omitempty"`       // a copy comes within so long of the first: as measured, between the two
+	WindowCeilingMs uint32                 `protobuf:"varint,4,opt,name=window_ceiling_ms,json=windowCeilingMs,proto3" json:"window_ceiling_ms,omitempty"` // up to 10000
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Eliminate) Reset() {
+	*x = Eliminate{}
+	mi := &file_api_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Eliminate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Eliminate) ProtoMessage() {}
+
+func (x *Eliminate) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
+func (*Eliminate) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Eliminate) GetPaths() []*CopyPath {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Eliminate) GetNumberedPorts() []string {
+	if x != nil {
+		return x.NumberedPorts
+	}
+	return nil
+}
+
+func (x *Eliminate) GetWindowFloorMs() uint32 {
+	if x != nil {
+		return x.WindowFloorMs
+	}
+	return 0
+}
+
+func (x *Eliminate) GetWindowCeilingMs() uint32 {
+	if x != nil {
+		return x.WindowCeilingMs
+	}
+	return 0
+}
+
+type CopyPath struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // the uplink's
+	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"` // the network device
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CopyPath) Reset() {
+	*x = CopyPath{}
+	mi := &file_api_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CopyPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CopyPath) ProtoMessage() {}
+
+func (x *CopyPath) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
+func (*CopyPath) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CopyPath) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CopyPath) GetPort() string {
+	if x != nil {
+		return x.Port
 	}
 	return ""
 }
@@ -1638,7 +2007,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +2019,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +2032,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -1715,7 +2084,7 @@ type Fired struct {
 
 func (x *Fired) Reset() {
 	*x = Fired{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +2096,7 @@ func (x *Fired) String() string {
 func (*Fired) ProtoMessage() {}
 
 func (x *Fired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +2109,7 @@ func (x *Fired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fired.ProtoReflect.Descriptor instead.
 func (*Fired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Fired) GetName() string {
@@ -1819,7 +2188,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"#\n" +
 	"\x05Taken\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xc0\x02\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x80\x03\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -1830,7 +2199,8 @@ const file_api_agent_proto_rawDesc = "" +
 	"interfaces\x18\x05 \x03(\v2\x1a.bicast.agent.v1.InterfaceR\n" +
 	"interfaces\x12)\n" +
 	"\x04cost\x18\x06 \x01(\v2\x15.bicast.agent.v1.CostR\x04cost\x120\n" +
-	"\x14connections_left_out\x18\a \x01(\rR\x12connectionsLeftOut\"\xb6\x01\n" +
+	"\x14connections_left_out\x18\a \x01(\rR\x12connectionsLeftOut\x12>\n" +
+	"\velimination\x18\b \x01(\v2\x1c.bicast.agent.v1.EliminationR\velimination\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -1874,16 +2244,37 @@ const file_api_agent_proto_rawDesc = "" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x1d\n" +
 	"\n" +
 	"bytes_sent\x18\x04 \x01(\x04R\tbytesSent\x12%\n" +
-	"\x0ebytes_received\x18\x05 \x01(\x04R\rbytesReceived\":\n" +
+	"\x0ebytes_received\x18\x05 \x01(\x04R\rbytesReceived\"\x91\x01\n" +
+	"\vElimination\x12\x1b\n" +
+	"\twindow_us\x18\x01 \x01(\rR\bwindowUs\x121\n" +
+	"\x05paths\x18\x02 \x03(\v2\x1b.bicast.agent.v1.PathCopiesR\x05paths\x122\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xea\x01\n" +
+	"\n" +
+	"PathCopies\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x1e\n" +
+	"\n" +
+	"eliminated\x18\x03 \x01(\x04R\n" +
+	"eliminated\x12\x12\n" +
+	"\x04late\x18\x04 \x01(\x04R\x04late\x12\x14\n" +
+	"\x05rogue\x18\x05 \x01(\x04R\x05rogue\x12\x18\n" +
+	"\aevicted\x18\x06 \x01(\x04R\aevicted\x12\"\n" +
+	"\funidentified\x18\a \x01(\x04R\funidentified\x12\x12\n" +
+	"\x04skew\x18\b \x03(\x04R\x04skew\x12\x16\n" +
+	"\x06native\x18\t \x01(\bR\x06native\"7\n" +
+	"\aMissing\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\":\n" +
 	"\x04Cost\x12\x15\n" +
 	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs\x12\x1b\n" +
-	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xf7\x01\n" +
+	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xb3\x02\n" +
 	"\tDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12A\n" +
 	"\freport_every\x18\x02 \x01(\v2\x1c.bicast.agent.v1.ReportEveryH\x00R\vreportEvery\x121\n" +
 	"\x06prefer\x18\x03 \x01(\v2\x17.bicast.agent.v1.PreferH\x00R\x06prefer\x12(\n" +
 	"\x03arm\x18\x04 \x01(\v2\x14.bicast.agent.v1.ArmH\x00R\x03arm\x121\n" +
-	"\x06disarm\x18\x05 \x01(\v2\x17.bicast.agent.v1.DisarmH\x00R\x06disarmB\a\n" +
+	"\x06disarm\x18\x05 \x01(\v2\x17.bicast.agent.v1.DisarmH\x00R\x06disarm\x12:\n" +
+	"\teliminate\x18\x06 \x01(\v2\x1a.bicast.agent.v1.EliminateH\x00R\teliminateB\a\n" +
 	"\x05order\"5\n" +
 	"\x04Path\x12-\n" +
 	"\x12terminal_addresses\x18\x01 \x03(\tR\x11terminalAddresses\".\n" +
@@ -1902,7 +2293,15 @@ const file_api_agent_proto_rawDesc = "" +
 	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\x12-\n" +
 	"\x13no_progress_many_ms\x18\x06 \x01(\rR\x10noProgressManyMs\"\x1c\n" +
 	"\x06Disarm\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x89\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xb7\x01\n" +
+	"\tEliminate\x12/\n" +
+	"\x05paths\x18\x01 \x03(\v2\x19.bicast.agent.v1.CopyPathR\x05paths\x12%\n" +
+	"\x0enumbered_ports\x18\x02 \x03(\tR\rnumberedPorts\x12&\n" +
+	"\x0fwindow_floor_ms\x18\x03 \x01(\rR\rwindowFloorMs\x12*\n" +
+	"\x11window_ceiling_ms\x18\x04 \x01(\rR\x0fwindowCeilingMs\"2\n" +
+	"\bCopyPath\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
@@ -1944,7 +2343,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),              // 0: bicast.agent.v1.Role
 	(PathManager)(0),       // 1: bicast.agent.v1.PathManager
@@ -1960,48 +2359,58 @@ var file_api_agent_proto_goTypes = []any{
 	(*Connection)(nil),     // 11: bicast.agent.v1.Connection
 	(*Subflow)(nil),        // 12: bicast.agent.v1.Subflow
 	(*Interface)(nil),      // 13: bicast.agent.v1.Interface
-	(*Cost)(nil),           // 14: bicast.agent.v1.Cost
-	(*Directive)(nil),      // 15: bicast.agent.v1.Directive
-	(*Path)(nil),           // 16: bicast.agent.v1.Path
-	(*ReportEvery)(nil),    // 17: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),         // 18: bicast.agent.v1.Prefer
-	(*Arm)(nil),            // 19: bicast.agent.v1.Arm
-	(*Disarm)(nil),         // 20: bicast.agent.v1.Disarm
-	(*Result)(nil),         // 21: bicast.agent.v1.Result
-	(*Fired)(nil),          // 22: bicast.agent.v1.Fired
+	(*Elimination)(nil),    // 14: bicast.agent.v1.Elimination
+	(*PathCopies)(nil),     // 15: bicast.agent.v1.PathCopies
+	(*Missing)(nil),        // 16: bicast.agent.v1.Missing
+	(*Cost)(nil),           // 17: bicast.agent.v1.Cost
+	(*Directive)(nil),      // 18: bicast.agent.v1.Directive
+	(*Path)(nil),           // 19: bicast.agent.v1.Path
+	(*ReportEvery)(nil),    // 20: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),         // 21: bicast.agent.v1.Prefer
+	(*Arm)(nil),            // 22: bicast.agent.v1.Arm
+	(*Disarm)(nil),         // 23: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),      // 24: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),       // 25: bicast.agent.v1.CopyPath
+	(*Result)(nil),         // 26: bicast.agent.v1.Result
+	(*Fired)(nil),          // 27: bicast.agent.v1.Fired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	21, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	22, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
+	26, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	27, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
 	8,  // 4: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
 	9,  // 5: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
-	15, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	18, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
 	0,  // 7: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
 	7,  // 8: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
 	1,  // 9: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
 	11, // 10: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
 	13, // 11: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	14, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	12, // 13: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	17, // 14: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	18, // 15: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	19, // 16: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	20, // 17: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	16, // 18: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	16, // 19: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	16, // 20: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	16, // 21: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	2,  // 22: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 23: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 24: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 25: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	17, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	14, // 13: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	12, // 14: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	15, // 15: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	16, // 16: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	20, // 17: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	21, // 18: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	22, // 19: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	23, // 20: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	24, // 21: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	19, // 22: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	19, // 23: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	19, // 24: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	19, // 25: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	25, // 26: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	2,  // 27: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 28: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 29: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 30: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	29, // [29:31] is the sub-list for method output_type
+	27, // [27:29] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -2020,11 +2429,12 @@ func file_api_agent_proto_init() {
 		(*FromController_Taken)(nil),
 		(*FromController_Directive)(nil),
 	}
-	file_api_agent_proto_msgTypes[13].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
 		(*Directive_Disarm)(nil),
+		(*Directive_Eliminate)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2032,7 +2442,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
