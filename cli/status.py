@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
         return OK
     now = time.time()
     warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
-    tables = [aligned(rows) for rows in (_gateways(status, now), _uplinks(status), _terminals(status))]
+    parts = (_gateways(status, now), _uplinks(status), _copies(status), _terminals(status))
+    tables = [table for table in map(aligned, parts) if table]
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:
@@ -66,6 +67,7 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
     if status["config_error"] is not None:
         loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
         yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
+    agents = {one["name"] for one in status["agents"] if one["state"] != "gone" and one["role"] == "gateway"}
     for gateway in status["gateways"]:
         if gateway["state"] == "absent":
             yield (
@@ -80,6 +82,9 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
             )
         if gateway["last_error"] is not None:
             yield f"{gateway['name']}: {gateway['last_error']}"
+        copies = gateway["copies"]
+        if copies is not None and not copies["eliminated"] and gateway["name"] in agents:
+            yield f"{gateway['name']}: every copy of a packet passes: {copies['because']}"
         for conflict in gateway["conflicts"]:
             yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
         for uplink in gateway["uplinks"]:
@@ -127,6 +132,20 @@ def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             hops = ", ".join(f"{hop['address']} {hop['mac'] or '(MAC not learned)'}" for hop in one["next_hops"])
             sent, received = (one["counters"] or {}).get("sent"), (one["counters"] or {}).get("received")
             yield (one["name"], gateway["name"], one["port"], _link(gateway, one), hops, *_traffic(sent, received))
+
+
+def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """What came in more than once, where two of our sites are each other's ends."""
+    ends = [one for one in status["gateways"] if one["copies"] is not None]
+    if ends:
+        yield ("COPIES AT", "BY", "FIRST", "ELIMINATED", "LATE", "ROGUE", "EVICTED", "WINDOW", "COPIED FROM HERE")
+    for gateway in ends:
+        copies = gateway["copies"]
+        window = "-" if copies["window_us"] is None else f"{copies['window_us'] / 1000:g} ms"
+        for path in copies["paths"] or [None]:
+            counts = ("first", "eliminated", "late", "rogue", "evicted")
+            by = (path["name"], *(str(path[count]) for count in counts)) if path else ("-",) * (1 + len(counts))
+            yield (gateway["name"], *by, window, ", ".join(copies["copied"]))
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from controller.model import (
     AccessPoint,
     Address,
     Config,
+    CopyWindow,
     Datapath,
     Family,
     Interface,
@@ -34,6 +35,8 @@ MOST_SITES = 128
 MOST_UPLINKS = 8
 MOST_SUBNETS = MOST_ACCESS_POINTS = 250
 MOST_TERMINALS = 250
+LONGEST_WINDOW_MS = 10_000
+COPIES = CopyWindow(floor_ms=20, ceiling_ms=1000)
 MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # of a terminal: one in the subnet of each uplink
 
 
@@ -72,8 +75,10 @@ def _config(top: Place) -> Config:
 
 def _site(name: str, place: Place) -> Site:
     keys = place.mapping(
-        "datapath", "bicast", "access_points", "bridge", "mirrors", required=("dpid", "uplinks", "subnets", "terminals")
+        *("datapath", "bicast", "copies", "access_points", "bridge", "mirrors"),
+        required=("dpid", "uplinks", "subnets", "terminals"),
     )
+    chosen = keys.maybe("bicast", _bicast, None)
     uplinks = tuple(_uplink(label, inner) for label, inner in keys["uplinks"].by_name(MOST_UPLINKS, "uplinks"))
     if not uplinks:
         raise keys["uplinks"].wrong("at least one uplink")
@@ -93,7 +98,9 @@ def _site(name: str, place: Place) -> Site:
         dpid=_dpid(keys["dpid"]),
         bridge=keys.maybe("bridge", Place.port_name, f"br-{name}"[:15]),
         datapath=keys.maybe("datapath", lambda at: at.choice({kind.value: kind for kind in Datapath}), Datapath.SYSTEM),
-        bicast=keys.maybe("bicast", _bicast, TrafficClass("bicast", (Protocol.TCP,))),
+        bicast=chosen or TrafficClass("bicast", (Protocol.TCP,)),
+        bicast_once=chosen or TrafficClass("bicast", ()),
+        copies=keys.maybe("copies", _copies, COPIES),
         uplinks=uplinks,
         subnets=subnets,
         terminals=terminals,
@@ -140,6 +147,13 @@ def _bicast(place: Place) -> TrafficClass:
     if not protocols or len(set(protocols)) != len(protocols):
         raise place.wrong(f"a list of protocols, each once, of {', '.join(options)}, or [all]")
     return TrafficClass("bicast", protocols)
+
+
+def _copies(place: Place) -> CopyWindow:
+    keys = place.mapping("window_floor_ms", "window_ceiling_ms")
+    ceiling_ms = keys.maybe("window_ceiling_ms", lambda at: at.integer(1, LONGEST_WINDOW_MS), COPIES.ceiling_ms)
+    floor_ms = keys.maybe("window_floor_ms", lambda at: at.integer(1, ceiling_ms), min(COPIES.floor_ms, ceiling_ms))
+    return CopyWindow(floor_ms, ceiling_ms)
 
 
 def _uplink(name: str, place: Place) -> Uplink:

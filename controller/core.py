@@ -27,6 +27,7 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
+from controller.farend.ends import Ends
 from controller.known import Wanted
 from controller.model import AUTO, EVERYBODY, Config, Mode, Site, Terminal
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
@@ -48,6 +49,7 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
+        self.ends = Ends(config, self._tickets)
         self.switches = {site.dpid: Switch(site, self._tickets, now) for site in config.sites}
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.moves = Moves()
@@ -102,6 +104,7 @@ class Core:
             switch.door.forget(now)
             yield from switch.tick(self.wanted, now)
         yield from self.pilot.tend(self.wanted, now)
+        yield from self._copy(now)
 
     def rests_at(self) -> float | None:
         due = (self.moves.next_at, *(switch.rests_at() for switch in self.switches.values()))
@@ -154,6 +157,15 @@ class Core:
             case ReflexFired():
                 yield from self._steer(self.pilot.fired(event, self.wanted, now), now)
         yield from self.pilot.tend(self.wanted, now)
+        self.ends.hear(event, now)
+        yield from self._copy(now)
+
+    def _copy(self, now: float) -> Iterator[Effect | AgentEffect]:
+        """What is copied at one end depends on what becomes of copies at the other."""
+        yield from self.ends.tend(now)
+        if self.ends.changed(now):
+            for site in self.config.sites:
+                yield from self.switches[site.dpid].reconfigure(self.ends.as_copied(site), self.wanted, now)
 
     def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
@@ -172,7 +184,9 @@ class Core:
     def reconfigure(self, config: Config, now: float) -> Iterator[Effect | AgentEffect]:
         """Take a new configuration whole. A site that is gone keeps what it has on its switch, which is let go."""
         old, self.switches = self.switches, {}
-        for site in config.sites:
+        self.ends.reconfigure(config)
+        self.ends.changed(now)
+        for site in map(self.ends.as_copied, config.sites):
             switch = old.pop(site.dpid, None)
             if switch is None:
                 self.switches[site.dpid] = Switch(site, self._tickets, now)

@@ -186,6 +186,14 @@ REST = TrafficClass("rest", ())
 
 
 @dataclass(frozen=True, slots=True)
+class CopyWindow:
+    """How long after the first a copy may come, at least and at most, and still be known as one."""
+
+    floor_ms: int
+    ceiling_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """An address of a terminal at the other end of a site's uplinks. What goes there leaves as what comes from there
     does: a mode is of both directions."""
@@ -201,7 +209,9 @@ class Site:
     dpid: int
     bridge: str
     datapath: Datapath
-    bicast: TrafficClass
+    bicast: TrafficClass  # what is copied, in mode bicast
+    bicast_once: TrafficClass  # what is, while the other end lets one copy of each packet pass
+    copies: CopyWindow
     uplinks: tuple[Uplink, ...]
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
@@ -278,3 +288,8 @@ class Config:
     def ends(self, site: Site) -> tuple[int, ...]:
         """The dpids that a wish about a terminal of this site concerns: its own first, then of whom mirrors it."""
         return (site.dpid, *(each.dpid for each in self.sites if each.mirrors == site.name))
+
+    def other_end(self, site: Site) -> Site | None:
+        """The site at the other end of its uplinks, where that is one of ours."""
+        ours = (each for each in self.sites if site.name == each.mirrors or site.mirrors == each.name)
+        return next(ours, None)

@@ -56,6 +56,34 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class PathCopies:
+    """Of what came in by one path, since the order was given."""
+
+    name: str
+    native: bool  # the port's own driver runs the program
+    first: int  # passed: no other path had brought it
+    eliminated: int
+    late: int  # passed: another path had brought it, longer ago than the window
+    rogue: int  # passed: this path itself had brought it within the window
+    evicted: int  # won by this path, and forgotten for want of room
+    unidentified: int  # passed: no IP, or nothing that tells it from another
+    skew: tuple[int, ...]  # [n]: copies that came 2^n to 2^(n+1) ns after the first
+
+    @property
+    def arrived(self) -> int:
+        return self.first + self.eliminated + self.late + self.rogue
+
+
+@dataclass(frozen=True, slots=True)
+class Elimination:
+    """What became of copies at a site."""
+
+    window_us: int
+    paths: tuple[PathCopies, ...]
+    missing: tuple[tuple[str, str], ...]  # ports without a program, and why
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     cpu_us: int  # since the agent was started
     rss_bytes: int
@@ -89,6 +117,7 @@ class Reported:
     interval_ms: int
     connections: tuple[Connection, ...]
     cost: Cost
+    elimination: Elimination | None = None  # None: none are ordered to be eliminated
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +175,17 @@ class Disarm:
     name: str
 
 
-Directive = ReportEvery | Prefer | Arm | Disarm
+@dataclass(frozen=True, slots=True)
+class Eliminate:
+    """Let the first of several copies pass; with no paths everything passes."""
+
+    paths: tuple[tuple[str, str], ...] = ()  # an uplink's name, and the port by which it comes in
+    numbered_ports: tuple[str, ...] = ()  # where comes in what is to be copied
+    window_floor_ms: int = 0
+    window_ceiling_ms: int = 0
+
+
+Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate
 
 
 @dataclass(frozen=True, slots=True)

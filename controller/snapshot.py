@@ -13,7 +13,7 @@ from controller.events import Counters, PortCounters
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
 from controller.program import GroupKind
-from controller.reports import PathManager, Role
+from controller.reports import PathCopies, PathManager, Role
 from controller.steering.logbook import By
 
 
@@ -65,6 +65,17 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesView:
+    """Of a site whose uplinks end at another site of ours."""
+
+    copied: tuple[str, ...]  # the protocols that leave by every uplink in mode bicast, or "all"
+    eliminated: bool  # of several copies of a packet that come in the first passes, and no other
+    because: str | None  # why not
+    window_us: int | None  # within which a copy comes; None: nobody says
+    paths: tuple[PathCopies, ...]  # since the order was given; empty: nobody says
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayView:
     name: str
     dpid: str  # 16 hex digits, as in gateway.yaml
@@ -81,6 +92,7 @@ class GatewayView:
     conflicts: tuple[str, ...]  # foreign flows that stand where ours would
     uplinks: tuple[UplinkView, ...]
     groups: tuple[GroupView, ...]
+    copies: CopiesView | None  # None: no site of ours is at the other end of its uplinks
 
 
 @dataclass(frozen=True, slots=True)

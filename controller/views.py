@@ -8,12 +8,14 @@ from controller.bridge.switch import Switch
 from controller.core import Core
 from controller.courses import active_by, agent_view
 from controller.events import Counters
+from controller.farend.ends import Ends
 from controller.known import Wanted
-from controller.model import Terminal, Uplink
+from controller.model import Site, Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
 from controller.snapshot import (
     AddressView,
     BucketView,
+    CopiesView,
     GatewayView,
     GroupView,
     NextHopView,
@@ -27,7 +29,7 @@ from controller.tables.recall import counting_ids
 def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
     """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
     return Snapshot(
-        gateways=tuple(_gateway(switch, wall_offset_s) for switch in core.switches.values()),
+        gateways=tuple(_gateway(switch, core.ends, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(switch, core.wanted)),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
         config_path=config_path,
@@ -37,7 +39,7 @@ def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
     )
 
 
-def _gateway(switch: Switch, wall_offset_s: float) -> GatewayView:
+def _gateway(switch: Switch, ends: Ends, wall_offset_s: float) -> GatewayView:
     program = switch.expected()
     groups = program.groups.values() if program else ()
     return GatewayView(
@@ -56,6 +58,21 @@ def _gateway(switch: Switch, wall_offset_s: float) -> GatewayView:
         conflicts=tuple(f"table {table}, priority {priority}: {match}" for table, priority, match in switch.conflicts),
         uplinks=tuple(_uplink(switch, uplink) for uplink in switch.site.uplinks),
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
+        copies=_copies(switch.site, ends),
+    )
+
+
+def _copies(site: Site, ends: Ends) -> CopiesView | None:
+    if not ends.is_one(site):
+        return None
+    who = ends.eliminator(site.name)
+    told = who.told if who else None
+    return CopiesView(
+        copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),
+        eliminated=ends.eliminates(site.name),
+        because=None if ends.eliminates(site.name) else ends.why_not(site.name),
+        window_us=told.window_us if told else None,
+        paths=told.paths if told else (),
     )
 
 

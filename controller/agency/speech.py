@@ -22,6 +22,9 @@ from controller.reports import (
     Cost,
     Directive,
     Disarm,
+    Eliminate,
+    Elimination,
+    PathCopies,
     PathManager,
     Prefer,
     ReflexFired,
@@ -89,6 +92,30 @@ def reported(session: int, report: pb.Report) -> Reported:
             for one in report.connections
         ),
         cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
+        elimination=_elimination(report.elimination) if report.HasField("elimination") else None,
+    )
+
+
+def _elimination(one: pb.Elimination) -> Elimination:
+    if max(len(one.paths), len(one.missing), *(len(path.skew) for path in one.paths), 0) > MOST_OF_A_HOST:
+        raise _against(f"tells of more than {MOST_OF_A_HOST} paths, ports or skews of copies")
+    return Elimination(
+        window_us=one.window_us,
+        paths=tuple(
+            PathCopies(
+                name=_text(path.name),
+                native=path.native,
+                first=path.first,
+                eliminated=path.eliminated,
+                late=path.late,
+                rogue=path.rogue,
+                evicted=path.evicted,
+                unidentified=path.unidentified,
+                skew=tuple(path.skew),
+            )
+            for path in one.paths
+        ),
+        missing=tuple((_text(each.port), _text(each.because)) for each in one.missing),
     )
 
 
@@ -135,6 +162,10 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.arm.lease_ms = lease_ms
         case Disarm(name):
             word.disarm.name = name
+        case Eliminate(paths, numbered_ports, floor_ms, ceiling_ms):
+            word.eliminate.paths.extend(pb.CopyPath(name=name, port=port) for name, port in paths)
+            word.eliminate.numbered_ports.extend(numbered_ports)
+            word.eliminate.window_floor_ms, word.eliminate.window_ceiling_ms = floor_ms, ceiling_ms
     return pb.FromController(directive=word)
 
 

@@ -39,6 +39,7 @@ GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
 REMEMBERED = 8  # reflexes of one terminal that fired: more do not fire between two reports
 MOVES = "mptcp"  # the capability
+ELIMINATES = "eliminate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +191,9 @@ class Agent:
 
     @property
     def missing(self) -> tuple[Capability, ...]:
-        """A gateway's agent moves nothing, and that is as it should be."""
-        expected = {MOVES} if self.role is Role.GATEWAY else set()
-        return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
+        """A gateway's agent moves nothing, and another one eliminates nothing: that is as it should be."""
+        expected = MOVES if self.role is Role.GATEWAY else ELIMINATES
+        return tuple(each for each in self.capabilities if not each.available and each.name != expected)
 
     @property
     def unable(self) -> str | None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from controller.events import Counters
 from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
 
-Family = CounterMetricFamily | GaugeMetricFamily
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
@@ -32,6 +33,7 @@ class _SnapshotCollector(Collector):
         yield from _configuration(snapshot)
         yield from _gateways(snapshot.gateways)
         yield from _uplinks(snapshot.gateways)
+        yield from _copies(snapshot.gateways)
         yield from _buckets(snapshot.gateways)
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
@@ -92,6 +94,38 @@ def _uplinks(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
                 drops.add_metric([gateway.name, uplink.name, "up"], uplink.counters.send_drops)
                 drops.add_metric([gateway.name, uplink.name, "down"], uplink.counters.receive_drops)
     yield from (up, *traffic.families, drops)
+
+
+def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+    """What came in of a packet by more than one uplink."""
+    eliminates = GaugeMetricFamily(
+        "bicast_copies_eliminated", "1 where one copy of each packet passes", labels=["gateway"]
+    )
+    window = GaugeMetricFamily(
+        "bicast_copies_window_seconds", "How long after the first a copy is known as one", labels=["gateway"]
+    )
+    packets = CounterMetricFamily(
+        "bicast_copies_packets", "Packets by uplink and what became of them", labels=["gateway", "uplink", "verdict"]
+    )
+    skew = HistogramMetricFamily(
+        "bicast_copies_skew_seconds", "How long after the first copy another one came", labels=["gateway", "uplink"]
+    )
+    for name, copies in ((gateway.name, gateway.copies) for gateway in gateways if gateway.copies is not None):
+        eliminates.add_metric([name], float(copies.eliminated))
+        if copies.window_us is not None:
+            window.add_metric([name], copies.window_us / 1e6)
+        for path in copies.paths:
+            for verdict in ("first", "eliminated", "late", "rogue", "evicted", "unidentified"):
+                packets.add_metric([name, path.name, verdict], getattr(path, verdict))
+            skew.add_metric([name, path.name], *_histogram(path.skew))
+    yield from (eliminates, window, packets, skew)
+
+
+def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:
+    """Steps of powers of two, in nanoseconds, as Prometheus adds them up."""
+    sums = list(accumulate(steps))
+    bounds = [(str(2 ** (step + 1) / 1e9), float(so_far)) for step, so_far in enumerate(sums)]
+    return [*bounds, ("+Inf", float(sums[-1] if sums else 0))], None
 
 
 def _buckets(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -41,6 +41,19 @@ class Agent:
         """From then on connections are made under the path manager that it holds."""
         self._await(lambda: self._known().get("state") == "here" or None, "is in session")
 
+    def await_eliminating(self) -> None:
+        """At the site of its name."""
+
+        def does() -> bool | None:
+            gateways = self._controller.client.get("status")["gateways"]
+            return next((True for one in gateways if one["name"] == self._name and one["copies"]["eliminated"]), None)
+
+        self._await(does, "eliminates copies")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def _known(self) -> dict[str, Any]:
         agents: list[dict[str, Any]] = self._controller.client.get("status")["agents"]
         return next((one for one in agents if one["name"] == self._name), {})
@@ -63,14 +76,15 @@ class Agent:
 
 
 @contextmanager
-def agent(controller: Controller, machine: Machine, name: str, role: str) -> Iterator[Agent]:
-    """It reads and orders the machine's namespace, and reaches the controller by the world's own."""
+def agent(controller: Controller, machine: Machine | None, name: str, role: str) -> Iterator[Agent]:
+    """It reads and orders the machine's namespace, and reaches the controller by the world's own. None: that one is its
+    namespace too, where bridges are."""
     invited = controller.client.invite(name)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
         joining = ("join", invited["join"], "--name", name, "--token", invited["token"], "--directory", place)
         command.run(AGENT, *joining, where=name)
         log = Path(place) / "log"
-        words = [AGENT, "run", "--role", role, "--directory", place, "--netns", netns(machine)]
+        words = [AGENT, "run", "--role", role, "--directory", place, *(["--netns", netns(machine)] if machine else [])]
         with log.open("wb") as said:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         one = Agent(controller, name, process, log)
@@ -80,3 +94,14 @@ def agent(controller: Controller, machine: Machine, name: str, role: str) -> Ite
         finally:
             process.terminate()
             process.wait()
+
+
+@contextmanager
+def eliminating(controller: Controller, *sites: str) -> Iterator[dict[str, Agent]]:
+    """Agents at these sites, by name, each of which lets one copy of each packet pass when this begins."""
+    with ExitStack() as running:
+        agents = {name: running.enter_context(agent(controller, None, name, "gateway")) for name in sites}
+        for each in agents.values():
+            each.await_eliminating()
+        controller.await_steady()
+        yield agents

@@ -23,13 +23,14 @@ from controller.program import (
     ToGroup,
     fields,
 )
-from controller.reports import PathManager, Role
+from controller.reports import PathCopies, PathManager, Role
 from controller.snapshot import (
     ActiveBy,
     AddressView,
     AgentState,
     AgentView,
     BucketView,
+    CopiesView,
     CourseView,
     DecisionView,
     EndView,
@@ -106,6 +107,16 @@ HOME = GatewayView(
         ),
         GroupView(0x62000002, "client delivery", GroupKind.ALL, (BucketView(None, Counters(9, 900)),)),
     ),
+    copies=CopiesView(
+        copied=("tcp",),
+        eliminated=True,
+        because=None,
+        window_us=20_000,
+        paths=(
+            PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, ()),
+            PathCopies("lte", False, 4, 98, 2, 0, 0, 0, (0,) * 20 + (60, 40)),
+        ),
+    ),
 )
 SHED = replace(
     HOME,
@@ -117,6 +128,7 @@ SHED = replace(
     conflicts=(),
     uplinks=(),
     groups=(),
+    copies=None,
 )
 
 

@@ -55,12 +55,12 @@ def connected(written: dict[str, object] | None = None) -> Pair:
     return pair
 
 
-def all_answer(pair: Pair) -> None:
+def all_answer(pair: Pair, dpid: int = 1) -> None:
     """Everybody who is asked for by ARP or discovery tells its MAC."""
-    for (name, address), mac in sites.learned(pair.switch().site).items():
-        session = pair.switch().session
-        if name in pair.fakes[1].ports and session is not None:
-            pair.tell(NeighbourSeen(session, pair.fakes[1].ports[name].number, address, mac))
+    for (name, address), mac in sites.learned(pair.switch(dpid).site).items():
+        session = pair.switch(dpid).session
+        if name in pair.fakes[dpid].ports and session is not None:
+            pair.tell(NeighbourSeen(session, pair.fakes[dpid].ports[name].number, address, mac))
     pair.drain()
 
 

@@ -1,0 +1,1 @@
+"""What the two ends of the same uplinks know of each other's packets."""

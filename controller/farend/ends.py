@@ -1,0 +1,98 @@
+"""The sites that are each other's ends, and which of them lets one copy of each packet pass.
+
+What is copied at one end depends on what becomes of it at the other: all of a terminal's packets where one copy of
+each passes there, and what bears being brought twice (TCP) where not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.farend.eliminator import Eliminator
+from controller.model import Config, Site
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, Direct, Eliminate, Reported, Resulted, Role
+from controller.tickets import Tickets
+
+log = logging.getLogger(__name__)
+
+NOTHING = Eliminate()
+
+
+class Ends:
+    def __init__(self, config: Config, tickets: Tickets) -> None:
+        self._tickets = tickets
+        self._here: dict[int, Eliminator] = {}  # by session
+        self._once: frozenset[str] = frozenset()  # sites at which one copy of each packet passes
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        self._config = config
+        both = (site for site in config.sites if config.other_end(site) is not None)
+        self._orders = {site.name: _order(site) for site in both if len(site.uplinks) > 1}
+
+    # Agents
+
+    def hear(self, event: AgentEvent, now: float) -> None:
+        here = self._here.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                self._here[event.session] = Eliminator(event)
+            case AgentClosed():
+                self._here.pop(event.session, None)
+            case Resulted() if here:
+                here.resulted(event)
+            case Reported() if here:
+                here.reported(event.elimination, now)
+
+    def tend(self, now: float) -> Iterator[Direct]:
+        for each in self._here.values():
+            order = self._orders.get(each.name, NOTHING)
+            if each.is_due(order, now):
+                directive = self._tickets.draw()
+                each.ordered(order, directive, now)
+                yield Direct(each.session, directive, order)
+
+    # Sites
+
+    def changed(self, now: float) -> bool:
+        """Whether it is other sites than when this was last asked that let one copy of each packet pass."""
+        once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
+        for name in once ^ self._once:
+            does = f"does so no more: {self.why_not(name)}" if name in self._once else "does so from now on"
+            log.info("%s: of several copies of a packet the first is to pass; it %s", name, does)
+        before, self._once = self._once, once
+        return once != before
+
+    def is_one(self, site: Site) -> bool:
+        return site.name in self._orders
+
+    def as_copied(self, site: Site) -> Site:
+        """The site, with what is copied there just now as its bicast class."""
+        other = self._config.other_end(site)
+        return replace(site, bicast=site.bicast_once) if other is not None and other.name in self._once else site
+
+    def eliminates(self, name: str) -> bool:
+        return name in self._once
+
+    def eliminator(self, name: str) -> Eliminator | None:
+        """Who would do it at this site; None: nobody is here, or nobody is wanted."""
+        return next((each for each in self._here.values() if each.name == name and name in self._orders), None)
+
+    def why_not(self, name: str) -> str:
+        who = self.eliminator(name)
+        return who.why_not() if who else f"no agent of role gateway that was enrolled as {name} is connected"
+
+    def _fulfilled(self, name: str, order: Eliminate, now: float) -> bool:
+        who = self.eliminator(name)
+        return who is not None and who.fulfils(order, now)
+
+
+def _order(site: Site) -> Eliminate:
+    return Eliminate(
+        paths=tuple((uplink.name, uplink.port) for uplink in site.uplinks),
+        numbered_ports=site.inside_ports,
+        window_floor_ms=site.copies.floor_ms,
+        window_ceiling_ms=site.copies.ceiling_ms,
+    )

@@ -1,0 +1,187 @@
+"""Where one copy of each packet passes at one end, everything is copied at the other; and not a moment longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.farend.eliminator import AGAIN_AFTER_S
+from controller.reports import Eliminate, Role
+from controller.views import snapshot
+from tests.brain import sites
+from tests.brain.pair import Pair
+from tests.brain.sites import PORTS
+from tests.brain.test_core import all_answer
+from tests.brain.test_mirrors import GATEWAY_MAC, SERVER, document
+from tests.brain.test_mirrors import LTE as FAR_LTE
+from tests.brain.test_mirrors import SERVERS as FAR_INSIDE
+from tests.brain.test_mirrors import WIFI as FAR_WIFI
+from tests.fakes.eliminator import FakeEliminator
+from tests.fakes.packet import Packet, udp
+from tests.fakes.switch import FakeSwitch
+
+HOME, FAR = 1, 2
+CLIENT = "192.168.110.3"
+INSIDE, WIFI, LTE = (PORTS[name].number for name in ("c1", "wifi0", "lte0"))
+AT_FAR = Eliminate(
+    paths=(("wifi", "wifi0"), ("lte", "lte0")), numbered_ports=("c1",), window_floor_ms=20, window_ceiling_ms=1000
+)
+
+
+class Ends(Pair):
+    def __init__(self, written: dict[str, Any] | None = None) -> None:
+        config = sites.loaded(written or document())
+        super().__init__(config, [FakeSwitch(PORTS, dpid=site.dpid) for site in config.sites])
+        for dpid in (HOME, FAR):
+            self.connect(dpid)
+        self.drain()
+        for dpid in (HOME, FAR):
+            all_answer(self, dpid)
+
+    def agent(self, name: str, **more: Any) -> FakeEliminator:
+        agent = FakeEliminator(name, **more)
+        self.join(agent)
+        self.drain()
+        self.second()
+        return agent
+
+    def leaves_home(self) -> set[int]:
+        return self._leaves(HOME, udp(CLIENT, SERVER, eth_dst="08:00:27:f9:49:62"), INSIDE)
+
+    def leaves_far(self) -> set[int]:
+        return self._leaves(FAR, udp(SERVER, CLIENT, eth_dst=GATEWAY_MAC), FAR_INSIDE)
+
+    def _leaves(self, dpid: int, packet: Packet, port: int) -> set[int]:
+        return {sent.port for sent in self.fakes[dpid].send(packet, port).sent}
+
+    def told(self, name: str) -> Any:
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", 0.0).gateways}
+        return gateways[name].copies
+
+
+def test_an_agent_at_a_site_is_told_its_ports_and_the_other_end_copies_everything() -> None:
+    ends = Ends()
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI}, {FAR_WIFI})
+    agent = ends.agent("far")
+    assert agent.orders == [AT_FAR]
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI})
+    ends.agent("home")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE})
+    assert [told.eliminated for told in (ends.told("home"), ends.told("far"))] == [True, True]
+    assert ends.told("home").copied == ("all",)
+
+
+def test_nothing_more_is_copied_before_it_is_said_that_copies_end() -> None:
+    ends = Ends()
+    ends.join(FakeEliminator("far"))
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}
+    assert ends.told("far").because == "the agent far has not said lately that it does"
+
+
+def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    ends.leave(agent)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}
+    assert "no agent of role gateway that was enrolled as far is connected" in ends.told("far").because
+    ends.join(agent)
+    ends.drain()
+    ends.second()
+    assert ends.leaves_home() == {WIFI, LTE}
+
+
+def test_an_agent_that_says_nothing_is_believed_for_less_than_its_programs_lease() -> None:
+    ends = Ends()
+    ends.agent("far")
+    for _ in range(3):
+        ends.pass_time(0.9)
+        ends.drain()
+    assert ends.leaves_home() == {WIFI}
+
+
+def test_a_port_without_a_program_is_named_and_asked_for_again() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    agent.gone["lte0"] = "there is no network device lte0 here"
+    ends.second()
+    assert ends.leaves_home() == {WIFI}
+    assert ends.told("far").because == "lte0: there is no network device lte0 here"
+    agent.gone.clear()
+    ends.second()
+    assert ends.leaves_home() == {WIFI, LTE}
+
+
+def test_an_order_that_is_refused_is_given_again() -> None:
+    ends = Ends()
+    agent = FakeEliminator("far")
+    agent.gone["lte0"] = "lte0 has an XDP program already"
+    ends.join(agent)
+    ends.drain()
+    ends.second()
+    assert ends.told("far").because == "lte0: lte0 has an XDP program already"
+    for _ in range(int(AGAIN_AFTER_S) + 1):
+        ends.second()
+    assert agent.orders == [AT_FAR, AT_FAR]
+
+
+def test_who_cannot_is_not_asked_and_says_why() -> None:
+    ends = Ends()
+    agent = ends.agent("far", unable="the kernel does not take the program")
+    assert agent.orders == [] and ends.told("far").because == "the kernel does not take the program"
+    assert ends.leaves_home() == {WIFI}
+
+
+@pytest.mark.parametrize(("name", "role"), [("elsewhere", Role.GATEWAY), ("far", Role.TERMINAL)])
+def test_another_agent_is_asked_nothing(name: str, role: Role) -> None:
+    ends = Ends()
+    assert ends.agent(name, role=role).orders == []
+    assert ends.leaves_home() == {WIFI}
+
+
+def test_what_the_file_says_is_copied_stays_so() -> None:
+    written = document()
+    written["sites"]["home"]["bicast"] = ["tcp", "icmp"]
+    ends = Ends(written)
+    ends.agent("far")
+    assert ends.told("far").eliminated and ends.leaves_home() == {WIFI}
+
+
+def test_a_site_alone_has_nothing_to_eliminate() -> None:
+    written = document()
+    del written["sites"]["far"]["mirrors"]
+    ends = Ends(written)
+    assert ends.agent("far").orders == [] and ends.told("far") is None
+
+
+def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everything_pass() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    written = document()
+    written["sites"]["far"]["copies"] = {"window_ceiling_ms": "300"}
+    _reconfigured(ends, written)
+    assert agent.orders[1:] == [replace(AT_FAR, window_ceiling_ms=300)] and ends.leaves_home() == {WIFI, LTE}
+    del written["sites"]["far"]["mirrors"]
+    _reconfigured(ends, written)
+    assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
+
+
+def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    ends.drain()
+    ends.second()
+    ends.second()
+
+
+def test_after_a_restart_it_is_believed_what_agents_say() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    ends.restart()
+    ends.drain()
+    for dpid in (HOME, FAR):
+        all_answer(ends, dpid)
+    ends.second()
+    assert agent.order == AT_FAR and ends.leaves_home() == {WIFI, LTE}
