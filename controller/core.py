@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from controller.bridge.moves import Moves, follow, groups_modified
 from controller.bridge.switch import Switch
+from controller.bridge.switches import Switches
 from controller.configuration.document import ConfigError
 from controller.events import (
     Close,
@@ -50,7 +51,7 @@ class Core:
         self.config_loaded_at = now
         self._tickets = Tickets()
         self.ends = Ends(config, self._tickets)
-        self.switches = {site.dpid: Switch(site, self._tickets, now) for site in config.sites}
+        self.switches = Switches(config.sites, self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.moves = Moves()
 
@@ -66,7 +67,7 @@ class Core:
         if isinstance(event, SwitchOpened):
             yield from self._opened(event, now)
             return
-        switch = next((each for each in self.switches.values() if each.session == event.session), None)
+        switch = self.switches.of(event.session)
         if switch is None:
             for each in self.switches.values():
                 each.door.hear(event)
@@ -164,8 +165,7 @@ class Core:
         """What is copied at one end depends on what becomes of copies at the other."""
         yield from self.ends.tend(now)
         if self.ends.changed(now):
-            for site in self.config.sites:
-                yield from self.switches[site.dpid].reconfigure(self.ends.as_copied(site), self.wanted, now)
+            yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
 
     def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
@@ -182,22 +182,10 @@ class Core:
     # Configuration
 
     def reconfigure(self, config: Config, now: float) -> Iterator[Effect | AgentEffect]:
-        """Take a new configuration whole. A site that is gone keeps what it has on its switch, which is let go."""
-        old, self.switches = self.switches, {}
+        """Take a new configuration whole."""
         self.ends.reconfigure(config)
         self.ends.changed(now)
-        for site in map(self.ends.as_copied, config.sites):
-            switch = old.pop(site.dpid, None)
-            if switch is None:
-                self.switches[site.dpid] = Switch(site, self._tickets, now)
-                continue
-            self.switches[site.dpid] = switch
-            yield from switch.reconfigure(site, self.wanted, now)
-        for switch in old.values():
-            waiting = switch.door.leave()
-            for session in (switch.session, waiting.session if waiting else None):
-                if session is not None:
-                    yield Close(session, f"the site {switch.site.name} is no longer in the configuration")
+        yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.pilot.reconfigure(config, self.wanted, now)
         for switch in self.switches.values():
