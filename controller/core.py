@@ -50,8 +50,8 @@ class Core:
         self.config_error: ConfigError | None = None
         self.config_loaded_at = now
         self._tickets = Tickets()
-        self.ends = Ends(config, self._tickets)
-        self.switches = Switches(config.sites, self._tickets, now)
+        self.ends = Ends(config, wanted.once, self._tickets, now)
+        self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.moves = Moves()
 
@@ -165,6 +165,7 @@ class Core:
         """What is copied at one end depends on what becomes of copies at the other."""
         yield from self.ends.tend(now)
         if self.ends.changed(now):
+            self.wanted = replace(self.wanted, once=self.ends.once)
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
 
     def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:

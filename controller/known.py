@@ -25,6 +25,7 @@ class Wanted:
     modes: Mapping[str, Mode] = field(default_factory=dict)
     active: Mapping[str, str] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
+    once: frozenset[str] = frozenset()  # sites that let one copy of each packet pass: towards them all is copied
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)

@@ -1,6 +1,6 @@
 """What must outlive a restart: the wishes of people and what policies decided.
 
-One small file, replaced whole, so never half written. Version 1 knew no decisions, and is read.
+One small file, replaced whole, so never half written. Version 1 knew no decisions, and 2 no sites: they are read.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import json
 from pathlib import Path
 
 from controller import kept
+from controller.config import MOST_SITES
 from controller.configuration.document import ConfigError, Place
 from controller.known import Wanted
 from controller.model import Mode
 
-VERSION = 2
+VERSION = 3
+SINCE = ("decided", "once")  # version 2, version 3
 MODES = {str(each): each for each in Mode}
 
 
@@ -45,6 +47,7 @@ class Store:
             "modes": dict(wanted.modes),
             "active": dict(wanted.active),
             "decided": dict(wanted.decided),
+            "once": sorted(wanted.once),
         }
         try:
             kept.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
@@ -56,13 +59,18 @@ class Store:
 
 
 def _read(place: Place) -> Wanted:
-    newer = ("decided",) if kept.version(place, 1, VERSION) == VERSION else ()
+    newer = SINCE[: kept.version(place, 1, VERSION) - 1]
     keys = place.mapping(required=("version", "modes", "active", *newer))
     return Wanted(
         {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
         _uplinks(keys["active"]),
         keys.maybe("decided", _uplinks, {}),
+        keys.maybe("once", _names, frozenset()),
     )
+
+
+def _names(place: Place) -> frozenset[str]:
+    return frozenset(each.text() for each in place.each(MOST_SITES, "sites"))
 
 
 def _uplinks(place: Place) -> dict[str, str]:

@@ -26,6 +26,11 @@ class Eliminator:
         self._directive: int | None = None  # not answered yet
         self._reported_at: float | None = None
 
+    @property
+    def is_new(self) -> bool:
+        """It has reported nothing yet."""
+        return self._reported_at is None and self._refused is None
+
     def is_due(self, order: Eliminate, now: float) -> bool:
         """Whether it is to be told, or told again."""
         if order != self._ordered:

@@ -18,14 +18,17 @@ from controller.tickets import Tickets
 log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
+BELIEVED_S = 10.0  # after a start, until agents have come back: they eliminate on without us
 
 
 class Ends:
-    def __init__(self, config: Config, tickets: Tickets) -> None:
+    def __init__(self, config: Config, once: frozenset[str], tickets: Tickets, now: float) -> None:
+        """`once` are the sites at which one copy of each packet passed when this was last known."""
         self._tickets = tickets
         self._here: dict[int, Eliminator] = {}  # by session
-        self._once: frozenset[str] = frozenset()  # sites at which one copy of each packet passes
+        self._kept, self._kept_until = once, now + BELIEVED_S
         self.reconfigure(config)
+        self.once = frozenset(name for name in once if name in self._orders)
 
     def reconfigure(self, config: Config) -> None:
         self._config = config
@@ -59,10 +62,10 @@ class Ends:
     def changed(self, now: float) -> bool:
         """Whether it is other sites than when this was last asked that let one copy of each packet pass."""
         once = frozenset(name for name, order in self._orders.items() if self._fulfilled(name, order, now))
-        for name in once ^ self._once:
-            does = f"does so no more: {self.why_not(name)}" if name in self._once else "does so from now on"
+        for name in once ^ self.once:
+            does = f"does so no more: {self.why_not(name)}" if name in self.once else "does so from now on"
             log.info("%s: of several copies of a packet the first is to pass; it %s", name, does)
-        before, self._once = self._once, once
+        before, self.once = self.once, once
         return once != before
 
     def is_one(self, site: Site) -> bool:
@@ -71,10 +74,10 @@ class Ends:
     def as_copied(self, site: Site) -> Site:
         """The site, with what is copied there just now as its bicast class."""
         other = self._config.other_end(site)
-        return replace(site, bicast=site.bicast_once) if other is not None and other.name in self._once else site
+        return replace(site, bicast=site.bicast_once) if other is not None and other.name in self.once else site
 
     def eliminates(self, name: str) -> bool:
-        return name in self._once
+        return name in self.once
 
     def eliminator(self, name: str) -> Eliminator | None:
         """Who would do it at this site; None: nobody is here, or nobody is wanted."""
@@ -86,6 +89,8 @@ class Ends:
 
     def _fulfilled(self, name: str, order: Eliminate, now: float) -> bool:
         who = self.eliminator(name)
+        if now < self._kept_until and name in self._kept and (who is None or who.is_new):
+            return True
         return who is not None and who.fulfils(order, now)
 
 

@@ -50,6 +50,9 @@ class Agent:
 
         self._await(does, "eliminates copies")
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

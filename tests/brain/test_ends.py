@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from controller.farend.eliminator import AGAIN_AFTER_S
+from controller.farend.ends import BELIEVED_S
+from controller.model import Protocol
 from controller.reports import Eliminate, Role
 from controller.views import snapshot
 from tests.brain import sites
@@ -176,12 +178,26 @@ def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
     ends.second()
 
 
-def test_after_a_restart_it_is_believed_what_agents_say() -> None:
+def test_after_a_restart_what_was_so_is_believed_until_agents_have_come_back() -> None:
     ends = Ends()
     agent = ends.agent("far")
+    sent = {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}
     ends.restart()
     ends.drain()
     for dpid in (HOME, FAR):
         all_answer(ends, dpid)
+    assert ends.leaves_home() == {WIFI, LTE}
     ends.second()
     assert agent.order == AT_FAR and ends.leaves_home() == {WIFI, LTE}
+    assert sent == {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}, "nobody was disturbed"
+
+
+def test_who_does_not_come_back_after_a_restart_is_believed_no_longer() -> None:
+    ends = Ends()
+    ends.leave(ends.agent("far"))
+    ends.core.wanted = replace(ends.core.wanted, once=frozenset({"far"}))
+    ends.restart()
+    ends.drain()
+    assert ends.switch(HOME).site.bicast.protocols == ()
+    ends.pass_time(BELIEVED_S)
+    assert ends.switch(HOME).site.bicast.protocols == (Protocol.TCP,)

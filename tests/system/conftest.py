@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.live.agents import SETTINGS
 from experiments.running import OPENFLOW, TREE, Controller, controlled
-from tests.system.evidence import Snoop, snooping
+from tests.system.evidence import Snoop, reaches, snooping, until
 from topologies import isolate, ovs
 from topologies.command import run
 from topologies.nodes import MAX_BACKOFF_MS
-from topologies.paper import BRIDGE, PaperTopo
+from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.stage import Stage, raised
+from topologies.twin import TwinTopo
 from topologies.wide import WideTopo
 
 
@@ -92,6 +94,21 @@ def wide(place: Path) -> Iterator[Home]:
 def snoop(paper: Home) -> Iterator[Snoop]:
     with snooping(BRIDGE) as snoop:
         yield snoop
+
+
+@pytest.fixture(scope="module")
+def twin(place: Path) -> Iterator[Home]:
+    """Two sites that are each other's ends, and agents are served; there are none yet."""
+    file = TREE / "topologies" / "twin.yaml"
+    with (
+        controlled(file, SETTINGS, directory=place) as controller,
+        raised(TwinTopo(shaped=False), controller=OPENFLOW) as net,
+    ):
+        controller.await_steady()
+        home = Home(net, controller)
+        home.returns_soon()
+        until(lambda: reaches(net.machine("client"), "192.168.110.3", SERVER), "the far site is found")
+        yield home
 
 
 @dataclass(frozen=True)

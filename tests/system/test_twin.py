@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from experiments.running import OPENFLOW, TREE, controlled
 from tests.system.conftest import Home
-from tests.system.evidence import arrivals, reaches, until
+from tests.system.evidence import arrivals
 from topologies.command import run
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import SERVER
-from topologies.stage import raised
-from topologies.twin import FAR, TwinTopo
+from topologies.twin import FAR
 from topologies.web import download, web_server
 
 CLIENT = "192.168.110.3"
 PINGS = 5
 BYTES = 2_000_000
-
-
-@pytest.fixture(scope="module")
-def twin(place: Path) -> Iterator[Home]:
-    file = TREE / "topologies" / "twin.yaml"
-    with controlled(file, directory=place) as controller, raised(TwinTopo(shaped=False), controller=OPENFLOW) as net:
-        controller.await_steady()
-        until(lambda: reaches(net.machine("client"), CLIENT, SERVER), "the far site is found")
-        yield Home(net, controller)
 
 
 def segments(twin: Home, mode: str) -> tuple[int, int]:

@@ -1,0 +1,84 @@
+"""Who eliminates may end at any moment; what is copied follows."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from experiments.live.agents import Agent, agent, eliminating
+from experiments.running import TREE
+from tests.system.conftest import Home
+from tests.system.evidence import flows, snooping, until
+from topologies.command import run
+from topologies.twin import FAR, HOME
+
+
+def copied(bridge: str) -> bool:
+    """Whether everything is, by its flows: of the two classes, what is not TCP has none of its own then."""
+    return not any("tcp" in flow for flow in flows(bridge) if "table=2" in flow)
+
+
+@contextmanager
+def both(twin: Home) -> Iterator[dict[str, Agent]]:
+    with eliminating(twin.controller, "home", "far") as agents:
+        assert copied(HOME) and copied(FAR)
+        yield agents
+
+
+def has_program(device: str) -> bool:
+    return "xdp" in run("ip", "-d", "link", "show", device).stdout
+
+
+def test_with_the_agents_killed_tcp_alone_is_copied_again(twin: Home) -> None:
+    assert not copied(HOME) and not copied(FAR)
+    with both(twin) as agents:
+        assert has_program("fe-wifi") and has_program("gw-lte") and has_program("gw-c1")
+        agents["far"].kill()
+        until(lambda: not copied(HOME), "what goes to far is TCP alone, in copies")
+        assert copied(FAR) and not has_program("fe-wifi")
+
+
+def test_an_agent_that_stands_still_is_believed_no_longer_than_its_programs_go_on(twin: Home) -> None:
+    with both(twin) as agents:
+        agents["far"].signal(signal.SIGSTOP)
+        until(lambda: not copied(HOME), "TCP alone is copied")
+        agents["far"].signal(signal.SIGCONT)
+        until(lambda: copied(HOME), "everything is copied again")
+
+
+def test_a_controller_that_comes_back_changes_nothing(twin: Home) -> None:
+    with both(twin), snooping(HOME) as at_home, snooping(FAR) as at_far:
+        heard = at_home.number(), at_far.number()
+        twin.controller.kill()
+        twin.controller.start()
+        twin.controller.await_steady()
+        until(lambda: all(one["state"] == "here" for one in agents(twin)), "the agents have come back")
+        until(lambda: all(one["reported_at"] for one in agents(twin)), "they report")
+        for snoop, before in zip((at_home, at_far), heard, strict=True):
+            snoop.settled()
+            assert snoop.modifications(before) == {}
+        assert copied(HOME) and copied(FAR) and has_program("fe-wifi")
+
+
+def agents(twin: Home) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = twin.controller.client.get("status")["agents"]
+    return found
+
+
+def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) -> None:
+    theirs = TREE / "agent" / "eliminate" / "stamp.bpf.o"
+    run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
+    with agent(twin.controller, None, "far", "gateway") as at_far:
+        until(lambda: "somebody else's" in (why_not(twin, "far") or ""), "it is told why it does not eliminate")
+        assert not copied(HOME)
+        run("ip", "link", "set", "fe-lte", "xdpgeneric", "off")
+        at_far.await_eliminating()
+    assert not has_program("fe-lte")
+
+
+def why_not(twin: Home, site: str) -> str | None:
+    gateways = {one["name"]: one for one in twin.controller.client.get("status")["gateways"]}
+    because: str | None = gateways[site]["copies"]["because"]
+    return because
