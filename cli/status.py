@@ -85,6 +85,8 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
         copies = gateway["copies"]
         if copies is not None and not copies["eliminated"] and gateway["name"] in agents:
             yield f"{gateway['name']}: every copy of a packet passes: {copies['because']}"
+        for silent in copies["silent"] if copies is not None else ():
+            yield f"{gateway['name']}: {silent['uplink']}: {silent['because']}; it protects nobody now"
         for conflict in gateway["conflicts"]:
             yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
         for uplink in gateway["uplinks"]:

@@ -80,6 +80,7 @@ class Path:
 
     uplink: Uplink
     up: bool
+    screened: bool
     port: int
     actions: tuple[Action, ...]
 
@@ -104,6 +105,7 @@ class _Groups:
         self._wanted = known.wanted
         self._ports = known.observed.ports
         self._macs = known.observed.macs
+        self._screened = known.screened
         self._paths = {family: _paths(*self._usable(family)) for family in Family}
 
     def groups(self) -> Iterator[Group]:
@@ -128,7 +130,7 @@ class _Groups:
             mac = hop and (hop.mac or self._macs.get((uplink.port, hop.address)))
             if port and mac:
                 actions = (*_towards(uplink.mac or port.mac, mac), Output(port.number))
-                yield Path(uplink, port.up, port.number, actions)
+                yield Path(uplink, port.up, uplink.name in self._screened, port.number, actions)
 
 
 @lru_cache(maxsize=MOST_KEPT)
@@ -155,10 +157,12 @@ def _way(mode: Mode, active: str, paths: Paths, bicast: bool) -> tuple[GroupKind
         own = (path for path in paths.usable if path.uplink.name == active and path.up)
         return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
     if mode is Mode.BICAST and bicast:
-        return GroupKind.ALL, tuple(Bucket(path.actions) for path in paths.usable if path.up)
+        up = [path for path in paths.usable if path.up]
+        of_use = [path for path in up if not path.screened]
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in of_use or up)
     # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
     # when it is back, with no controller alive.
-    in_order = sorted(paths.usable, key=lambda path: path.uplink.name != active)
+    in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
     return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
 
 

@@ -7,9 +7,8 @@ It runs in one thread (service.py) and knows neither OpenFlow nor gRPC nor HTTP.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from controller.bridge.moves import Moves, follow, groups_modified
 from controller.bridge.switch import Switch
@@ -29,7 +28,7 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.farend.ends import Ends
-from controller.known import Wanted
+from controller.known import Wanted, without
 from controller.model import AUTO, EVERYBODY, Config, Mode, Site, Terminal
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.logbook import By, Entry
@@ -38,8 +37,6 @@ from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible, reachable, unknown_terminal
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 class Core:
@@ -104,8 +101,8 @@ class Core:
                 yield from self._left(switch, now)
             switch.door.forget(now)
             yield from switch.tick(self.wanted, now)
-        yield from self.pilot.tend(self.wanted, now)
         yield from self._copy(now)
+        yield from self.pilot.tend(self.wanted, now)
 
     def rests_at(self) -> float | None:
         due = (self.moves.next_at, *(switch.rests_at() for switch in self.switches.values()))
@@ -157,16 +154,22 @@ class Core:
                 self.pilot.resulted(event, now)
             case ReflexFired():
                 yield from self._steer(self.pilot.fired(event, self.wanted, now), now)
-        yield from self.pilot.tend(self.wanted, now)
-        self.ends.hear(event, now)
+        self.ends.hear(event, self.wanted, self.switches.ports, now)
         yield from self._copy(now)
+        yield from self.pilot.tend(self.wanted, now)
 
     def _copy(self, now: float) -> Iterator[Effect | AgentEffect]:
-        """What is copied at one end depends on what becomes of copies at the other."""
+        """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
+        an end counts as dead for those who ride it."""
         yield from self.ends.tend(now)
         if self.ends.changed(now):
             self.wanted = replace(self.wanted, once=self.ends.once)
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
+        for site, silent in self.ends.silence_changed():
+            yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
+        for dpid, uplinks in self.ends.screens(now):
+            self.switches[dpid].screened = uplinks
+            yield from self.switches[dpid].settle(self.wanted, now)
 
     def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
@@ -221,7 +224,7 @@ class Core:
             f"it in mode {terminal.mode.value}{self._when(site)}"
             for site, terminal in terminals
         )
-        modes = _without(self.wanted.modes, {terminal.name for _, terminal in terminals})
+        modes = without(self.wanted.modes, {terminal.name for _, terminal in terminals})
         return self._wish(replace(self.wanted, modes=modes), terminals, said, [], now)
 
     def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
@@ -244,7 +247,7 @@ class Core:
             entries.append(self.pilot.wished(terminal.name, uplink, left, now))
         names = {terminal.name for _, terminal in terminals}
         active = {**self.wanted.active, **dict.fromkeys(names, uplink)}
-        wanted = replace(self.wanted, active=active, decided=_without(self.wanted.decided, names))
+        wanted = replace(self.wanted, active=active, decided=without(self.wanted.decided, names))
         answer, effects = self._wish(wanted, terminals, tuple(said), entries, now)
         return answer, effects, entries
 
@@ -253,7 +256,7 @@ class Core:
     ) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
         wished = [each for each in terminals if each[1].name in self.wanted.active]
         names = {terminal.name for _, terminal in wished}
-        active, decided = _without(self.wanted.active, names), _without(self.wanted.decided, names)
+        active, decided = without(self.wanted.active, names), without(self.wanted.decided, names)
         wanted = replace(self.wanted, active=active, decided=decided)
         lefts = ((terminal.name, self.wanted.active_uplink(site, terminal)) for site, terminal in wished)
         entries = [self.pilot.released(name, left, wanted, now) for name, left in lefts]
@@ -296,7 +299,3 @@ class Core:
         if not found and name != EVERYBODY:
             raise unknown_terminal(name, (terminal.name for _, terminal in everybody))
         return found
-
-
-def _without(by_name: Mapping[str, T], names: set[str]) -> dict[str, T]:
-    return {name: value for name, value in by_name.items() if name not in names}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from controller.model import Address, Mode, Site, Terminal
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Wanted:
         return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
 
 
+def without(by_name: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in by_name.items() if name not in names}
+
+
 def _there(site: Site, name: str | None) -> str | None:
     for uplink in site.uplinks:
         if uplink.name == name:
@@ -61,3 +68,4 @@ class Observed:
 class Known:
     wanted: Wanted = Wanted()
     observed: Observed = Observed()
+    screened: frozenset[str] = frozenset()  # uplinks that get no copies, as they bring none to the other end

@@ -65,6 +65,14 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True)
+class SilentView:
+    """An uplink by which no copies come in, while others bring them: a latent error."""
+
+    uplink: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopiesView:
     """Of a site whose uplinks end at another site of ours."""
 
@@ -73,6 +81,7 @@ class CopiesView:
     because: str | None  # why not
     window_us: int | None  # within which a copy comes; None: nobody says
     paths: tuple[PathCopies, ...]  # since the order was given; empty: nobody says
+    silent: tuple[SilentView, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from controller.snapshot import (
     GatewayView,
     GroupView,
     NextHopView,
+    SilentView,
     Snapshot,
     TerminalView,
     UplinkView,
@@ -73,6 +74,7 @@ def _copies(site: Site, ends: Ends) -> CopiesView | None:
         because=None if ends.eliminates(site.name) else ends.why_not(site.name),
         window_us=told.window_us if told else None,
         paths=told.paths if told else (),
+        silent=tuple(SilentView(name, because) for name, because in ends.silent(site).items()),
     )
 
 

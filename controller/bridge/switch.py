@@ -58,6 +58,7 @@ class Switch:
     def __init__(self, site: Site, tickets: Tickets, now: float) -> None:
         self.site = site
         self.observed = Observed()
+        self.screened: frozenset[str] = frozenset()  # uplinks, until they are settled anew with others
         self.installed = Installed(EMPTY)  # as last read, for its counters
         self.session: int | None = None
         self.peer: str | None = None
@@ -245,7 +246,7 @@ class Switch:
             return ()
         self._learned = self._port_changes.owed = False
         self.reconciles += 1
-        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed)))
+        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened)))
         changes = diff(self._expected, target)
         self._expected = target  # also where it is equal: the next difference finds the very same values
         self.last_changes = len(changes)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.bridge.switch import Switch
 from controller.events import Close, Effect
-from controller.known import Wanted
+from controller.known import Port, Wanted
 from controller.model import Site
 from controller.tickets import Tickets
 
@@ -18,6 +18,10 @@ class Switches(dict[int, Switch]):
 
     def of(self, session: int) -> Switch | None:
         return next((each for each in self.values() if each.session == session), None)
+
+    def ports(self) -> dict[int, Mapping[str, Port]]:
+        """Of those that are connected."""
+        return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
 
     def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
         """A site that is gone keeps what it has on its switch, which is let go."""

@@ -7,11 +7,14 @@ each passes there, and what bears being brought twice (TCP) where not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.farend.eliminator import Eliminator
+from controller.farend.silence import Ports, Silence
+from controller.known import Wanted
 from controller.model import Config, Site
+from controller.policy.screening import Screen, screened
 from controller.reports import AgentClosed, AgentEvent, AgentOpened, Direct, Eliminate, Reported, Resulted, Role
 from controller.tickets import Tickets
 
@@ -26,18 +29,23 @@ class Ends:
         """`once` are the sites at which one copy of each packet passed when this was last known."""
         self._tickets = tickets
         self._here: dict[int, Eliminator] = {}  # by session
+        self._silence = Silence()
+        self._silent: dict[str, dict[str, str] | None] = {}  # by site, as told
+        self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
         self._kept, self._kept_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
 
     def reconfigure(self, config: Config) -> None:
         self._config = config
+        ends = ((site, config.other_end(site)) for site in config.sites if site.mirrors is None)
+        self._pairs = tuple((site, other) for site, other in ends if other is not None or site.name in self._silent)
         both = (site for site in config.sites if config.other_end(site) is not None)
         self._orders = {site.name: _order(site) for site in both if len(site.uplinks) > 1}
 
     # Agents
 
-    def hear(self, event: AgentEvent, now: float) -> None:
+    def hear(self, event: AgentEvent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
@@ -48,6 +56,44 @@ class Ends:
                 here.resulted(event)
             case Reported() if here:
                 here.reported(event.elimination, now)
+                self._look(here, wanted, ports(), now)
+
+    def _look(self, who: Eliminator, wanted: Wanted, ports: Ports, now: float) -> None:
+        if who.told is None or who.name not in self._orders:
+            return
+        here = next(site for site in self._config.sites if site.name == who.name)
+        there = self._config.other_end(here)
+        assert there is not None  # it has an order
+        self._silence.look(here, there, who.told, here.name in self.once, wanted, ports, now)
+
+    def silent(self, *sites: Site) -> dict[str, str]:
+        """Uplinks by which no copies come in at one of these while others bring them, and why they are taken so."""
+        return {
+            name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
+        }
+
+    def silence_changed(self) -> Iterator[tuple[Site, dict[str, str] | None]]:
+        """Sites whose terminals it concerns that other uplinks are silent at either end than when this was asked. None:
+        at neither end are they watched."""
+        for site, other in self._pairs:
+            watched = other is not None and bool(self.once & {site.name, other.name})
+            silent = self.silent(site, other) if other and watched else None
+            before = self._silent.get(site.name)
+            if (silent is None) != (before is None) or (silent or {}).keys() != (before or {}).keys():
+                self._silent[site.name] = silent
+                yield site, silent
+
+    def screens(self, now: float) -> Iterator[tuple[int, frozenset[str]]]:
+        """By dpid, at both ends, the uplinks that get no copies, where they are others than when this was asked."""
+        for site, other in self._pairs:
+            silent = self._silent.get(site.name) or {}
+            before = self._screens.get(site.name, {})
+            after = {name: screened(before.get(name), name in silent, now) for name in before.keys() | silent.keys()}
+            self._screens[site.name] = {name: screen for name, screen in after.items() if screen is not None}
+            out = _out(self._screens[site.name])
+            if out != _out(before):
+                log.info("%s: uplinks that get no copies: %s", site.name, ", ".join(sorted(out)) or "none")
+                yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
     def tend(self, now: float) -> Iterator[Direct]:
         for each in self._here.values():
@@ -92,6 +138,10 @@ class Ends:
         if now < self._kept_until and name in self._kept and (who is None or who.is_new):
             return True
         return who is not None and who.fulfils(order, now)
+
+
+def _out(screens: Mapping[str, Screen]) -> frozenset[str]:
+    return frozenset(name for name, screen in screens.items() if not screen.on_trial)
 
 
 def _order(site: Site) -> Eliminate:

@@ -85,6 +85,7 @@ class Path:
     heard_at: float = 0.0  # the last report with traffic
     window: tuple[Reading, ...] = ()
 
+    silent: str | None = None  # why it is taken to bring no copies where they come in
     before: Health = Health.UNKNOWN  # the one that it had before this one
 
     @property
@@ -105,6 +106,18 @@ def port_seen(path: Path, up: bool, now: float) -> Path:
         return path
     sign, because = (Sign.PORT_UP, "its port is up again") if up else (Sign.PORT_DOWN, "its port is down")
     return _after(replace(path, port_up=up, window=()), sign, because, now)
+
+
+def silence(path: Path, because: str | None, now: float) -> Path:
+    """Where copies come in, it brings none; None: it does, or nothing is known of it there."""
+    changed = (because is None) != (path.silent is None)
+    path = replace(path, silent=because)
+    if not path.port_up or not changed:
+        return path
+    path = replace(path, heard_at=now, window=(), clean_since=None)
+    if because is None:
+        return _after(path, Sign.PROGRESS, "it brings copies again", now)
+    return _after(path, Sign.STALLED, because, now)
 
 
 def reported(path: Path, reading: Reading, now: float) -> Path:
@@ -177,6 +190,8 @@ def unheard(path: Path, because: str, now: float) -> Path:
 
 def passed(path: Path, now: float) -> Path:
     """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
+    if path.silent is not None:
+        return path
     if path.health is not Health.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
         silent = replace(path, window=(), clean_since=None)
         nothing = "acknowledged" if path.health is Health.DEAD else "sent"

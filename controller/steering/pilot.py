@@ -4,14 +4,15 @@
                                                                                        tend: what keeps them true
 
 A decision moves both hands at once. The gateway's is the core's affair; here are the agents: who knows of which
-terminal, whom to order, and which reflexes stand. Without an agent nobody is steered, and an agent that falls silent
-moves nothing: what was decided stays, its reflexes run out.
+terminal, whom to order, and which reflexes stand. Without an agent nobody is steered, but where the ends of its uplinks
+tell which of them are silent; and an agent that falls silent moves nothing: what was decided stays, its reflexes run
+out.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.known import Port, Wanted
 from controller.model import Config, Site
@@ -66,16 +67,21 @@ class Pilot:
     # What is seen
 
     def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[Entry]:
-        entries = []
         up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
         if self._up.get(site.name) == up:  # a switch may say the same a thousand times a second
             return []
         self._up[site.name] = up
-        for terminal in site.terminals:
-            steered = self.steered[terminal.name]
-            for name, is_up in up.items():
-                steered.port_seen(name, is_up, now)
-            self._touched[terminal.name] = None
+        return self._all_told(site, lambda steered: steered.ports_seen(up, now), wanted, now)
+
+    def silence(self, site: Site, silent: Mapping[str, str] | None, wanted: Wanted, now: float) -> list[Entry]:
+        """Uplinks that bring no copies at one of their ends, and why; the others do. None: nobody watches them."""
+        return self._all_told(site, lambda steered: steered.silence(silent, now), wanted, now)
+
+    def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[Entry]:
+        entries = []
+        for steered in (self.steered[terminal.name] for terminal in site.terminals):
+            tell(steered)
+            self._touched[steered.name] = None
             entries += self._decided(steered, wanted, now)
         return entries
 
@@ -212,7 +218,7 @@ class Pilot:
                 self._leaves(agent, f"agent {agent.name} is silent", now)
         entries = []
         for steered in self.steered.values():
-            if steered.agents and now - steered.looked_at >= UNREPORTED_S:
+            if (steered.agents or steered.watched) and now - steered.looked_at >= UNREPORTED_S:
                 self._touched[steered.name] = None
                 entries += self._decided(steered, wanted, now)
         return entries

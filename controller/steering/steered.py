@@ -38,6 +38,7 @@ class Steered:
         self.course = Course(wanted.active_uplink(site, terminal), now)
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
         self.looked_at = now
+        self.watched = False  # at the ends of its uplinks
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
         self._could_not: dict[str, Failed] = {}  # by agent
         self._found: dict[str, Found] = {}  # by agent
@@ -55,8 +56,14 @@ class Steered:
 
     # What is seen
 
-    def port_seen(self, uplink: str, up: bool, now: float) -> None:
-        self.paths[uplink] = health.port_seen(self.paths[uplink], up, now)
+    def ports_seen(self, up: Mapping[str, bool], now: float) -> None:
+        self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
+
+    def silence(self, silent: Mapping[str, str] | None, now: float) -> None:
+        """What the ends of its uplinks tell of them, whether or not an agent does. None: nobody watches them."""
+        self.watched = silent is not None
+        told = silent or {}
+        self.paths = {name: health.silence(path, told.get(name), now) for name, path in self.paths.items()}
 
     def reported(self, uplink: str, reading: Reading, now: float) -> None:
         self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
@@ -93,7 +100,7 @@ class Steered:
 
     def is_policies(self, wanted: Wanted) -> bool:
         """Blind nobody steers."""
-        return bool(self.agents) and self.is_left_to_them(wanted)
+        return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
         """In mode off we are not there; and what somebody wished is not ours."""

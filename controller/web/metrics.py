@@ -107,6 +107,9 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
     packets = CounterMetricFamily(
         "bicast_copies_packets", "Packets by uplink and what became of them", labels=["gateway", "uplink", "verdict"]
     )
+    silent = GaugeMetricFamily(
+        "bicast_copies_silent", "1 where an uplink brings no copies while others do", labels=["gateway", "uplink"]
+    )
     skew = HistogramMetricFamily(
         "bicast_copies_skew_seconds", "How long after the first copy another one came", labels=["gateway", "uplink"]
     )
@@ -118,7 +121,8 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
             for verdict in ("first", "eliminated", "late", "rogue", "evicted", "unidentified"):
                 packets.add_metric([name, path.name, verdict], getattr(path, verdict))
             skew.add_metric([name, path.name], *_histogram(path.skew))
-    yield from (eliminates, window, packets, skew)
+            silent.add_metric([name, path.name], float(path.name in {each.uplink for each in copies.silent}))
+    yield from (eliminates, window, packets, silent, skew)
 
 
 def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:

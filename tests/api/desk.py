@@ -42,6 +42,7 @@ from controller.snapshot import (
     MissingView,
     NextHopView,
     ReflexView,
+    SilentView,
     Snapshot,
     TerminalView,
     UplinkView,
@@ -116,6 +117,7 @@ HOME = GatewayView(
             PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, ()),
             PathCopies("lte", False, 4, 98, 2, 0, 0, 0, (0,) * 20 + (60, 40)),
         ),
+        silent=(SilentView("lte", "it brings no copies: none for 1.0 s, while 50 packets came otherwise"),),
     ),
 )
 SHED = replace(

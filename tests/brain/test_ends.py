@@ -9,7 +9,10 @@ import pytest
 
 from controller.farend.eliminator import AGAIN_AFTER_S
 from controller.farend.ends import BELIEVED_S
-from controller.model import Protocol
+from controller.model import Mode, Protocol
+from controller.policy.health import Health
+from controller.policy.screening import HOLD_S, TRIAL_S
+from controller.policy.switching import RETURN_AFTER_S
 from controller.reports import Eliminate, Role
 from controller.views import snapshot
 from tests.brain import sites
@@ -57,6 +60,10 @@ class Ends(Pair):
 
     def _leaves(self, dpid: int, packet: Packet, port: int) -> set[int]:
         return {sent.port for sent in self.fakes[dpid].send(packet, port).sent}
+
+    def active(self) -> dict[str, str]:
+        site = self.core.config.sites[0]
+        return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
 
     def told(self, name: str) -> Any:
         gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", 0.0).gateways}
@@ -201,3 +208,104 @@ def test_who_does_not_come_back_after_a_restart_is_believed_no_longer() -> None:
     assert ends.switch(HOME).site.bicast.protocols == ()
     ends.pass_time(BELIEVED_S)
     assert ends.switch(HOME).site.bicast.protocols == (Protocol.TCP,)
+
+
+def both_bring(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
+    """Everything that the terminals sent for a second, by these."""
+    for name in uplinks:
+        agent.brings(name, first=50 if name == uplinks[0] else 0, eliminated=0 if name == uplinks[0] else 50)
+    ends.second()
+
+
+def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    (silent,) = ends.told("far").silent
+    assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.because
+    assert ends.active() == {"client": "lte", "phone": "lte"}
+    both_bring(ends, agent, "lte", "wifi")
+    assert ends.told("far").silent == ()
+    for _ in range(int(RETURN_AFTER_S) + 2):
+        both_bring(ends, agent, "lte", "wifi")
+    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
+
+
+def test_one_that_is_silent_at_this_end_is_left_too() -> None:
+    ends = Ends()
+    agent = ends.agent("home")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.active()["client"] == "lte"
+
+
+def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    _, effects, _ = ends.core.wish_active("client", "wifi", ends.now)
+    ends.carry(effects)
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.active()["client"] == "wifi" and ends.told("far").silent
+
+
+def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    _, effects = ends.core.wish_mode("phone", Mode.SINGLE, ends.now)
+    ends.carry(effects)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+
+
+def test_of_a_port_that_is_down_no_silence_is_told() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    ends.up("wifi0", False, HOME)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+
+
+def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    ends.leave(agent)
+    assert ends.told("far").silent == ()
+    assert ends.core.pilot.steered["client"].paths["wifi"].health is Health.UNKNOWN
+
+
+def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tried_again() -> None:
+    ends = Ends()
+    agents = {name: ends.agent(name) for name in ("home", "far")}
+    both_bring(ends, agents["far"], "wifi", "lte")
+    both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE})
+    for _ in range(int(HOLD_S) + 1):
+        both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "on trial"
+    for _ in range(int(TRIAL_S) + 1):
+        both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "in vain"
+    began = ends.now
+    while ends.leaves_home() == {LTE}:
+        both_bring(ends, agents["far"], "lte")
+    assert ends.now - began >= 2 * HOLD_S - 2
+    for _ in range(int(TRIAL_S) + 1):
+        both_bring(ends, agents["far"], "lte", "wifi")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "it is back"
+
+
+def test_the_last_uplink_is_never_taken_away() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    ends.up("lte0", False, HOME)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -65,6 +68,47 @@ def test_an_uplink_that_is_cut_costs_nothing(once: Home) -> None:
     finally:
         for way in (wifi.forward, wifi.backward):
             way.set(loss_percent=0)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_an_uplink_that_brings_no_copies_is_named_and_left_while_nobody_loses_anything(
+    once: Home, direction: str
+) -> None:
+    """Whichever of its directions is dead."""
+    way = getattr(once.net.uplink("wifi"), direction)
+    site = {"forward": "far", "backward": "home"}[direction]
+    with pinging(once, CLIENT) as answers:
+        way.set(loss_percent=100)
+        try:
+            until(lambda: silent(once, site) == {"wifi"}, f"{site} says that Wi-Fi is silent")
+            until(lambda: active(once) == "lte", "the client is on LTE")
+        finally:
+            way.set(loss_percent=0)
+        until(lambda: silent(once, site) == set(), "Wi-Fi brings copies again")
+    assert re.search(r" 0% packet loss", answers())
+    assert "DUP!" not in answers()
+
+
+@contextmanager
+def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
+    """While the block runs; what ping said is known after it."""
+    words = ["ping", "-i", "0.02", "-I", source, SERVER]
+    process = home.net.machine("client").popen(words, stdout=subprocess.PIPE, text=True)
+    said: list[str] = []
+    try:
+        yield lambda: said[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        said.append(process.communicate()[0])
+
+
+def silent(home: Home, site: str) -> set[str]:
+    gateways = {one["name"]: one for one in home.controller.client.get("status")["gateways"]}
+    return {one["uplink"] for one in gateways[site]["copies"]["silent"]}
+
+
+def active(home: Home) -> str:
+    return str(home.controller.client.get("terminals", "client")["active_uplink"])
 
 
 def test_it_is_told_what_became_of_copies(once: Home) -> None:

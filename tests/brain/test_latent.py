@@ -1,0 +1,60 @@
+"""An uplink that fell silent while others bring packets is named within two reports, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controller.policy.latent import ENOUGH_PACKETS, Site, reported
+
+
+def after(*reports: tuple[float, int, int], all_is_copied: bool = True) -> Site:
+    """Each is a moment, and what Wi-Fi and LTE have brought by then."""
+    return told(Site(), reports, all_is_copied)
+
+
+def told(site: Site, reports: Iterable[tuple[float, int, int]], all_is_copied: bool = True) -> Site:
+    for now, wifi, lte in reports:
+        site = reported(site, {"wifi": wifi, "lte": lte}, all_is_copied, now)
+    return site
+
+
+def test_who_brings_nothing_while_the_other_does_is_silent_after_a_period() -> None:
+    assert after((0, 50, 50), (1, 100, 100)).silent == {}
+    assert after((0, 50, 50), (1, 100, 100), (2, 100, 150)).silent == {
+        "wifi": "it brings no copies: none for 1.0 s, while 50 packets came otherwise"
+    }
+
+
+def test_it_is_not_before_enough_has_come_otherwise_and_then_however_slowly() -> None:
+    site = after((0, 9, 9), (1, 9, 9 + ENOUGH_PACKETS // 2))
+    assert site.silent == {}
+    assert told(site, [(2, 9, 9 + ENOUGH_PACKETS)]).silent.keys() == {"wifi"}
+
+
+def test_reports_of_a_tenth_of_a_second_say_no_more_than_those_of_a_second() -> None:
+    site = after((0, 0, 0), *((tenths / 10, 0, 100 * tenths) for tenths in range(1, 9)))
+    assert site.silent == {}
+    assert told(site, [(1.0, 0, 1000)]).silent.keys() == {"wifi"}
+
+
+def test_it_is_over_with_the_first_packet() -> None:
+    assert after((0, 0, 0), (1, 0, 50), (2, 1, 100)).silent == {}
+
+
+def test_nobody_is_silent_where_nothing_flows() -> None:
+    assert after((0, 50, 50), (1, 50, 50), (100, 50, 50)).silent == {}
+
+
+def test_it_stays_silent_while_nothing_flows_any_more() -> None:
+    assert after((0, 0, 0), (1, 0, 50), (60, 0, 50)).silent.keys() == {"wifi"}
+
+
+def test_where_not_all_is_copied_nothing_is_concluded_and_afterwards_it_begins_anew() -> None:
+    site = after((0, 0, 0), (1, 0, 100), (2, 0, 200), all_is_copied=False)
+    assert site.silent == {}
+    assert told(site, [(2.5, 0, 250)]).silent == {}
+    assert told(site, [(3, 0, 300)]).silent.keys() == {"wifi"}
+
+
+def test_counters_that_begin_anew_are_no_news() -> None:
+    assert after((0, 50, 50), (1, 0, 20), (1.5, 0, 30)).silent == {}

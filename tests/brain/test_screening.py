@@ -1,0 +1,38 @@
+"""An uplink that brings no copies gets none, is tried again, and rests longer each time in vain."""
+
+from __future__ import annotations
+
+from controller.policy.screening import HOLD_AT_MOST_S, HOLD_S, TRIAL_S, Screen, screened
+
+
+def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None:
+    for now in moments:
+        screen = screened(screen, silent, now)
+    return screen
+
+
+def test_one_that_brings_copies_gets_them() -> None:
+    assert after(None, False, 0.0, 100.0) is None
+
+
+def test_one_that_is_silent_rests_and_is_tried_again() -> None:
+    resting = after(None, True, 10.0)
+    assert resting == Screen(HOLD_S, 10.0 + HOLD_S)
+    assert after(resting, False, 10.0 + HOLD_S / 2) == resting, "while it gets none it cannot bring any"
+    trial = after(resting, True, 10.0 + HOLD_S)
+    assert trial is not None and trial.on_trial
+    assert after(trial, False, 10.0 + HOLD_S + 0.1) is None
+
+
+def test_what_was_tried_in_vain_rests_for_twice_as_long_up_to_a_minute() -> None:
+    now, screen, holds = 0.0, None, []
+    for _ in range(6):
+        screen = screened(screen, True, now)
+        assert screen is not None and not screen.on_trial
+        holds.append(screen.hold_s)
+        now += screen.hold_s
+        screen = screened(screen, True, now)
+        assert screen is not None and screen.on_trial
+        assert screened(screen, True, now + TRIAL_S / 2) == screen
+        now += TRIAL_S
+    assert holds == [HOLD_S, 2 * HOLD_S, 4 * HOLD_S, 8 * HOLD_S, HOLD_AT_MOST_S, HOLD_AT_MOST_S]
