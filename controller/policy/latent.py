@@ -31,6 +31,7 @@ class Site:
     """Its uplinks, by name; a new one is made with every report."""
 
     uplinks: Mapping[str, Uplink] = field(default_factory=dict)
+    all_is_copied: bool = False  # when it was last told of: what came since the report before may not have been
 
     @property
     def silent(self) -> dict[str, str]:
@@ -42,15 +43,16 @@ def reported(site: Site, brought: Mapping[str, int], all_is_copied: bool, now: f
     """`brought` counts up from the order on; what is less than before has begun anew."""
     known = site.uplinks
     begun = known.keys() != brought.keys() or any(brought[name] < one.brought for name, one in known.items())
-    if begun or not all_is_copied:
-        return Site({name: Uplink(count, now) for name, count in brought.items()})
+    if begun or not (all_is_copied and site.all_is_copied):
+        return Site({name: Uplink(count, now) for name, count in brought.items()}, all_is_copied)
     more = {name: brought[name] - one.brought for name, one in known.items()}
     others = {name: sum(more.values()) - count for name, count in more.items()}
     return Site(
         {
             name: Uplink(brought[name], now) if more[name] else _silent(one, others[name], now)
             for name, one in known.items()
-        }
+        },
+        all_is_copied,
     )
 
 

@@ -52,8 +52,8 @@ def test_it_stays_silent_while_nothing_flows_any_more() -> None:
 def test_where_not_all_is_copied_nothing_is_concluded_and_afterwards_it_begins_anew() -> None:
     site = after((0, 0, 0), (1, 0, 100), (2, 0, 200), all_is_copied=False)
     assert site.silent == {}
-    assert told(site, [(2.5, 0, 250)]).silent == {}
-    assert told(site, [(3, 0, 300)]).silent.keys() == {"wifi"}
+    assert told(site, [(3, 0, 300)]).silent == {}  # most of these may have come while not all was copied
+    assert told(site, [(3, 0, 300), (4, 0, 400)]).silent.keys() == {"wifi"}
 
 
 def test_counters_that_begin_anew_are_no_news() -> None:
