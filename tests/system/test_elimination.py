@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -42,6 +43,7 @@ def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
     """How many were answered, and how many answers came too often."""
     said = pings(home.net.machine("client"), source, target, "-i", "0.01", count=PINGS)
     (answered,) = re.findall(r"(\d+) received", said)
+    print(said, json.dumps({site: copies(home, site) for site in ("home", "far")}))  # where it is another number
     return int(answered), said.count("DUP!")
 
 
