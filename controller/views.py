@@ -68,12 +68,13 @@ def _copies(site: Site, ends: Ends) -> CopiesView | None:
         return None
     who = ends.eliminator(site.name)
     told = who.told if who else None
+    names = {uplink.name for uplink in site.uplinks}
     return CopiesView(
         copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),
         eliminated=ends.eliminates(site.name),
         because=None if ends.eliminates(site.name) else ends.why_not(site.name),
         window_us=told.window_us if told else None,
-        paths=told.paths if told else (),
+        paths=tuple(path for path in told.paths if path.name in names) if told else (),
         silent=tuple(SilentView(name, because) for name, because in ends.silent(site).items()),
     )
 

@@ -99,6 +99,8 @@ def reported(session: int, report: pb.Report) -> Reported:
 def _elimination(one: pb.Elimination) -> Elimination:
     if max(len(one.paths), len(one.missing), *(len(path.skew) for path in one.paths), 0) > MOST_OF_A_HOST:
         raise _against(f"tells of more than {MOST_OF_A_HOST} paths, ports or skews of copies")
+    if len({path.name for path in one.paths}) < len(one.paths):
+        raise _against("tells twice of one path of copies")
     return Elimination(
         window_us=one.window_us,
         paths=tuple(

@@ -22,6 +22,11 @@ GOOD = [
                 pb.Connection(token=1, subflows=[pb.Subflow(local_address="fd00::1", remote_address="192.0.2.1")])
             ],
             cost=pb.Cost(cpu_us=1),
+            elimination=pb.Elimination(
+                window_us=20_000,
+                paths=[pb.PathCopies(name="wifi", first=1, skew=[0, 1]), pb.PathCopies(name="lte\x1b", eliminated=1)],
+                missing=[pb.Missing(port="lte0", because="gone")],
+            ),
         )
     ),
     pb.FromAgent(result=pb.Result(directive=1, said="a\u2028b" * 1000)),
@@ -100,6 +105,21 @@ def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
     )  # fmt: skip
     one = pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[shortest])])).ByteSize() - 2
     assert speech.MOST_BYTES / 2 / one < speech.MOST_OF_A_REPORT
+
+
+@pytest.mark.parametrize(
+    "told_of",
+    [
+        pb.Elimination(paths=[pb.PathCopies(name="wifi")] * 2),
+        pb.Elimination(paths=[pb.PathCopies(name=str(number)) for number in range(65)]),
+        pb.Elimination(paths=[pb.PathCopies(name="wifi", skew=range(65))]),
+        pb.Elimination(missing=[pb.Missing()] * 65),
+    ],
+    ids=["a path twice", "paths", "skews", "ports"],
+)
+def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Elimination) -> None:
+    with pytest.raises(Refused, match="copies"):
+        speech.reported(1, pb.Report(elimination=told_of))
 
 
 def test_good_words_are_borne() -> None:

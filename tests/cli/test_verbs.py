@@ -181,6 +181,7 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert ["wifi", "home", "gw-wifi"] in starts
     assert ["client", "home", "bicast"] in starts
     assert ["tablet", "home", "off*"] in starts
+    assert ["home", "lte", "4", "98", "2", "0", "0", "20", "ms", "tcp"] in lines, "what became of copies"
     (lte,) = [line for line in lines if line[0] == "lte"]
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
 
@@ -215,8 +216,9 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
     refusing = replace(
         HOME, state=GatewayState.REFUSED, last_error="group client bicast: refused, out of groups", uplinks=up
     )
-    portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), conflicts=())
-    claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", conflicts=(), uplinks=up)
+    quiet = {"conflicts": (), "copies": None}
+    portless = replace(HOME, name="barn", uplinks=(replace(HOME.uplinks[0], number=None, up=False),), **quiet)
+    claimed = replace(HOME, name="loft", rival="192.0.2.9:40000", uplinks=up, **quiet)
     desk.snapshot = replace(
         START,
         gateways=(refusing, portless, START.gateways[1], claimed),
@@ -227,14 +229,21 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
     warnings = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert all(line.startswith("! ") for line in warnings)
     for number, named in enumerate(
-        ("sites.home.dpid", "client bicast: refused", "table 0, priority 10", "no port gw-wifi", "0000000000000002")
+        (
+            "sites.home.dpid",
+            "client bicast: refused",
+            "lte: it brings no copies",
+            "table 0, priority 10",
+            "no port gw-wifi",
+            "0000000000000002",
+        )
     ):
         assert named in warnings[number]
     for part in ("loft", "0000000000000001", "127.0.0.1:51234", "192.0.2.9:40000", "datapath-id"):
-        assert part in warnings[5]
-    assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[6]
-    assert "agent client: it is connected and has not reported" in warnings[7]
-    assert len(warnings) == 8
+        assert part in warnings[6]
+    assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[7]
+    assert "agent client: it is connected and has not reported" in warnings[8]
+    assert len(warnings) == 9
 
 
 def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:
