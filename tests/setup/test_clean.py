@@ -65,8 +65,10 @@ def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
         ".vagrant/machines",
     ):
         (tree / name).mkdir(parents=True)
-    source = tree / "controller/app.py"
-    source.touch()
+    sources = [tree / "controller/app.py", tree / "agent/eliminate/eliminate.go"]
+    sources[1].parent.mkdir(parents=True)
+    for file in (*sources, sources[1].with_name("eliminate.bpf.o")):
+        file.touch()
     assert run([tree / "setup/clean.sh"], os.environ).returncode == 0
-    assert {path.name for path in tree.iterdir()} == {"setup", "controller", ".vagrant"}
-    assert list((tree / "controller").iterdir()) == [source]
+    assert {path.name for path in tree.iterdir()} == {"setup", "controller", "agent", ".vagrant"}
+    assert [list(source.parent.iterdir()) for source in sources] == [[source] for source in sources]
