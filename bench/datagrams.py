@@ -2,7 +2,7 @@
 
 datagrams.py receive PORT                     prints `ready`, until a line comes in; then one line of JSON:
                                               [[number, sent_s, received_s], ...] in the order of arrival
-datagrams.py send ADDRESS PORT RATE_PPS       prints `sending`, until a line comes in; then how many, and the
+datagrams.py send ADDRESS PORT RATE_PPS BYTES prints `sending`, until a line comes in; then how many, and the
                                               longest that one was late, in seconds
 """
 
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-DATAGRAM = struct.Struct("!Qd84x")  # number, moment of sending (CLOCK_MONOTONIC: one machine, one clock)
+HEAD = struct.Struct("!Qd")  # number, moment of sending (CLOCK_MONOTONIC: one machine, one clock)
 QUIET_S = 0.5
 SO_RCVBUFFORCE = 33  # Linux; Python does not name it
 SPIN_S = 0.000_2  # the last of a pause is waited for awake
@@ -32,7 +32,7 @@ def receive(port: int) -> None:
         while True:
             ready = select.select([ear] if told else [ear, sys.stdin], [], [], QUIET_S if told else None)[0]
             if ear in ready:
-                seen.append((*DATAGRAM.unpack(ear.recv(2048)), time.monotonic()))
+                seen.append((*HEAD.unpack_from(ear.recv(2048)), time.monotonic()))
             elif ready:
                 told = True
             else:
@@ -40,9 +40,10 @@ def receive(port: int) -> None:
     print(json.dumps(seen))
 
 
-def send(address: str, port: int, rate_pps: int) -> None:
+def send(address: str, port: int, rate_pps: int, payload_bytes: int) -> None:
     told = threading.Thread(target=sys.stdin.readline, daemon=True)
     told.start()
+    filling = bytes(payload_bytes - HEAD.size)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
         mouth.connect((address, port))
         print("sending", flush=True)
@@ -53,7 +54,7 @@ def send(address: str, port: int, rate_pps: int) -> None:
                     time.sleep(left - SPIN_S)
             now = time.monotonic()
             late = max(late, now - due)
-            mouth.send(DATAGRAM.pack(number, now))
+            mouth.send(HEAD.pack(number, now) + filling)
             number += 1
             due = max(due, now - 1 / rate_pps) + 1 / rate_pps  # what was missed is not made up for by a burst
     print(json.dumps([number, late]))
@@ -63,4 +64,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "receive":
         receive(int(sys.argv[2]))
     else:
-        send(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        send(sys.argv[2], *map(int, sys.argv[3:]))

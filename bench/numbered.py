@@ -16,6 +16,7 @@ from topologies.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
 PORT = 7400
+PAYLOAD_BYTES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Counted:
     @property
     def lost(self) -> list[int]:
         return [number for number in range(self.sent) if number not in self.copies]
+
+    @property
+    def doubled(self) -> int:
+        """How many came beside the first of their number."""
+        return self.copies.total() - len(self.copies)
 
 
 class Numbered:
@@ -44,11 +50,13 @@ class Numbered:
 
 
 @contextmanager
-def numbered(source: Machine, target: Machine, address: str, rate_pps: int) -> Iterator[Numbered]:
+def numbered(
+    source: Machine, target: Machine, address: str, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES
+) -> Iterator[Numbered]:
     """They flow when the block begins."""
     with (
         _started(target, "ready", "receive", str(PORT)) as ear,
-        _started(source, "sending", "send", address, str(PORT), str(rate_pps)) as mouth,
+        _started(source, "sending", "send", address, str(PORT), str(rate_pps), str(payload_bytes)) as mouth,
     ):
         yield Numbered(mouth, ear)
 

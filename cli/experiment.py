@@ -70,13 +70,22 @@ EXPERIMENTS = {
         "repeated.",
         "ten times that: some 40 minutes.",
     ),
+    "once": Experiment(
+        "experiments.once",
+        "everything copied, of all copies one: what is still lost, what comes twice",
+        "Between two sites with an agent at each, everything is copied in both directions, and of all copies one "
+        "passes. Counts what becomes of pings, datagrams and TCP requests while both paths lose packets, and what it "
+        "costs that one is cut; bicast, single and off in one run.",
+        "some 6 minutes.",
+        "more losses and more of each: some 50 minutes.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",
         "Measures all that docs/measured.md promises in figures: forwarding, changes of mode, connecting, dead ports, "
         "a dead controller, agents, and then the experiments above. Prints promise, figure, n, spread and verdict. "
         "`.venv/bin/python -m bench PART ...` measures parts alone.",
-        "some 50 minutes; what is measured is kept after each part.",
+        "some 55 minutes; what is measured is kept after each part.",
     ),
 }
 

@@ -10,11 +10,13 @@ All addresses are 192.168.x.y/24, the client's are .110.3 and .210.3, as in pape
 client is copied at the far site as what leaves the client is copied at home.
 
     mn --custom topologies/twin.py --topo twin
+    mn --custom topologies/twin.py --topo twin,wifi_jitter_ms=30,lte_delay_ms=15
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,13 @@ RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 
 
 class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(self, shaped: bool = True, **unknown: Any) -> None:
-        refuse_unknown(unknown, ("shaped",))
+    def build(
+        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
+    ) -> None:
+        refuse_unknown(unknown, ("shaped", "wifi_jitter_ms", "lte_delay_ms"))
+        shapes = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
+        shapes["wifi"] = replace(shapes["wifi"], jitter_ms=wifi_jitter_ms)  # each way
+        shapes["lte"] = replace(shapes["lte"], delay_ms=lte_delay_ms)
         add_client(self)
         self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001")
         self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003")
@@ -47,8 +54,7 @@ class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         )
         for number, name in enumerate(RATES_BPS, 1):
             self._link("client", HOME, name, f"gw-c{number}", port2=number)
-        for number, (name, rate_bps) in enumerate(RATES_BPS.items(), 3):
-            shape = Shape(rate_bps) if shaped else UNSHAPED
+        for number, (name, shape) in enumerate(shapes.items(), 3):
             ends = {"port1": number, "port2": number, "forward": shape, "backward": shape, "label": name}
             self._link(HOME, FAR, f"gw-{name}", f"fe-{name}", **ends)
         self._link(FAR, "server", "fe-s1", "lan", port1=1)
