@@ -10,17 +10,17 @@
  * tolerable. So a packet is dropped only against one that came by ANOTHER path, within the window, and that this path has
  * not brought yet. What one path brings twice is two packets.
  *
- * The identity of a packet, which every copy shares and no other packet within the window does:
- *   always   both addresses, the protocol, the packet's length and VLAN tags
- *   IPv4     the identification and the fragment's place; the first 16 bytes behind the header (of TCP up to its checksum
- *            less two bytes, of UDP and ICMP with it); where the identification tells nothing (0 with DF, RFC 6864) or the
- *            protocol is none of these, every byte behind the header
- *   IPv6     the flow label; every byte behind the header, extension headers too
- * Not in it: what a router on the way changes (TTL, hop limit, DSCP, ECN, the header's checksum), and the Ethernet addresses.
+ * The identity of a packet is the whole of it, but for what a router on the way changes:
+ *   IPv4     addresses, protocol, length, identification, the fragment's place, and every byte behind the header
+ *   IPv6     addresses, next header, length, flow label, and every byte behind the header, extension headers too
+ *   either   the VLAN identifiers (two tags at most are looked behind)
+ *   not      TTL, hop limit, DSCP, ECN, DF, the header's checksum, what stands in IPv4's options, the Ethernet header
+ * Less than the whole would let one path spoil what the other brings well: a packet that was mended with, or broken, behind
+ * the bytes that are looked at would pass as the first, and the sound one would end as its copy.
  * It is kept as a keyed hash of 128 bits: to make two packets look the same, one must know the key.
  *
- * IPv4's options are passed over by the header's length. A fragment has its own place in the packet, so each is a packet of its
- * own here. Up to two VLAN tags are looked behind. Of a tunnel (VXLAN) that was named as a path the packet inside counts.
+ * A fragment is a packet of its own. What no receiver takes has no identity, and passes: cut short, not as long as it says,
+ * IPv4 with a wrong checksum over the header.
  *
  * Past the lease everything passes: the agent that was to renew it has gone.
  */
@@ -37,22 +37,16 @@
 #include "eliminate.h"
 
 #define TAGS_MAX 2
-#define HEAD_BYTES 16
-#define FRAME_MAX 2048		/* bytes of a packet that are looked at; longer ones pass */
+#define PACKET_MAX 2048		/* bytes; longer ones pass */
 #define CHUNK_BYTES 32
+#define OFFSET_MASK 127		/* what the headers of Ethernet and IPv4 have is less */
+#define LAST_MASK 4095		/* what they and a packet have is less */
 
 struct bucket {
 	struct bpf_spin_lock lock;
 	__u32 pad;
 	struct entry entries[WAYS];
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 64);
-	__type(key, struct place);
-	__type(value, __u32);
-} places SEC(".maps");		/* the path of each, from 0 */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -126,123 +120,174 @@ static __always_inline void sip_end(struct sip *s, __u64 mark[2])
 	mark[1] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
-/* What is left of a frame, from an offset on. */
+/* What was not looked at yet, of a frame. */
 struct rest {
-	struct xdp_md *ctx;
-	__u32 offset;
+	const void *at, *end;
+	__u32 offset;	/* of `at` */
 };
 
-static __always_inline bool take(struct rest *rest, void *into, __u32 bytes)
+static __always_inline const void *take(struct rest *rest, __u32 bytes)
 {
-	if (bpf_xdp_load_bytes(rest->ctx, rest->offset, into, bytes))
-		return false;
+	const void *at = rest->at;
+
+	barrier_var(at); /* or clang would make a count of loops out of the next line, and the verifier knows no bound then */
+	if (at + bytes > rest->end)
+		return NULL;
+	rest->at = at + bytes;
 	rest->offset += bytes;
+	return at;
+}
+
+/* A function of its own for the verifier's sake: it looks at it once, and not once for each way that leads here. */
+__noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset, __u32 bytes)
+{
+	struct rest rest = { .end = (void *)(long)ctx->data_end, .offset = offset };
+	const __u64 *words;
+	__u32 last;
+	struct sip s;
+
+	if (!sip)
+		return false;
+	rest.at = (void *)(long)ctx->data + (offset & OFFSET_MASK);
+	last = offset + bytes - 8;
+	s = *sip;
+	for (int i = 0; i < PACKET_MAX / CHUNK_BYTES && bytes >= CHUNK_BYTES; i++) {
+		words = take(&rest, CHUNK_BYTES);
+		if (!words)
+			return false;
+		for (int each = 0; each < CHUNK_BYTES / 8; each++)
+			sip_take(&s, words[each]);
+		bytes -= CHUNK_BYTES;
+	}
+	for (int i = 0; i < CHUNK_BYTES / 8 && bytes >= 8; i++) {
+		words = take(&rest, 8);
+		if (!words)
+			return false;
+		sip_take(&s, *words);
+		bytes -= 8;
+	}
+	if (bytes) { /* fewer than 8: the last 8, then, of which some have been taken already */
+		rest.at = (void *)(long)ctx->data + (last & LAST_MASK);
+		words = take(&rest, 8);
+		if (!words)
+			return false;
+		sip_take(&s, *words);
+	}
+	*sip = s;
 	return true;
 }
 
-static __always_inline bool sip_take_bytes(struct sip *s, struct rest rest, __u32 bytes)
+static __always_inline __u16 folded(__u64 sum)
 {
-	for (int i = 0; i < FRAME_MAX / CHUNK_BYTES; i++) {
-		__u64 words[CHUNK_BYTES / 8] = {};
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
 
-		if (bytes < CHUNK_BYTES) {
-			__u32 last = bytes;
+/* RFC 1071. */
+static __always_inline bool is_sound(const struct iphdr *ip, struct rest options, __u32 bytes)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = 0;
 
-			barrier_var(last); /* or clang would take the next line out, by which the verifier knows the bound */
-			last &= CHUNK_BYTES - 1;
-			if (last && !take(&rest, words, last))
-				return false;
-			bytes = 0;
-		} else if (!take(&rest, words, CHUNK_BYTES)) {
-			return false;
-		} else {
-			bytes -= CHUNK_BYTES;
-		}
-		for (int each = 0; each < CHUNK_BYTES / 8; each++)
-			sip_take(s, words[each]);
+	for (int i = 0; i < 5; i++)
+		sum += words[i];
+	for (int i = 0; i < 10; i++) {
+		const __u32 *word;
+
 		if (!bytes)
-			return true;
+			break;
+		word = take(&options, 4);
+		if (!word)
+			return false;
+		sum += *word;
+		bytes -= 4;
 	}
-	return false;
+	return folded(sum) == 0xffff;
 }
 
-/* RFC 6864: only of a datagram that may be fragmented, or was, does the identification have a meaning. */
-static __always_inline bool is_numbered(const struct iphdr *ip)
+/*
+ * The last word of what is hashed says how what stands before it is to be read, so that no two packets, of whatever kinds,
+ * are the same words.
+ */
+static __always_inline __u64 closing(__u8 header_words, __u32 tags, __u8 protocol, __be16 bytes, __u32 rest)
 {
-	return ip->id != 0 || !(ip->frag_off & bpf_htons(0x4000));
+	return (__u64)(header_words << 2 | tags) << 56 | (__u64)protocol << 48 | (__u64)bytes << 32 | rest;
 }
 
-static __always_inline bool is_fragment(const struct iphdr *ip)
+static __always_inline bool identify_ipv4(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
 {
-	return ip->frag_off & bpf_htons(0x3fff);
-}
-
-static __always_inline bool has_checked_head(__u8 protocol)
-{
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_ICMP;
-}
-
-static __always_inline bool identify_ipv4(struct sip *s, struct rest rest)
-{
-	struct iphdr ip;
+	const struct iphdr *ip = take(&rest, sizeof(*ip));
 	__u32 header, bytes;
 
-	if (!take(&rest, &ip, sizeof(ip)))
+	if (!ip || ip->version != 4)
 		return false;
-	header = ip.ihl * 4;
-	bytes = bpf_ntohs(ip.tot_len);
-	if (ip.version != 4 || header < sizeof(ip) || bytes < header)
+	header = ip->ihl * 4;
+	bytes = bpf_ntohs(ip->tot_len);
+	if (header < sizeof(*ip) || bytes < header || bytes > PACKET_MAX || (const void *)ip + bytes > rest.end)
 		return false;
-	sip_take(s, (__u64)ip.saddr << 32 | ip.daddr);
-	sip_take(s, (__u64)ip.protocol << 48 | (__u64)ip.tot_len << 32 | (__u64)ip.id << 16 |
-		    (ip.frag_off & bpf_htons(0x3fff)));
-	rest.offset += header - sizeof(ip);
-	bytes -= header;
-	if (has_checked_head(ip.protocol) && is_numbered(&ip) && !is_fragment(&ip) && bytes > HEAD_BYTES)
-		bytes = HEAD_BYTES;
-	return sip_take_bytes(s, rest, bytes);
+	if (!is_sound(ip, rest, header - sizeof(*ip)))
+		return false;
+	sip_take(s, (__u64)ip->saddr << 32 | ip->daddr);
+	if (!sip_take_bytes(ctx, s, rest.offset + header - sizeof(*ip), bytes - header))
+		return false;
+	sip_take(s, closing(ip->ihl, tags, ip->protocol, ip->tot_len,
+			    (__u32)ip->id << 16 | (ip->frag_off & bpf_htons(0x3fff))));
+	return true;
 }
 
-static __always_inline bool identify_ipv6(struct sip *s, struct rest rest)
+/* Without a payload by its own length it is none, or a jumbogram (RFC 2675), whose length stands elsewhere. */
+static __always_inline bool identify_ipv6(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
 {
-	struct ipv6hdr ip;
-	__u64 addresses[4];
+	const struct ipv6hdr *ip = take(&rest, sizeof(*ip));
+	const __u64 *addresses;
+	__u32 bytes;
 
-	if (!take(&rest, &ip, sizeof(ip)) || ip.version != 6)
+	if (!ip || ip->version != 6)
 		return false;
-	__builtin_memcpy(addresses, &ip.saddr, sizeof(addresses));
+	bytes = bpf_ntohs(ip->payload_len);
+	if (!bytes || bytes > PACKET_MAX || rest.at + bytes > rest.end)
+		return false;
+	addresses = (const void *)&ip->saddr;
 	for (int i = 0; i < 4; i++)
 		sip_take(s, addresses[i]);
-	sip_take(s, (__u64)ip.nexthdr << 48 | (__u64)ip.payload_len << 32 | (ip.flow_lbl[0] & 0x0f) << 16 |
-		    ip.flow_lbl[1] << 8 | ip.flow_lbl[2]);
-	return sip_take_bytes(s, rest, bpf_ntohs(ip.payload_len));
+	if (!sip_take_bytes(ctx, s, rest.offset, bytes))
+		return false;
+	sip_take(s, closing(0, tags, ip->nexthdr, ip->payload_len,
+			    (ip->flow_lbl[0] & 0x0f) << 16 | ip->flow_lbl[1] << 8 | ip->flow_lbl[2]));
+	return true;
 }
 
 /* False where there is no identity: the packet passes. What goes to several hosts at once is nobody's copy. */
-static __always_inline bool identify(struct sip *s, struct rest rest)
+static __always_inline bool identify(struct xdp_md *ctx, struct sip *s)
 {
-	struct ethhdr frame;
-	struct {
+	struct rest rest = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	const struct ethhdr *frame = take(&rest, sizeof(*frame));
+	const struct {
 		__be16 control;
 		__be16 kind;
-	} tag;
+	} *tag;
+	__u32 tags = 0;
 	__be16 kind;
 
-	if (!take(&rest, &frame, sizeof(frame)) || frame.h_dest[0] & 1)
+	if (!frame || frame->h_dest[0] & 1)
 		return false;
-	kind = frame.h_proto;
+	kind = frame->h_proto;
 	for (int i = 0; i < TAGS_MAX; i++) {
 		if (kind != bpf_htons(ETH_P_8021Q) && kind != bpf_htons(ETH_P_8021AD))
 			break;
-		if (!take(&rest, &tag, sizeof(tag)))
+		tag = take(&rest, sizeof(*tag));
+		if (!tag)
 			return false;
-		sip_take(s, tag.control & bpf_htons(0x0fff));
-		kind = tag.kind;
+		sip_take(s, tag->control & bpf_htons(0x0fff));
+		kind = tag->kind;
+		tags++;
 	}
 	if (kind == bpf_htons(ETH_P_IP))
-		return identify_ipv4(s, rest);
+		return identify_ipv4(ctx, s, rest, tags);
 	if (kind == bpf_htons(ETH_P_IPV6))
-		return identify_ipv6(s, rest);
+		return identify_ipv6(ctx, s, rest, tags);
 	return false;
 }
 
@@ -251,7 +296,7 @@ enum verdict { FIRST, COPY, LATE, ROGUE };
 struct judged {
 	enum verdict verdict;
 	__u64 after_ns;		/* the first */
-	__u32 evicted;		/* the path that had won a packet which was forgotten unmatched; PATHS_MAX: none */
+	__u32 evicted;		/* the path that had won a packet which was forgotten too early; PATHS_MAX: none */
 };
 
 static __always_inline void begin(struct entry *entry, const __u64 mark[2], __u32 path, __u64 now_ns)
@@ -263,22 +308,37 @@ static __always_inline void begin(struct entry *entry, const __u64 mark[2], __u3
 	entry->seen = 1 << path;
 }
 
+/* Another processor may have looked at its clock later, and been here before. */
+static __always_inline __u64 since(__u64 now_ns, __u64 then_ns)
+{
+	return now_ns > then_ns ? now_ns - then_ns : 0;
+}
+
+/* The one of which it is least goes first: free ones, those that all have brought (it makes no difference), the oldest. */
+static __always_inline __u64 worth(const struct entry *entry, __u32 everyone)
+{
+	return entry->seen == everyone || !entry->first_ns ? entry->first_ns : entry->first_ns | 1ULL << 63;
+}
+
 /* Under the bucket's lock. */
 static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __u32 path, __u64 now_ns,
-				  __u64 window_ns, struct judged *judged)
+				  const struct settings *ours, struct judged *judged)
 {
+	__u64 window_ns = ours->window_ns, least = ~0ULL;
 	struct entry *oldest = &bucket->entries[0];
 
 	for (int i = 0; i < WAYS; i++) {
 		struct entry *entry = &bucket->entries[i];
 
-		if (entry->first_ns < oldest->first_ns)
+		if (worth(entry, ours->everyone) < least) {
+			least = worth(entry, ours->everyone);
 			oldest = entry;
+		}
 		if (entry->mark[0] != mark[0] || entry->mark[1] != mark[1] || !entry->first_ns)
 			continue;
-		judged->after_ns = now_ns - entry->first_ns;
+		judged->after_ns = since(now_ns, entry->first_ns);
 		if (judged->after_ns > window_ns) {
-			judged->verdict = entry->path == path ? FIRST : LATE;
+			judged->verdict = entry->seen & 1 << path ? FIRST : LATE;
 			begin(entry, mark, path, now_ns);
 		} else if (entry->seen & 1 << path) {
 			judged->verdict = ROGUE;
@@ -289,7 +349,7 @@ static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __
 		}
 		return;
 	}
-	if (oldest->first_ns && now_ns - oldest->first_ns <= window_ns && oldest->seen == 1 << oldest->path)
+	if (oldest->first_ns && since(now_ns, oldest->first_ns) <= window_ns && oldest->seen != ours->everyone)
 		judged->evicted = oldest->path;
 	judged->verdict = FIRST;
 	begin(oldest, mark, path, now_ns);
@@ -340,32 +400,38 @@ static __always_inline int count(struct counters *counters, const struct judged 
 	}
 }
 
+static __always_inline __u32 path_of(const struct settings *ours, __u32 device)
+{
+	for (__u32 path = 0; path < PATHS_MAX; path++) {
+		if (ours->devices[path] == device)
+			return path;
+	}
+	return PATHS_MAX;
+}
+
 SEC("xdp")
 int eliminate(struct xdp_md *ctx)
 {
-	struct place place = { .ifindex = ctx->ingress_ifindex, .vni = NO_VNI };
-	struct rest rest = { .ctx = ctx };
 	struct judged judged = { .evicted = PATHS_MAX };
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct settings *ours;
 	struct counters *counters;
 	struct bucket *bucket;
-	__u32 only = 0, at;
+	__u32 only = 0, at, path;
 	__u64 mark[2];
 	struct sip s;
-	__u32 *path;
 
 	ours = bpf_map_lookup_elem(&settings, &only);
 	if (!ours || now_ns > ours->lease_until_ns)
 		return XDP_PASS;
-	path = bpf_map_lookup_elem(&places, &place);
-	if (!path || *path >= PATHS_MAX)
+	path = path_of(ours, ctx->ingress_ifindex);
+	if (path >= PATHS_MAX)
 		return XDP_PASS;
-	counters = counters_of(*path);
+	counters = counters_of(path);
 	if (!counters)
 		return XDP_PASS;
 	sip_begin(&s, ours->secret);
-	if (!identify(&s, rest)) {
+	if (!identify(ctx, &s)) {
 		counters->unidentified++;
 		return XDP_PASS;
 	}
@@ -375,7 +441,7 @@ int eliminate(struct xdp_md *ctx)
 	if (!bucket)
 		return XDP_PASS;
 	bpf_spin_lock(&bucket->lock);
-	judge(bucket, mark, *path, now_ns, ours->window_ns, &judged);
+	judge(bucket, mark, path, now_ns, ours, &judged);
 	bpf_spin_unlock(&bucket->lock);
 	return count(counters, &judged);
 }

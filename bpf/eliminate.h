@@ -9,20 +9,14 @@
 #define PATHS_MAX 8		/* bits of entry.seen */
 #define WAYS 4			/* entries of a bucket */
 #define SKEW_STEPS 32		/* of the histogram: step n counts skews of 2^n to 2^(n+1) ns */
-#define NO_VNI 0xffffffff	/* the frame itself, and not one inside VXLAN */
-
-/* Where copies come in: by a device, or by a tunnel that arrives at it. */
-struct place {
-	__u32 ifindex;
-	__u32 vni;
-};
 
 struct settings {
 	__u64 window_ns;	/* a copy comes within so long of the first */
 	__u64 lease_until_ns;	/* of bpf_ktime_get_ns(); after that everything passes */
 	__u64 secret[2];	/* of this run, so that nobody can make two packets look the same */
 	__u32 buckets_mask;	/* buckets - 1, a power of two */
-	__u32 pad;
+	__u32 devices[PATHS_MAX];	/* by which each path's packets come in; 0: none */
+	__u32 everyone;		/* a bit for each path that there is */
 };
 
 /* A packet that was let through, by the mark of its identity. */
@@ -38,8 +32,8 @@ struct counters {
 	__u64 eliminated;	/* dropped: another path has brought it */
 	__u64 late;		/* passed: another path has brought it, longer ago than the window */
 	__u64 rogue;		/* passed: this path itself has brought it within the window */
-	__u64 evicted;		/* of those that this path won, forgotten for want of room before another path matched them */
-	__u64 unidentified;	/* passed: no IP, or none that can be told from another */
+	__u64 evicted;		/* of those that this path won, forgotten for want of room before all had brought them */
+	__u64 unidentified;	/* passed: no IP, or none that its receiver would take */
 	__u64 skew[SKEW_STEPS];	/* of what was eliminated or late: how long after the first */
 };
 

@@ -5,10 +5,11 @@
  * An atomic datagram (DF set, no fragment) has an identification without a meaning, which whoever forwards it may set
  * (RFC 6864, 4.1): Linux leaves it 0, and two equal datagrams of an application (a DNS question asked again, a keepalive)
  * could not be told from two copies of one. So they are numbered, all from one counter; 0 is left out, for it is no number.
- * Anything else passes as it is.
+ * Anything else passes as it is, what IPsec's AH has signed with it (RFC 4302, 3.3.3.1.1.1).
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
 #include <linux/ip.h>
 
 #include <bpf/bpf_endian.h>
@@ -21,7 +22,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u64);	/* or the one after the last would be the last again */
 } number SEC(".maps");
 
 /* RFC 1624: a header's checksum after one of its words has changed. */
@@ -40,13 +41,15 @@ int stamp(struct xdp_md *ctx)
 	void *end = (void *)(long)ctx->data_end;
 	struct ethhdr *frame = (void *)(long)ctx->data;
 	struct iphdr *ip = (void *)(frame + 1);
-	__u32 only = 0, drawn;
-	__u32 *next;
+	__u32 only = 0;
+	__u64 *next, drawn;
 	__be16 id;
 
 	if ((void *)(ip + 1) > end || frame->h_proto != bpf_htons(ETH_P_IP))
 		return XDP_PASS;
-	if (ip->version != 4 || !(ip->frag_off & bpf_htons(DONT_FRAGMENT)) || ip->frag_off & bpf_htons(FRAGMENT))
+	if (ip->version != 4 || ip->ihl < 5 || ip->protocol == IPPROTO_AH)
+		return XDP_PASS;
+	if (!(ip->frag_off & bpf_htons(DONT_FRAGMENT)) || ip->frag_off & bpf_htons(FRAGMENT))
 		return XDP_PASS;
 	next = bpf_map_lookup_elem(&number, &only);
 	if (!next)

@@ -26,19 +26,17 @@ const (
 	// PathsMost is how many paths can bring copies of one packet.
 	PathsMost = 8
 
-	ways         = 4          // identities in a bucket
-	noVNI uint32 = 0xffffffff // the frame itself counts, and not one inside a tunnel
+	ways = 4 // identities in a bucket
 )
 
 // The maps' contents: bpf/eliminate.h.
-type place struct{ Index, VNI uint32 }
-
 type settings struct {
 	WindowNS     uint64
 	LeaseUntilNS uint64
 	Secret       [2]uint64
 	BucketsMask  uint32
-	_            uint32
+	Devices      [PathsMost]uint32
+	Everyone     uint32
 }
 
 // Counters are of one path.
@@ -47,8 +45,8 @@ type Counters struct {
 	Eliminated   uint64
 	Late         uint64 // passed: another path had brought it, longer ago than the window
 	Rogue        uint64 // passed: this path itself had brought it within the window
-	Evicted      uint64 // won by this path, and forgotten for want of room before another one matched it
-	Unidentified uint64 // passed: no IP, or nothing that tells it from another
+	Evicted      uint64 // won by this path, and forgotten for want of room before all had brought it
+	Unidentified uint64 // passed: no IP, or none that its receiver would take
 	Skew         skews  // of copies and late ones: [n] came 2^n to 2^(n+1) ns after the first
 }
 
@@ -56,7 +54,6 @@ type Counters struct {
 type Eliminator struct {
 	objects struct {
 		Program  *ebpf.Program `ebpf:"eliminate"`
-		Places   *ebpf.Map     `ebpf:"places"`
 		Settings *ebpf.Map     `ebpf:"settings"`
 		Seen     *ebpf.Map     `ebpf:"seen"`
 		Counts   *ebpf.Map     `ebpf:"counts"`
@@ -91,7 +88,7 @@ func Load(identities int) (*Eliminator, error) {
 func (e *Eliminator) Close() error {
 	failures := []error{e.ports.Close()}
 	for _, one := range []interface{ Close() error }{
-		e.objects.Program, e.objects.Places, e.objects.Settings, e.objects.Seen, e.objects.Counts,
+		e.objects.Program, e.objects.Settings, e.objects.Seen, e.objects.Counts,
 	} {
 		failures = append(failures, one.Close())
 	}
@@ -101,13 +98,17 @@ func (e *Eliminator) Close() error {
 // Stand has what comes in by a port count as brought by a path, from 0 on. The port may have gone and come back since.
 func (e *Eliminator) Stand(port string, path uint32) error {
 	index, before, err := e.ports.stand(port)
-	if before != index && before != 0 {
-		e.objects.Places.Delete(place{before, noVNI})
-	}
-	if err != nil {
+	if index == before {
 		return err
 	}
-	return e.objects.Places.Put(place{index, noVNI}, path)
+	return errors.Join(err, e.at(index, path))
+}
+
+// at says which device brings a path's packets; 0: none does.
+func (e *Eliminator) at(index, path uint32) error {
+	e.settings.Devices[path] = index
+	e.settings.Everyone |= 1 << path
+	return e.objects.Settings.Put(uint32(0), e.settings)
 }
 
 // Native tells whether the port's own driver runs the program, or the kernel does after it.

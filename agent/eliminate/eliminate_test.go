@@ -3,7 +3,10 @@ package eliminate
 import (
 	"encoding/binary"
 	"net"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,33 +22,42 @@ const (
 	wifi, lte = 0, 1
 )
 
-// Two devices of a host as the places where two paths come in; packets are shown to the program, and none is sent.
+// Three devices of a host as the places where paths come in; packets are shown to the program, and none is sent.
 type bench struct {
-	t    *testing.T
-	host *lab.Host
-	e    *Eliminator
-	at   map[int]uint32 // the device's index of each path
+	t     testing.TB
+	host  *lab.Host
+	e     *Eliminator
+	at    [3]uint32   // the device's index of each path
+	tasks chan func() // done by a thread in the host
 }
 
-func newBench(t *testing.T, identities int) *bench {
+func newBench(t testing.TB, identities, paths int) *bench {
 	t.Helper()
 	e, err := Load(identities)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	b := &bench{t: t, e: e, at: map[int]uint32{}}
+	b := &bench{t: t, e: e, tasks: make(chan func())}
+	t.Cleanup(func() { close(b.tasks) })
 	b.host, _ = lab.Two(t)
+	b.host.Run("ip", "link", "add", "sat", "type", "veth", "peer", "name", "tas")
 	b.host.Do(func() error {
-		for path, name := range map[int]string{wifi: "wifi", lte: "lte"} {
+		for path, name := range []string{"wifi", "lte", "sat"}[:paths] {
 			device, err := net.InterfaceByName(name)
 			if err != nil {
 				return err
 			}
 			b.at[path] = uint32(device.Index)
-			if err := e.objects.Places.Put(place{uint32(device.Index), noVNI}, uint32(path)); err != nil {
+			if err := e.at(b.at[path], uint32(path)); err != nil {
 				return err
 			}
+		}
+		return nil
+	})
+	go b.host.Try(func() error {
+		for task := range b.tasks {
+			task()
 		}
 		return nil
 	})
@@ -65,13 +77,32 @@ type arrival struct{ Data, DataEnd, DataMeta, IngressIfindex, RxQueueIndex, Egre
 
 func (b *bench) comes(path int, frame []byte) (verdict uint32) {
 	b.t.Helper()
-	b.host.Do(func() (err error) {
-		verdict, err = b.e.objects.Program.Run(&ebpf.RunOptions{
-			Data: frame, Context: arrival{DataEnd: uint32(len(frame)), IngressIfindex: b.at[path]},
-		})
-		return err
-	})
+	var err error
+	done := make(chan struct{})
+	b.tasks <- func() {
+		verdict, err = b.show(path, frame)
+		close(done)
+	}
+	if <-done; err != nil {
+		b.t.Fatal(err)
+	}
 	return verdict
+}
+
+// show is for who is in the host already.
+func (b *bench) show(path int, frame []byte) (verdict uint32, err error) {
+	return b.e.objects.Program.Run(&ebpf.RunOptions{
+		Data: frame, Context: arrival{DataEnd: uint32(len(frame)), IngressIfindex: b.at[path]},
+	})
+}
+
+// forgets makes all that was seen so far be of no account.
+func (b *bench) forgets() {
+	b.t.Helper()
+	b.e.settings.Secret[0]++
+	if err := b.e.objects.Settings.Put(uint32(0), b.e.settings); err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // expect shows packets by turns and says what shall become of each.
@@ -113,6 +144,7 @@ func (p ipv4) frame() []byte {
 	copy(header[12:], []byte{10, 0, 0, p.source})
 	copy(header[16:], []byte{10, 9, 9, 9})
 	copy(header[20:], p.options)
+	binary.BigEndian.PutUint16(header[10:], sum(header))
 	return ethernet(p.tags, 0x0800, append(header, p.payload...))
 }
 
@@ -131,6 +163,15 @@ func (p ipv6) frame() []byte {
 	return ethernet(nil, 0x86dd, append(header, p.payload...))
 }
 
+// mended is a frame whose IPv4 header was changed, with the checksum that it has then.
+func mended(frame []byte, change func(packet []byte)) []byte {
+	packet := frame[14:]
+	change(packet)
+	clear(packet[10:12])
+	binary.BigEndian.PutUint16(packet[10:], sum(packet[:min(int(packet[0]&0x0f)*4, len(packet))]))
+	return frame
+}
+
 func ethernet(tags []uint16, kind uint16, packet []byte) []byte {
 	frame := make([]byte, 12, 64)
 	for _, tag := range tags {
@@ -145,8 +186,8 @@ func ethernet(tags []uint16, kind uint16, packet []byte) []byte {
 }
 
 const (
-	icmp, tcp, udp, esp = 1, 6, 17, 50
-	dontFragment        = 0x4000
+	icmp, tcp, udp, esp, ah = 1, 6, 17, 50, 51
+	dontFragment            = 0x4000
 )
 
 func numbered(id uint16) ipv4 {
@@ -154,7 +195,7 @@ func numbered(id uint16) ipv4 {
 }
 
 func TestOfTwoCopiesTheFirstPasses(t *testing.T) {
-	b := newBench(t, 1024)
+	b := newBench(t, 1024, 2)
 	for id := range uint16(100) {
 		first, second := int(id%2), int(1-id%2)
 		b.expect(passed, first, numbered(id).frame(), "the first")
@@ -168,7 +209,7 @@ func TestOfTwoCopiesTheFirstPasses(t *testing.T) {
 }
 
 func TestWhatOnePathBringsTwiceIsTwoPackets(t *testing.T) {
-	b := newBench(t, 1024)
+	b := newBench(t, 1024, 2)
 	same := numbered(7).frame()
 	b.expect(passed, wifi, same, "the first")
 	b.expect(dropped, lte, same, "its copy")
@@ -181,7 +222,7 @@ func TestWhatOnePathBringsTwiceIsTwoPackets(t *testing.T) {
 }
 
 func TestAfterTheWindowACopyPassesAndAfterTheLeaseEverythingDoes(t *testing.T) {
-	b := newBench(t, 1024)
+	b := newBench(t, 1024, 2)
 	b.renew(0, time.Minute)
 	b.expect(passed, wifi, numbered(1).frame(), "the first")
 	b.expect(passed, lte, numbered(1).frame(), "one after the window")
@@ -202,14 +243,14 @@ func TestCopiesAreKnownWhateverRoutersOnTheWayChange(t *testing.T) {
 		"DF":  func(p *ipv4) { p.flags ^= dontFragment },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, 64)
+			b := newBench(t, 64, 2)
 			p := numbered(9)
 			b.expect(passed, wifi, p.frame(), "the first")
 			changed(&p)
 			b.expect(dropped, lte, p.frame(), "its copy")
 		})
 	}
-	b := newBench(t, 64)
+	b := newBench(t, 64, 2)
 	p := ipv6{label: 3, hops: 64, next: udp, payload: []byte("datagram")}
 	b.expect(passed, wifi, p.frame(), "IPv6's first")
 	p.hops = 60
@@ -239,7 +280,7 @@ func TestTwoPacketsThatDifferAnywhereInTheirIdentityBothPass(t *testing.T) {
 		"IPv6's last byte":               {ipv6{next: tcp, payload: atomic.payload}.frame(), ipv6{next: tcp, payload: last(atomic).payload}.frame()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, 1024)
+			b := newBench(t, 1024, 2)
 			for _, frame := range two {
 				b.expect(passed, wifi, frame, "the first of either")
 			}
@@ -250,25 +291,110 @@ func TestTwoPacketsThatDifferAnywhereInTheirIdentityBothPass(t *testing.T) {
 	}
 }
 
+func TestPacketsOfDifferentMakeAreNeverTheSame(t *testing.T) {
+	// As words they would be alike: a tag's, or IPv4's first ones, and those of IPv6's addresses.
+	tagged := ipv4{source: 1, protocol: esp, payload: slices.Repeat([]byte("x"), 16)}
+	bare := mended(ipv4{protocol: esp, payload: slices.Repeat([]byte("x"), 24)}.frame(), func(packet []byte) {
+		copy(packet[12:], []byte{0, 0, 0, 0, 0, 7, 0, 0})
+	})
+	tagged.tags = []uint16{7}
+	padded := ipv4{id: 3, protocol: esp, payload: []byte{1, 2, 3, 4, 0, 0, 0, 0}}
+	optional := ipv4{id: 3, protocol: esp, options: []byte{1, 1, 1, 0}, payload: []byte{1, 2, 3, 4}}
+	for name, two := range map[string][2][]byte{
+		"with a tag and without": {tagged.frame(), bare}, "with options and with what looks like them": {padded.frame(), optional.frame()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, 64, 2)
+			b.expect(passed, wifi, two[0], "the one")
+			b.expect(passed, lte, two[1], "the other")
+		})
+	}
+}
+
+func TestWhatAllBroughtComesAgainAfterTheWindowAsAFirstOne(t *testing.T) {
+	b := newBench(t, 64, 2)
+	same := ipv6{next: udp, payload: []byte("keepalive")}.frame()
+	b.expect(passed, wifi, same, "the first")
+	b.expect(dropped, lte, same, "its copy")
+	b.while(2 * time.Minute)
+	b.expect(passed, lte, same, "the next, which the other path brings first")
+	b.expect(dropped, wifi, same, "its copy")
+	if c := b.counters(); c[lte].Late != 0 || c[lte].First != 1 {
+		t.Errorf("%+v: expected that nothing is late, or the window would grow for it", c[:2])
+	}
+}
+
+func TestWhatAllBroughtGoesBeforeWhatIsStillAwaited(t *testing.T) {
+	b := newBench(t, ways, 2)
+	b.expect(passed, wifi, numbered(0).frame(), "one whose copy is late")
+	for id := uint16(1); id <= 100; id++ {
+		b.expect(passed, wifi, numbered(id).frame(), "the first")
+		b.expect(dropped, lte, numbered(id).frame(), "its copy")
+	}
+	b.expect(dropped, lte, numbered(0).frame(), "the copy that was late")
+	if evicted := b.evicted(); evicted != 0 {
+		t.Errorf("%d evicted", evicted)
+	}
+}
+
+// The same packets on two processors at once: who asks the clock first is not always first at the table.
+func TestOfWhatTwoProcessorsBringAtOnceOnePasses(t *testing.T) {
+	const packets = 20_000
+	b := newBench(t, identities, 2)
+	var verdicts [2][packets]uint32
+	var ready [2]atomic.Int64
+	var both sync.WaitGroup
+	for path := range 2 {
+		both.Add(1)
+		go func() {
+			defer both.Done()
+			err := b.host.Try(func() error {
+				for n := range packets {
+					ready[path].Add(1)
+					for ready[1-path].Load() <= int64(n) {
+						runtime.Gosched()
+					}
+					var err error
+					if verdicts[path][n], err = b.show(path, sent(0, uint64(n))(64)); err != nil {
+						ready[path].Add(packets)
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	both.Wait()
+	for n := range packets {
+		if verdicts[wifi][n]+verdicts[lte][n] != passed+dropped {
+			t.Fatalf("packet %d: verdicts %d and %d, expected that one passes", n, verdicts[wifi][n], verdicts[lte][n])
+		}
+	}
+}
+
 func TestWhatHasNoIdentityPassesAsOftenAsItComes(t *testing.T) {
 	group := numbered(1).frame()
 	group[0] = 0x01
 	long := numbered(1)
 	long.payload, long.protocol = make([]byte, 3000), esp
-	opaque := numbered(1)
-	opaque.protocol = esp
-	lying := opaque.frame()
-	binary.BigEndian.PutUint16(lying[16:], 2000)
+	lying := mended(numbered(1).frame(), func(packet []byte) { binary.BigEndian.PutUint16(packet[2:], 2000) })
+	headless := mended(numbered(1).frame(), func(packet []byte) { packet[0] = 0x44 }) // a header of 16 bytes
+	broken := numbered(1).frame()
+	broken[14+8]++ // its TTL, and the checksum as before
+	jumbo := ipv6{next: 0, payload: []byte{tcp, 0, 0xc2, 4, 0, 1, 0, 0}}.frame()
+	binary.BigEndian.PutUint16(jumbo[14+4:], 0)
 	short := numbered(1).frame()[:30]
-	headless := numbered(1).frame()
-	headless[14] = 0x44 // a header of 16 bytes
 	for name, frame := range map[string][]byte{
 		"ARP": ethernet(nil, 0x0806, make([]byte, 28)), "a group's": group, "one that is longer than is looked at": long.frame(),
 		"one that says it is longer than it is": lying, "half a header": short, "a header too short": headless,
+		"a header that does not add up": broken, "a jumbogram": jumbo,
 		"three tags": func() []byte { p := numbered(1); p.tags = []uint16{1, 2, 3}; return p.frame() }(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, 1024)
+			b := newBench(t, 1024, 2)
 			for path := range 2 {
 				b.expect(passed, path, frame, name)
 				b.expect(passed, path, frame, name)
@@ -281,7 +407,7 @@ func TestWhatHasNoIdentityPassesAsOftenAsItComes(t *testing.T) {
 }
 
 func TestWhereThereIsNoRoomTheOldestIsForgottenAndNothingElse(t *testing.T) {
-	b := newBench(t, ways) // one bucket
+	b := newBench(t, ways, 2) // one bucket
 	for id := range uint16(ways + 1) {
 		b.expect(passed, wifi, numbered(id).frame(), "the first")
 	}

@@ -37,18 +37,13 @@ func sum(header []byte) uint16 {
 	return ^uint16(total)
 }
 
-func checked(frame []byte) []byte {
-	binary.BigEndian.PutUint16(frame[24:], sum(frame[14:34]))
-	return frame
-}
-
 func TestEqualAtomicDatagramsBecomeTwoPackets(t *testing.T) {
 	s := newStamper(t)
 	p := numbered(0)
 	p.flags = dontFragment
 	seen := map[uint16]bool{}
 	for range 70_000 { // the numbers begin anew in it
-		out := s.stamped(t, checked(p.frame()))
+		out := s.stamped(t, p.frame())
 		id := binary.BigEndian.Uint16(out[18:])
 		if id == 0 || sum(out[14:34]) != 0 {
 			t.Fatalf("identification %d, checksum over the header %#x: expected a number, and 0", id, sum(out[14:34]))
@@ -73,8 +68,10 @@ func TestWhatHasAnIdentityOrMayGetNonePassesAsItIs(t *testing.T) {
 	fragment.flags = dontFragment | 0x2000
 	tail := numbered(0)
 	tail.flags = dontFragment | 0x0010
+	signed := numbered(0)
+	signed.flags, signed.protocol = dontFragment, ah
 	for name, frame := range map[string][]byte{
-		"one that may be fragmented": numbered(7).frame(), "the first of several fragments": fragment.frame(),
+		"one that AH has signed": signed.frame(), "one that may be fragmented": numbered(7).frame(), "the first of several fragments": fragment.frame(),
 		"a later one": tail.frame(), "IPv6": ipv6{next: udp, payload: []byte("a")}.frame(),
 		"ARP": ethernet(nil, 0x0806, make([]byte, 28)), "half a header": numbered(0).frame()[:30],
 	} {
