@@ -47,6 +47,7 @@ def _of_flows(runs: Sequence[Flowed]) -> Iterator[Figure]:
     ours = [float(way.doubled) for run in runs if run.mode == ONCE for way in run.ways.values()]
     if ours:
         yield figure(f"  duplicated in all of these in {ONCE}", sum(ours), ours, "datagrams", exactly(0))
+        yield _lateness(runs)
 
 
 def _by_chance(losses: Losses, sent: int) -> Promise:
@@ -77,6 +78,14 @@ def _of_cuts(runs: Sequence[Cut]) -> Iterator[Figure]:
         yield worst(f"{head}{mode}, lost at a cut", lost, "datagrams", at_most(LOST_PER_CUT) if ours else None)
         doubled = [float(way.doubled) for run in those for way in run.ways.values()]
         yield figure(f"  {mode}, duplicated", sum(doubled), doubled, "datagrams", exactly(0) if ours else None)
+    if runs:
+        yield _lateness(runs)
+
+
+def _lateness(runs: Sequence[Flowed] | Sequence[Cut]) -> Figure:
+    """By it one sees whether the machine had time: a copy that it holds up for longer than the window passes."""
+    late_ms = [way.lateness_s * 1000 for run in runs for way in run.ways.values()]
+    return worst("  the senders' own lateness", late_ms, "ms")
 
 
 def _of_uploads(runs: Sequence[Uploaded]) -> Iterator[Figure]:
@@ -90,6 +99,7 @@ def _of_uploads(runs: Sequence[Uploaded]) -> Iterator[Figure]:
         promise = at_most(PAUSE_MS) if run.mode == ONCE else None
         yield worst(f"  {run.mode}, longest pause at a cut", pauses_ms, "ms", promise)
         yield middle(f"  {run.mode}, the same, median of the cuts", pauses_ms, "ms")
+        yield middle(f"  {run.mode}, goodput before the first cut", [run.bps / 1e6], "Mbit/s")
 
 
 def keep_runs(runs: Iterable[Run], file: Path) -> None:

@@ -44,8 +44,13 @@ class Uploaded:
     stalled: str
 
     def __str__(self) -> str:
-        longest_ms = max(self.pauses_s) * 1000
-        return f"an upload, {len(self.moments)} cuts, {self.mode}: longest pause at a cut {longest_ms:.0f} ms"
+        told = f"{self.bps / 1e6:.1f} Mbit/s before, longest pause at a cut {max(self.pauses_s) * 1000:.0f} ms"
+        return f"an upload, {len(self.moments)} cuts, {self.mode}: {told}"
+
+    @property
+    def bps(self) -> float:
+        """Before the first cut."""
+        return self.streamed.bps(self.moments[0] - EVERY_S, self.moments[0])
 
     @property
     def pauses_s(self) -> list[float]:
