@@ -324,20 +324,15 @@ static __always_inline __u64 worth(const struct entry *entry, __u32 everyone)
 static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __u32 path, __u64 now_ns,
 				  const struct settings *ours, struct judged *judged)
 {
-	__u64 window_ns = ours->window_ns, least = ~0ULL;
-	struct entry *oldest = &bucket->entries[0];
+	__u64 least = ~0ULL, each;
+	struct entry *entry, *oldest = &bucket->entries[0];
 
 	for (int i = 0; i < WAYS; i++) {
-		struct entry *entry = &bucket->entries[i];
-
-		if (worth(entry, ours->everyone) < least) {
-			least = worth(entry, ours->everyone);
-			oldest = entry;
-		}
+		entry = &bucket->entries[i];
 		if (entry->mark[0] != mark[0] || entry->mark[1] != mark[1] || !entry->first_ns)
 			continue;
 		judged->after_ns = since(now_ns, entry->first_ns);
-		if (judged->after_ns > window_ns) {
+		if (judged->after_ns > ours->window_ns) {
 			judged->verdict = entry->seen & 1 << path ? FIRST : LATE;
 			begin(entry, mark, path, now_ns);
 		} else if (entry->seen & 1 << path) {
@@ -349,7 +344,15 @@ static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __
 		}
 		return;
 	}
-	if (oldest->first_ns && since(now_ns, oldest->first_ns) <= window_ns && oldest->seen != ours->everyone)
+	for (int i = 0; i < WAYS; i++) {
+		entry = &bucket->entries[i];
+		each = worth(entry, ours->everyone);
+		if (each < least) {
+			least = each;
+			oldest = entry;
+		}
+	}
+	if (oldest->first_ns && since(now_ns, oldest->first_ns) <= ours->window_ns && oldest->seen != ours->everyone)
 		judged->evicted = oldest->path;
 	judged->verdict = FIRST;
 	begin(oldest, mark, path, now_ns);
@@ -357,13 +360,16 @@ static __always_inline void judge(struct bucket *bucket, const __u64 mark[2], __
 
 static __always_inline __u32 step_of(__u64 skew_ns)
 {
-	__u32 step = 0;
+	__u32 left, step = 0;
 
-	for (int i = 0; i < SKEW_STEPS - 1; i++) {
-		if (skew_ns >> 1 == 0)
-			break;
-		skew_ns >>= 1;
-		step++;
+	if (skew_ns >> (SKEW_STEPS - 1))
+		return SKEW_STEPS - 1;
+	left = skew_ns;
+	for (int bits = SKEW_STEPS / 2; bits; bits /= 2) {
+		if (left >> bits) {
+			left >>= bits;
+			step += bits;
+		}
 	}
 	return step;
 }

@@ -14,7 +14,7 @@ struct settings {
 	__u64 window_ns;	/* a copy comes within so long of the first */
 	__u64 lease_until_ns;	/* of bpf_ktime_get_ns(); after that everything passes */
 	__u64 secret[2];	/* of this run, so that nobody can make two packets look the same */
-	__u32 buckets_mask;	/* buckets - 1, a power of two */
+	__u32 buckets_mask;	/* buckets in use - 1, a power of two: few are near the processor */
 	__u32 devices[PATHS_MAX];	/* by which each path's packets come in; 0: none */
 	__u32 everyone;		/* a bit for each path that there is */
 };

@@ -26,7 +26,8 @@ const (
 	// PathsMost is how many paths can bring copies of one packet.
 	PathsMost = 8
 
-	ways = 4 // identities in a bucket
+	ways    = 4       // identities in a bucket
+	atFirst = 1 << 10 // buckets in use: 136 KiB, which stay in a processor's own cache
 )
 
 // The maps' contents: bpf/eliminate.h.
@@ -59,19 +60,21 @@ type Eliminator struct {
 		Counts   *ebpf.Map     `ebpf:"counts"`
 	}
 	settings settings
+	buckets  uint32
+	evicted  uint64 // when it was looked at last
 	ports    ports
 }
 
-// Load makes room for so many identities at least, in a power of two; 64 bytes each.
+// Load makes room for so many identities at least, in a power of two; 34 bytes each. As much of it is used as there is need
+// of (Grow).
 func Load(identities int) (*Eliminator, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return nil, fmt.Errorf("the program that eliminates copies cannot be read: %w", err)
 	}
-	buckets := uint32(1) << bits.Len(uint(max(identities/ways, 1)-1))
-	spec.Maps["seen"].MaxEntries = buckets
-	e := &Eliminator{}
-	e.settings.BucketsMask = buckets - 1
+	e := &Eliminator{buckets: 1 << bits.Len(uint(max(identities/ways, 1)-1))}
+	spec.Maps["seen"].MaxEntries = e.buckets
+	e.settings.BucketsMask = min(e.buckets, atFirst) - 1
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
@@ -123,6 +126,19 @@ func (e *Eliminator) Renew(window, lease time.Duration) error {
 	e.settings.WindowNS = uint64(window)
 	e.settings.LeaseUntilNS = uint64(now.Nano() + int64(lease))
 	return e.objects.Settings.Put(uint32(0), e.settings)
+}
+
+// Grow puts twice the room in use, as far as it goes, when what was remembered had to be forgotten since the last time.
+// Of half of what is on its way just then, copies pass. The next Renew brings it about.
+func (e *Eliminator) Grow(counters [PathsMost]Counters) {
+	var evicted uint64
+	for _, each := range counters {
+		evicted += each.Evicted
+	}
+	if evicted > e.evicted && e.settings.BucketsMask < e.buckets-1 {
+		e.settings.BucketsMask = e.settings.BucketsMask<<1 | 1
+	}
+	e.evicted = evicted
 }
 
 // Counters are those of each path.

@@ -38,6 +38,7 @@ func newBench(t testing.TB, identities, paths int) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
+	e.settings.BucketsMask = e.buckets - 1 // all the room at once
 	b := &bench{t: t, e: e, tasks: make(chan func())}
 	t.Cleanup(func() { close(b.tasks) })
 	b.host, _ = lab.Two(t)
@@ -334,6 +335,33 @@ func TestWhatAllBroughtGoesBeforeWhatIsStillAwaited(t *testing.T) {
 	b.expect(dropped, lte, numbered(0).frame(), "the copy that was late")
 	if evicted := b.evicted(); evicted != 0 {
 		t.Errorf("%d evicted", evicted)
+	}
+}
+
+func TestTheRoomInUseGrowsWithTheNeed(t *testing.T) {
+	b := newBench(t, 4*ways, 2)
+	b.e.settings.BucketsMask = 0
+	b.renew(time.Minute, time.Minute)
+	number := uint64(0)
+	volley := func() {
+		for range 100 {
+			b.expect(passed, wifi, sent(0, number)(64), "the first")
+			number++
+		}
+	}
+	for _, mask := range []uint32{0, 1, 3, 3} {
+		if b.e.settings.BucketsMask != mask {
+			t.Fatalf("mask %d, expected %d", b.e.settings.BucketsMask, mask)
+		}
+		volley()
+		b.e.Grow([PathsMost]Counters(b.counters()))
+		b.renew(time.Minute, time.Minute)
+	}
+	b.expect(dropped, lte, sent(0, number-1)(64), "the copy of the last")
+	b.e.settings.BucketsMask = 0
+	b.e.Grow([PathsMost]Counters(b.counters()))
+	if mask := b.e.settings.BucketsMask; mask != 0 {
+		t.Errorf("mask %d: expected that it does not grow where nothing was forgotten", mask)
 	}
 }
 

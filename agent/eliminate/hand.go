@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	identities = 1 << 18 // 16 MiB: at 100,000 packets a second those of more than two seconds
+	identities = 1 << 18 // 8.5 MiB: at 100,000 packets a second those of more than two seconds
 	tendEvery  = time.Second
 	lease      = 3 * tendEvery // of the program, when nobody tends it
 	longest    = 10 * time.Second
@@ -165,6 +165,7 @@ func (h *Hand) tend() {
 	}
 	if counters, err := h.copies.Counters(); err == nil {
 		h.window.take(counters)
+		h.copies.Grow(counters)
 	}
 	if err := h.copies.Renew(h.window.now, lease); err != nil {
 		h.log.Error("copies pass in some seconds", "because", err)

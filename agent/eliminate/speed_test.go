@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,7 +22,8 @@ import (
 
 const (
 	liveFrames = 1 << 1  // BPF_F_TEST_XDP_LIVE_FRAMES: what the program redirects is really sent
-	volley     = 1 << 13 // packets in a row
+	volley     = 1 << 14 // packets that are sent at once
+	turn       = 1 << 9  // by one path, before it is the other's
 	processor  = 1       // of the sender and, as it is a veth's, of the receiver
 )
 
@@ -44,58 +44,65 @@ func BenchmarkAPacket(b *testing.B) {
 	}
 }
 
-// Packets a second that one processor sends and receives over a veth, on which the eliminator stands, beside the same with a
-// program that gives the same verdict without a look (`idle`).
+// What one processor takes to send and receive a packet over a veth: with the eliminator on it, beside programs that give the
+// same verdicts without a look (`idle`). `pair` is of packets and their copies by turns, those that pass and those that end.
+// `copy` is of what ends alone: nothing but the program and the veth.
 func BenchmarkSpeed(b *testing.B) {
 	for _, mode := range []struct {
 		name  string
 		flags link.XDPAttachFlags
 	}{{"native", link.XDPDriverMode}, {"generic", link.XDPGenericMode}} {
 		for name, bytes := range map[string]int{"64 bytes": 18, "1400 bytes": 1354} {
-			b.Run(mode.name+"/"+name, func(b *testing.B) {
-				road := newRoad(b, mode.flags, bytes)
-				b.ResetTimer()
-				var idle, ours [2][]float64 // of each path
-				for range max(b.N, 12) {
-					for path := range 2 {
-						idle[path] = append(idle[path], road.rate(path, road.idle[path]))
-						ours[path] = append(ours[path], road.rate(path, road.e.objects.Program))
+			for _, room := range []int{ways * atFirst, identities} {
+				b.Run(fmt.Sprintf("%s/%s/room %d", mode.name, name, room), func(b *testing.B) {
+					road := newRoad(b, mode.flags, bytes, room)
+					pass, drop, ours := road.idle[0], road.idle[1], road.e.objects.Program
+					least := [4]time.Duration{time.Hour, time.Hour, time.Hour, time.Hour} // what else runs here makes it more
+					for range max(b.N, 12) {
+						for n, c := range []struct {
+							programs [2]*ebpf.Program
+							roads    [2]int
+						}{{[2]*ebpf.Program{pass, drop}, [2]int{0, 1}}, {[2]*ebpf.Program{ours, ours}, [2]int{0, 1}},
+							{[2]*ebpf.Program{ours, drop}, [2]int{0, 1}}, {[2]*ebpf.Program{pass, drop}, [2]int{1, 1}}} {
+							least[n] = min(least[n], road.takes(c.programs, c.roads))
+						}
 					}
-					road.numbered += 2 * volley
-				}
-				road.judged(uint64(len(ours[0])))
-				for path, what := range []string{"first", "copy"} {
-					idle, ours := slices.Max(idle[path]), slices.Max(ours[path]) // what else runs here makes them less
-					b.ReportMetric(idle/1e6, what+":idle-Mpps")
-					b.ReportMetric(ours/1e6, what+":Mpps")
-					b.ReportMetric(ours/idle, what+":ratio")
-				}
-				b.ReportMetric(float64(identities*int(road.e.objects.Seen.ValueSize())/ways)/(1<<20), "MiB")
-				b.ReportMetric(0, "ns/op")
-			})
+					road.judged()
+					idle, eliminated := least[3], least[3]+2*(least[1]-least[2])
+					b.ReportMetric(1e3/float64(least[0]), "pair:idle-Mpps")
+					b.ReportMetric(1e3/float64(least[1]), "pair:Mpps")
+					b.ReportMetric(float64(least[0])/float64(least[1]), "pair:ratio")
+					b.ReportMetric(1e3/float64(idle), "copy:idle-Mpps")
+					b.ReportMetric(1e3/float64(eliminated), "copy:Mpps")
+					b.ReportMetric(float64(idle)/float64(eliminated), "copy:ratio")
+					b.ReportMetric(float64(room/ways*int(road.e.objects.Seen.ValueSize()))/(1<<10), "KiB")
+					b.ReportMetric(0, "ns/op")
+				})
+			}
 		}
 	}
 }
 
-// Two veth pairs. All firsts come by the one and all copies by the other, numbered in what they carry.
+// Two veth pairs. Firsts come by the one, `turn` in a row, and then their copies by the other, numbered in what they carry.
 type road struct {
 	b         *testing.B
 	far, host *lab.Host
 	e         *Eliminator
 	frame     []byte
 	sender    *ebpf.Program
-	next      *ebpf.Map // number and device of the next packet
+	next      *ebpf.Map // which packet is next, and both devices
 	idle      [2]*ebpf.Program
 	links     [2]link.Link
 	from      [2]int // devices
-	numbered  uint64
+	sent      uint64
 }
 
 var roads = [2]string{"wifi", "lte"}
 
-func newRoad(b *testing.B, flags link.XDPAttachFlags, bytes int) *road {
+func newRoad(b *testing.B, flags link.XDPAttachFlags, bytes, room int) *road {
 	b.Helper()
 	r := &road{b: b, e: loaded(b), frame: datagram(bytes)}
+	r.e.settings.BucketsMask = uint32(room/ways - 1)
 	r.far, r.host = lab.Two(b)
 	for _, host := range []*lab.Host{r.far, r.host} {
 		for _, name := range roads {
@@ -141,7 +148,7 @@ func newRoad(b *testing.B, flags link.XDPAttachFlags, bytes int) *road {
 // sends makes the program that numbers a packet and sends it.
 func (r *road) sends() {
 	var err error
-	r.next, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 16, MaxEntries: 1})
+	r.next, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 24, MaxEntries: 1})
 	r.must(err)
 	r.b.Cleanup(func() { r.next.Close() })
 	r.sender, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{
@@ -158,10 +165,16 @@ func (r *road) sends() {
 		asm.Add.Imm(asm.R4, 50),
 		asm.JGT.Reg(asm.R4, asm.R3, "no"),
 		asm.LoadMem(asm.R5, asm.R0, 0, asm.DWord),
-		asm.StoreMem(asm.R2, 42, asm.R5, asm.DWord), // behind UDP's header
-		asm.Add.Imm(asm.R5, 1),
-		asm.StoreMem(asm.R0, 0, asm.R5, asm.DWord),
+		asm.Mov.Reg(asm.R4, asm.R5),
+		asm.Add.Imm(asm.R4, 1),
+		asm.StoreMem(asm.R0, 0, asm.R4, asm.DWord),
 		asm.LoadMem(asm.R1, asm.R0, 8, asm.DWord),
+		asm.Mov.Reg(asm.R4, asm.R5),
+		asm.And.Imm(asm.R4, turn),
+		asm.JEq.Imm(asm.R4, 0, "first"),
+		asm.LoadMem(asm.R1, asm.R0, 16, asm.DWord),
+		asm.And.Imm(asm.R5, ^turn).WithSymbol("first"), // a packet's number is its copy's
+		asm.StoreMem(asm.R2, 42, asm.R5, asm.DWord),    // behind UDP's header
 		asm.Mov.Imm(asm.R2, 0),
 		asm.FnRedirect.Call(),
 		asm.Return(),
@@ -172,14 +185,23 @@ func (r *road) sends() {
 	r.b.Cleanup(func() { r.sender.Close() })
 }
 
-// rate sends a volley to a path on which this program stands, and tells how many packets a second were judged. The sender's
-// own beginning and end do not count: it is watched from another processor.
-func (r *road) rate(path int, program *ebpf.Program) (perSecond float64) {
-	r.must(r.links[path].Update(program))
-	next := binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, r.numbered), uint64(r.from[path]))
+// takes sends a volley, in turns by these roads on which these programs stand, and tells what a packet took until it was
+// judged. The sender's own beginning and end do not count: it is watched from another processor.
+func (r *road) takes(programs [2]*ebpf.Program, by [2]int) (each time.Duration) {
+	for path, program := range programs {
+		r.must(r.links[path].Update(program))
+	}
+	next := binary.NativeEndian.AppendUint64(nil, r.sent)
+	for _, road := range by {
+		next = binary.NativeEndian.AppendUint64(next, uint64(r.from[road]))
+	}
 	r.must(r.next.Put(uint32(0), next))
+	r.sent += 4 * volley // and a sender that was interrupted begins again
 	r.must(r.far.Try(func() error {
-		before, err := arrived(roads[path])
+		if err := undisturbed(1 - processor); err != nil {
+			return err
+		}
+		before, err := arrived()
 		if err != nil {
 			return err
 		}
@@ -189,29 +211,30 @@ func (r *road) rate(path int, program *ebpf.Program) (perSecond float64) {
 		var first time.Time
 		for already := 0; ; {
 			asked := time.Now()
-			now, err := arrived(roads[path])
+			now, err := arrived()
 			at := time.Now()
 			switch now -= before; {
 			case err != nil:
 				return errors.Join(err, <-sent)
+			case already == 0 && now > volley/2: // who watches was held up
+				each = time.Hour
+				return <-sent
 			case already == 0 && now > 0:
 				first, already = asked, now
 			case now >= volley:
-				perSecond = float64(now-already) / at.Sub(first).Seconds()
+				each = at.Sub(first) / time.Duration(now-already)
 				return <-sent
 			case at.Sub(begun) > 10*time.Second:
-				return errors.Join(fmt.Errorf("%d of %d packets arrived by %s", now, volley, roads[path]), <-sent)
+				return errors.Join(fmt.Errorf("%d of %d packets arrived", now, volley), <-sent)
 			}
 		}
 	}))
-	return perSecond
+	return each
 }
 
 func (r *road) send() error {
 	return r.far.Try(func() error {
-		var only unix.CPUSet
-		only.Set(min(processor, runtime.NumCPU()-1))
-		if err := unix.SchedSetaffinity(0, &only); err != nil {
+		if err := undisturbed(processor); err != nil {
 			return err
 		}
 		_, err := r.sender.Run(&ebpf.RunOptions{Data: r.frame, Repeat: volley, Flags: liveFrames})
@@ -219,28 +242,40 @@ func (r *road) send() error {
 	})
 }
 
-// arrived is what a veth counts as sent, of frames that were redirected to it: what its peer has taken in.
-func arrived(device string) (packets int, err error) {
+// undisturbed keeps the thread on a processor, before all that is not as urgent.
+func undisturbed(on int) error {
+	var only unix.CPUSet
+	only.Set(min(on, runtime.NumCPU()-1))
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return err
+	}
+	return unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+}
+
+// arrived is what veths count as sent, of frames that were redirected to them: what their peers have taken in.
+func arrived() (packets int, err error) {
 	table, err := os.ReadFile("/proc/thread-self/net/dev")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(table)) {
-		if fields := strings.Fields(line); fields[0] == device+":" {
-			return strconv.Atoi(fields[10])
+		if fields := strings.Fields(line); fields[0] == roads[0]+":" || fields[0] == roads[1]+":" {
+			count, err := strconv.Atoi(fields[10])
+			if err != nil {
+				return 0, err
+			}
+			packets += count
 		}
 	}
-	return 0, fmt.Errorf("there is no device %s", device)
+	return packets, nil
 }
 
-// judged sees to it that what was measured is what was meant: all firsts passed and all copies ended.
-func (r *road) judged(volleys uint64) {
+// judged sees to it that what was measured is what was meant: most copies ended.
+func (r *road) judged() {
 	counters, err := r.e.Counters()
 	r.must(err)
-	all := volleys * volley
-	forgotten := counters[0].Evicted + counters[1].Evicted // what was not, has been judged as it should
-	if counters[0].First < all || counters[1].Eliminated+forgotten < all || forgotten > all/50 {
-		r.b.Fatalf("%+v, expected %d firsts and as many copies", counters[:2], all)
+	if ended, passed := counters[1].Eliminated, counters[1].First+counters[1].Late+counters[1].Rogue; ended < 20*passed {
+		r.b.Fatalf("%+v, expected copies by the second path", counters[:2])
 	}
 }
 
