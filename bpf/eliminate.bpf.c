@@ -225,7 +225,7 @@ static __always_inline bool identify_ipv4(struct xdp_md *ctx, struct sip *s, str
 		return false;
 	header = ip->ihl * 4;
 	bytes = bpf_ntohs(ip->tot_len);
-	if (header < sizeof(*ip) || bytes < header || bytes > PACKET_MAX || (const void *)ip + bytes > rest.end)
+	if (header < sizeof(*ip) || bytes < header || bytes > PACKET_MAX || rest.end - (const void *)ip < bytes)
 		return false;
 	if (!is_sound(ip, rest, header - sizeof(*ip)))
 		return false;
@@ -247,7 +247,7 @@ static __always_inline bool identify_ipv6(struct xdp_md *ctx, struct sip *s, str
 	if (!ip || ip->version != 6)
 		return false;
 	bytes = bpf_ntohs(ip->payload_len);
-	if (!bytes || bytes > PACKET_MAX || rest.at + bytes > rest.end)
+	if (!bytes || bytes > PACKET_MAX || rest.end - rest.at < bytes)
 		return false;
 	addresses = (const void *)&ip->saddr;
 	for (int i = 0; i < 4; i++)

@@ -110,7 +110,10 @@ func (e *Eliminator) Stand(port string, path uint32) error {
 // at says which device brings a path's packets; 0: none does.
 func (e *Eliminator) at(index, path uint32) error {
 	e.settings.Devices[path] = index
-	e.settings.Everyone |= 1 << path
+	e.settings.Everyone &^= 1 << path
+	if index != 0 {
+		e.settings.Everyone |= 1 << path
+	}
 	return e.objects.Settings.Put(uint32(0), e.settings)
 }
 
