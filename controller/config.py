@@ -36,7 +36,7 @@ MOST_UPLINKS = 8
 MOST_SUBNETS = MOST_ACCESS_POINTS = 250
 MOST_TERMINALS = 250
 LONGEST_WINDOW_MS = 10_000
-COPIES = CopyWindow(floor_ms=20, ceiling_ms=1000)
+COPIES = CopyWindow(floor_ms=200, ceiling_ms=1000)
 MOST_ADDRESSES = MOST_UPLINKS * len(Family)  # of a terminal: one in the subnet of each uplink
 
 

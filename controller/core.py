@@ -87,7 +87,8 @@ class Core:
                 yield from switch.port_seen(event, self.wanted, now)
                 yield from self._ports_seen(switch, now)
             case NeighbourSeen():
-                switch.neighbour_seen(event, now)
+                where = switch.neighbour_seen(event, now)
+                self.ends.neighbour_seen(switch.site, where, now)
             case Solicited():
                 yield from switch.solicited(event, now)
 

@@ -20,7 +20,7 @@ class Sought:
     where: Neighbour
     source: Address
     source_mac: str
-    next_hop: bool
+    uplink: str | None  # whose next hop it is; None: it is a terminal's
 
 
 def sought(site: Site, observed: Observed) -> Iterator[Sought]:
@@ -29,14 +29,14 @@ def sought(site: Site, observed: Observed) -> Iterator[Sought]:
             own = uplink.address(Family.of(hop.address))
             port = observed.ports.get(uplink.port)
             if own and port and not hop.mac:
-                yield Sought((uplink.port, hop.address), own.ip, uplink.mac or port.mac, next_hop=True)
+                yield Sought((uplink.port, hop.address), own.ip, uplink.mac or port.mac, uplink.name)
     for terminal in site.terminals:
         for place in terminal.addresses:
             subnet = site.subnet(place.subnet)
             own = subnet.gateway(Family.of(place.address))
             port = observed.ports.get(place.port)
             if own and port and not place.mac:
-                yield Sought((place.port, place.address), own.ip, subnet.mac or port.mac, next_hop=False)
+                yield Sought((place.port, place.address), own.ip, subnet.mac or port.mac, None)
 
 
 def learnable(site: Site) -> frozenset[Neighbour]:
@@ -56,8 +56,15 @@ class Schedule:
         self._next: dict[Neighbour, float] = {}
         self._pause_s: dict[Neighbour, float] = {}
         self._heard: set[Neighbour] = set()
+        self._doubted: frozenset[str] = frozenset()  # uplinks: their next hops are asked for as if they never answered
 
-    def due(self, site: Site, observed: Observed, now: float) -> Iterator[Sought]:
+    def due(
+        self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()
+    ) -> Iterator[Sought]:
+        for uplink in site.uplinks:
+            if uplink.name in doubted - self._doubted:
+                self.at_once(uplink.port)
+        self._doubted = doubted
         for each in sought(site, observed):
             if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
                 self._next[each.where] = now + self._pause(each)
@@ -68,9 +75,9 @@ class Schedule:
         self._pause_s.pop(where, None)
 
     def _pause(self, each: Sought) -> float:
-        if each.where in self._heard:
+        if each.where in self._heard and each.uplink not in self._doubted:
             return KNOWN_EVERY_S
-        if each.next_hop:
+        if each.uplink:
             return NEXT_HOP_EVERY_S
         pause = self._pause_s.get(each.where, TERMINAL_FIRST_S)
         self._pause_s[each.where] = min(2 * pause, TERMINAL_LAST_S)

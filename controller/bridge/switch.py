@@ -198,13 +198,13 @@ class Switch:
                 yield from self.settle(wanted, now)
                 yield from self._ask(now)
 
-    def neighbour_seen(self, event: NeighbourSeen, now: float) -> None:
+    def neighbour_seen(self, event: NeighbourSeen, now: float) -> Neighbour:
         where = (self._port_name(event.in_port), event.address)
-        if where not in self._learnable:
-            return
-        self._schedule.heard(where)
-        if self._learning.told(where, event.mac, self.observed.macs.get(where), now):
-            self._learn({where: event.mac})
+        if where in self._learnable:
+            self._schedule.heard(where)
+            if self._learning.told(where, event.mac, self.observed.macs.get(where), now):
+                self._learn({where: event.mac})
+        return where
 
     def _learn(self, macs: Mapping[Neighbour, str]) -> None:
         """Carried out at the next rest: hundreds may answer at once."""
@@ -292,7 +292,7 @@ class Switch:
     def _ask(self, now: float) -> Iterator[Effect]:
         if self.session is None:
             return
-        for each in self._schedule.due(self.site, self.observed, now):
+        for each in self._schedule.due(self.site, self.observed, now, self.screened):
             name, address = each.where
             yield Ask(self.session, self.observed.ports[name].number, each.source_mac, each.source, address)
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from controller.farend.eliminator import Eliminator
 from controller.farend.silence import Ports, Silence
-from controller.known import Wanted
+from controller.known import Neighbour, Wanted
 from controller.model import Config, Site
-from controller.policy.screening import Screen, screened
+from controller.policy.screening import Screen, answered, screened
 from controller.reports import AgentClosed, AgentEvent, AgentOpened, Direct, Eliminate, Reported, Resulted, Role
 from controller.tickets import Tickets
 
@@ -32,6 +32,7 @@ class Ends:
         self._silence = Silence()
         self._silent: dict[str, dict[str, str] | None] = {}  # by site, as told
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
+        self._out: dict[str, frozenset[str]] = {}  # by site: uplinks that get no copies, as told
         self._kept, self._kept_until = once, now + BELIEVED_S
         self.reconfigure(config)
         self.once = frozenset(name for name in once if name in self._orders)
@@ -91,9 +92,22 @@ class Ends:
             after = {name: screened(before.get(name), name in silent, now) for name in before.keys() | silent.keys()}
             self._screens[site.name] = {name: screen for name, screen in after.items() if screen is not None}
             out = _out(self._screens[site.name])
-            if out != _out(before):
+            if out != self._out.get(site.name, frozenset()):
+                self._out[site.name] = out
                 log.info("%s: uplinks that get no copies: %s", site.name, ", ".join(sorted(out)) or "none")
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
+
+    def neighbour_seen(self, site: Site, where: Neighbour, now: float) -> None:
+        """What is screened is tried again as soon as its next hop answers."""
+        screens = self._screens_of(site)
+        for uplink in site.uplinks if screens else ():
+            if uplink.name in screens and where in ((uplink.port, hop.address) for hop in uplink.next_hops):
+                screens[uplink.name] = answered(screens[uplink.name], now)
+
+    def _screens_of(self, end: Site) -> dict[str, Screen]:
+        """Where it gets none, neither does the other end."""
+        found = (site for site, other in self._pairs if end.name in (site.name, other.name if other else None))
+        return next((self._screens.get(site.name, {}) for site in found), {})
 
     def tend(self, now: float) -> Iterator[Direct]:
         for each in self._here.values():

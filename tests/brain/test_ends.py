@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from controller.events import NeighbourSeen
 from controller.farend.eliminator import AGAIN_AFTER_S
 from controller.farend.ends import BELIEVED_S
 from controller.model import Mode, Protocol
 from controller.policy.health import Health
-from controller.policy.screening import HOLD_S, TRIAL_S
+from controller.policy.screening import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
 from controller.policy.switching import RETURN_AFTER_S
 from controller.reports import Eliminate, Role
 from controller.views import snapshot
@@ -31,7 +32,7 @@ HOME, FAR = 1, 2
 CLIENT = "192.168.110.3"
 INSIDE, WIFI, LTE = (PORTS[name].number for name in ("c1", "wifi0", "lte0"))
 AT_FAR = Eliminate(
-    paths=(("wifi", "wifi0"), ("lte", "lte0")), numbered_ports=("c1",), window_floor_ms=20, window_ceiling_ms=1000
+    paths=(("wifi", "wifi0"), ("lte", "lte0")), numbered_ports=("c1",), window_floor_ms=200, window_ceiling_ms=1000
 )
 
 
@@ -60,6 +61,12 @@ class Ends(Pair):
 
     def _leaves(self, dpid: int, packet: Packet, port: int) -> set[int]:
         return {sent.port for sent in self.fakes[dpid].send(packet, port).sent}
+
+    @property
+    def home(self) -> int:
+        session = self.switch(HOME).session
+        assert session is not None
+        return session
 
     def active(self) -> dict[str, str]:
         site = self.core.config.sites[0]
@@ -309,3 +316,43 @@ def test_the_last_uplink_is_never_taken_away() -> None:
     ends.up("lte0", False, HOME)
     ends.drain()
     assert ends.leaves_home() == {WIFI}
+
+
+def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answers() -> None:
+    ends = Ends(learning())
+    agent = ends.agent("far")
+    for _ in range(3):
+        both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    for answers in range(ENOUGH_ANSWERS):
+        assert ends.leaves_home() == {LTE}, f"after {answers} answers"
+        before = len(ends.asked)
+        ends.pass_time(1.0)
+        ends.drain()
+        asked = next(each for each in ends.asked[before:] if (each.session, each.out_port) == (ends.home, WIFI))
+        ends.tell(NeighbourSeen(ends.home, WIFI, asked.target, "08:00:27:33:6d:a7"))
+    ends.pass_time(0.1)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI, LTE}
+
+
+def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
+    ends = Ends(learning())
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    for name, address in sites.learned(ends.switch(HOME).site):
+        for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
+            ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))
+    ends.pass_time(0.1)
+    ends.drain()
+    assert ends.leaves_home() == {LTE}
+
+
+def learning() -> dict[str, Any]:
+    """With next hops that are to be found out."""
+    written = document()
+    for site in written["sites"].values():
+        for uplink in site["uplinks"].values():
+            uplink["next_hops"] = [{"address": hop["address"]} for hop in uplink["next_hops"]]
+    return written

@@ -37,3 +37,18 @@ def test_after_a_change_on_his_port_he_is_asked_until_he_answers(where: Neighbou
     asked(schedule, 1.0)
     schedule.at_once(where[0])
     assert [where in asked(schedule, now) for now in (1.1, 1.5, 2.1)] == [True, False, True]
+
+
+def test_the_next_hop_of_an_uplink_that_is_doubted_is_asked_for_each_second_whether_it_answers_or_not() -> None:
+    schedule, doubted = Schedule(), frozenset({"lte"})
+
+    def is_asked(now: float, doubted: frozenset[str]) -> bool:
+        return HOP in [each.where for each in schedule.due(SITE, SEEN, now, doubted)]
+
+    assert is_asked(0.0, frozenset())
+    schedule.heard(HOP)
+    assert is_asked(1.0, frozenset()) and not is_asked(2.0, frozenset())
+    for now in (3.0, 4.0, 5.0):
+        assert is_asked(now, doubted)
+        schedule.heard(HOP)
+    assert is_asked(6.0, frozenset()) and not is_asked(7.0, frozenset())

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from controller.policy.screening import HOLD_AT_MOST_S, HOLD_S, TRIAL_S, Screen, screened
+from controller.policy.screening import (
+    ENOUGH_ANSWERS,
+    HOLD_AT_MOST_S,
+    HOLD_S,
+    TRIAL_S,
+    Screen,
+    answered,
+    screened,
+)
 
 
 def after(screen: Screen | None, silent: bool, *moments: float) -> Screen | None:
@@ -36,3 +44,28 @@ def test_what_was_tried_in_vain_rests_for_twice_as_long_up_to_a_minute() -> None
         assert screened(screen, True, now + TRIAL_S / 2) == screen
         now += TRIAL_S
     assert holds == [HOLD_S, 2 * HOLD_S, 4 * HOLD_S, 8 * HOLD_S, HOLD_AT_MOST_S, HOLD_AT_MOST_S]
+
+
+def test_it_is_tried_again_when_its_next_hop_answers_and_after_more_answers_each_time_in_vain() -> None:
+    screen, needed = screened(None, True, 0.0), []
+    for _ in range(4):
+        assert screen is not None
+        answers = 0
+        while not screen.on_trial:
+            screen, answers = answered(screen, 1.0), answers + 1
+        needed.append(answers)
+        screen = screened(screen, True, screen.until)
+    assert needed == [ENOUGH_ANSWERS, 2 * ENOUGH_ANSWERS, 4 * ENOUGH_ANSWERS, 8 * ENOUGH_ANSWERS]
+
+
+def test_one_that_was_dead_for_long_is_back_after_as_few_answers_as_any() -> None:
+    screen = screened(None, True, 0.0)
+    for _ in range(20):
+        assert screen is not None
+        screen = screened(screen, True, screen.until)
+    while screen is not None and screen.on_trial:
+        screen = screened(screen, True, screen.until)
+    assert screen is not None and screen.hold_s == HOLD_AT_MOST_S
+    for _ in range(ENOUGH_ANSWERS):
+        screen = answered(screen, 1000.0)
+    assert screen.on_trial and screened(screen, False, 1000.1) is None
