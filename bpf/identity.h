@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The identity of a packet is the whole of it, but for what a router on the way changes:
+ *   IPv4     addresses, protocol, length, identification, the fragment's place, and every byte behind the header
+ *   IPv6     addresses, next header, length, flow label, and every byte behind the header, extension headers too
+ *   either   the VLAN identifiers (two tags at most are looked behind)
+ *   not      TTL, hop limit, DSCP, ECN, DF, the header's checksum, what stands in IPv4's options, the Ethernet header
+ * Less than the whole would let one path spoil what the other brings well: a packet that was altered or broken behind
+ * the bytes that are looked at would pass as the first, and the sound one would end as its copy.
+ * It is kept as a keyed hash of 128 bits: to make two packets look the same, one must know the key.
+ *
+ * A fragment is a packet of its own. What no receiver takes has no identity, and passes: cut short, not as long as it says,
+ * IPv4 with a wrong checksum over the header.
+ */
+#ifndef IDENTITY_H
+#define IDENTITY_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "siphash.h"
+
+#define TAGS_MAX 2
+#define PACKET_MAX 2048		/* bytes; longer ones pass */
+#define CHUNK_BYTES 32
+#define OFFSET_MASK 127		/* what the headers of Ethernet and IPv4 have is less */
+#define LAST_MASK 4095		/* what they and a packet have is less */
+
+/* What was not looked at yet, of a frame. */
+struct rest {
+	const void *at, *end;
+	__u32 offset;	/* of `at` */
+};
+
+static __always_inline const void *take(struct rest *rest, __u32 bytes)
+{
+	const void *at = rest->at;
+
+	barrier_var(at); /* or clang would make a count of loops out of the next line, and the verifier knows no bound then */
+	if (at + bytes > rest->end)
+		return NULL;
+	rest->at = at + bytes;
+	rest->offset += bytes;
+	return at;
+}
+
+/* A function of its own for the verifier's sake: it looks at it once, and not once for each way that leads here. */
+__noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset, __u32 bytes)
+{
+	struct rest rest = { .end = (void *)(long)ctx->data_end, .offset = offset };
+	const __u64 *words;
+	__u32 last;
+	struct sip s;
+
+	if (!sip)
+		return false;
+	rest.at = (void *)(long)ctx->data + (offset & OFFSET_MASK);
+	last = offset + bytes - 8;
+	s = *sip;
+	for (int i = 0; i < PACKET_MAX / CHUNK_BYTES && bytes >= CHUNK_BYTES; i++) {
+		words = take(&rest, CHUNK_BYTES);
+		if (!words)
+			return false;
+		for (int each = 0; each < CHUNK_BYTES / 8; each++)
+			sip_take(&s, words[each]);
+		bytes -= CHUNK_BYTES;
+	}
+	for (int i = 0; i < CHUNK_BYTES / 8 && bytes >= 8; i++) {
+		words = take(&rest, 8);
+		if (!words)
+			return false;
+		sip_take(&s, *words);
+		bytes -= 8;
+	}
+	if (bytes) { /* fewer than 8: the last 8, then, of which some have been taken already */
+		rest.at = (void *)(long)ctx->data + (last & LAST_MASK);
+		words = take(&rest, 8);
+		if (!words)
+			return false;
+		sip_take(&s, *words);
+	}
+	*sip = s;
+	return true;
+}
+
+static __always_inline __u16 folded(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+/* RFC 1071. */
+static __always_inline bool is_sound(const struct iphdr *ip, struct rest options, __u32 bytes)
+{
+	const __u32 *words = (const void *)ip;
+	__u64 sum = 0;
+
+	for (int i = 0; i < 5; i++)
+		sum += words[i];
+	for (int i = 0; i < 10; i++) {
+		const __u32 *word;
+
+		if (!bytes)
+			break;
+		word = take(&options, 4);
+		if (!word)
+			return false;
+		sum += *word;
+		bytes -= 4;
+	}
+	return folded(sum) == 0xffff;
+}
+
+/*
+ * The last word of what is hashed says how what stands before it is to be read, so that no two packets, of whatever kinds,
+ * are the same words.
+ */
+static __always_inline __u64 closing(__u8 header_words, __u32 tags, __u8 protocol, __be16 bytes, __u32 rest)
+{
+	return (__u64)(header_words << 2 | tags) << 56 | (__u64)protocol << 48 | (__u64)bytes << 32 | rest;
+}
+
+static __always_inline bool identify_ipv4(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
+{
+	const struct iphdr *ip = take(&rest, sizeof(*ip));
+	__u32 header, bytes;
+
+	if (!ip || ip->version != 4)
+		return false;
+	header = ip->ihl * 4;
+	bytes = bpf_ntohs(ip->tot_len);
+	if (header < sizeof(*ip) || bytes < header || bytes > PACKET_MAX || rest.end - (const void *)ip < bytes)
+		return false;
+	if (!is_sound(ip, rest, header - sizeof(*ip)))
+		return false;
+	sip_take(s, (__u64)ip->saddr << 32 | ip->daddr);
+	if (!sip_take_bytes(ctx, s, rest.offset + header - sizeof(*ip), bytes - header))
+		return false;
+	sip_take(s, closing(ip->ihl, tags, ip->protocol, ip->tot_len,
+			    (__u32)ip->id << 16 | (ip->frag_off & bpf_htons(0x3fff))));
+	return true;
+}
+
+/* Without a payload by its own length it is none, or a jumbogram (RFC 2675), whose length stands elsewhere. */
+static __always_inline bool identify_ipv6(struct xdp_md *ctx, struct sip *s, struct rest rest, __u32 tags)
+{
+	const struct ipv6hdr *ip = take(&rest, sizeof(*ip));
+	const __u64 *addresses;
+	__u32 bytes;
+
+	if (!ip || ip->version != 6)
+		return false;
+	bytes = bpf_ntohs(ip->payload_len);
+	if (!bytes || bytes > PACKET_MAX || rest.end - rest.at < bytes)
+		return false;
+	addresses = (const void *)&ip->saddr;
+	for (int i = 0; i < 4; i++)
+		sip_take(s, addresses[i]);
+	if (!sip_take_bytes(ctx, s, rest.offset, bytes))
+		return false;
+	sip_take(s, closing(0, tags, ip->nexthdr, ip->payload_len,
+			    (ip->flow_lbl[0] & 0x0f) << 16 | ip->flow_lbl[1] << 8 | ip->flow_lbl[2]));
+	return true;
+}
+
+/* False where there is no identity: the packet passes. What goes to several hosts at once is nobody's copy. */
+static __always_inline bool identify(struct xdp_md *ctx, struct sip *s)
+{
+	struct rest rest = { .at = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	const struct ethhdr *frame = take(&rest, sizeof(*frame));
+	const struct {
+		__be16 control;
+		__be16 kind;
+	} *tag;
+	__u32 tags = 0;
+	__be16 kind;
+
+	if (!frame || frame->h_dest[0] & 1)
+		return false;
+	kind = frame->h_proto;
+	for (int i = 0; i < TAGS_MAX; i++) {
+		if (kind != bpf_htons(ETH_P_8021Q) && kind != bpf_htons(ETH_P_8021AD))
+			break;
+		tag = take(&rest, sizeof(*tag));
+		if (!tag)
+			return false;
+		sip_take(s, tag->control & bpf_htons(0x0fff));
+		kind = tag->kind;
+		tags++;
+	}
+	if (kind == bpf_htons(ETH_P_IP))
+		return identify_ipv4(ctx, s, rest, tags);
+	if (kind == bpf_htons(ETH_P_IPV6))
+		return identify_ipv6(ctx, s, rest, tags);
+	return false;
+}
+
+#endif
