@@ -48,11 +48,16 @@ def run(args: argparse.Namespace) -> int:
     if enrolled:
         tables.append(_standings(enrolled))
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
-    if any(one["mode_wished"] or one["active_by"] == "people" for one in status["terminals"]):
+    if any(map(_is_wished, status["terminals"])):
         print("* somebody set it with `bicast`; that holds, whatever the file says")
     if any(one["active_by"] == "policies" for one in status["terminals"]):
         print("+ policies chose it; `bicast why TERMINAL` tells why")
     return OK
+
+
+def _is_wished(terminal: dict[str, Any]) -> bool:
+    modes = (terminal, *terminal["classes"])
+    return terminal["active_by"] == "people" or any(each["mode_wished"] for each in modes)
 
 
 def _enrolled(client: Client) -> list[dict[str, Any]]:
@@ -182,13 +187,18 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for one in status["terminals"]:
         gateway = gateways[one["gateway"]]
         addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
-        mode = one["mode"] + ("*" if one["mode_wished"] else "")
+        mode = _mode(one) + "".join(f", {each['name']}: {_mode(each)}" for each in one["classes"])
         active = one["active_uplink"] + CHOSEN_BY[one["active_by"]]
         uplink = next((each for each in gateway["uplinks"] if each["name"] == one["active_uplink"]), None)
         if uplink is not None and _link(gateway, uplink) in ("down", "missing"):
             active += f" ({_link(gateway, uplink)}; on {_carrier(gateway, one) or 'nothing'})"
         traffic = _traffic(one["sent"], one["received"])
         yield (one["name"], one["gateway"], mode, active, addresses, *traffic)
+
+
+def _mode(one: dict[str, Any]) -> str:
+    """Of a terminal, or of one class of its traffic."""
+    return str(one["mode"]) + ("*" if one["mode_wished"] else "")
 
 
 def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:

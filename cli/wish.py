@@ -14,7 +14,8 @@ from controller.model import AUTO, EVERYBODY, Mode
 
 MODES = """\
 modes:
-  bicast  what is bicast (TCP, unless configured otherwise) leaves by every usable uplink, the rest by the active one
+  bicast  what is bicast (TCP, unless configured otherwise) leaves by every usable uplink, the rest by the active one;
+          all of a class that has a name leaves by every usable uplink
   single  everything leaves by the active uplink; the others take over when its port goes down
   off     every subflow subnet leaves by its own uplink, as if there were no controller
   auto    takes back what was set here: as gateway.yaml says
@@ -30,7 +31,12 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         epilog=MODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    mode.add_argument("terminal", metavar="TERMINAL", help=f"a terminal of gateway.yaml, or {EVERYBODY}")
+    mode.add_argument(
+        "terminal",
+        metavar="TERMINAL[/CLASS]",
+        help=f"a terminal of gateway.yaml, or {EVERYBODY}; behind it one of its site's classes, which "
+        "then has a mode of its own",
+    )
     mode.add_argument("mode", choices=[*map(str, Mode), AUTO])
     _add_options(mode)
     switch = subparsers.add_parser(
@@ -55,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         if args.verb == "switch":
             answer = client.set_active(args.terminal, args.uplink)
         else:
-            answer = client.set_mode(args.terminal, args.mode)
+            terminal, slash, traffic = args.terminal.partition("/")
+            answer = client.set_mode(terminal, args.mode, traffic if slash else None)
     code = PARTLY if answer["failed"] else OK
     if args.json:
         print(json.dumps(answer, indent=2))

@@ -28,7 +28,15 @@ from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
 from controller.web.problems import described
-from controller.wishes import Answer, Impossible, NotAnswered, UnknownTerminal, Writer, unknown_terminal
+from controller.wishes import (
+    Answer,
+    Impossible,
+    NotAnswered,
+    UnknownClass,
+    UnknownTerminal,
+    Writer,
+    unknown_terminal,
+)
 
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
@@ -44,6 +52,7 @@ class _Unknown(Exception):
 STATUSES: dict[type[Exception], int] = {
     _Unknown: 404,
     UnknownTerminal: 404,
+    UnknownClass: 404,
     UnknownAgent: 404,
     Impossible: 409,
     NotAnswered: 503,
@@ -235,6 +244,24 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
     def set_mode(name: str, wish: ModeWish) -> Answer:
         return writer.set_mode(_one(name), wish.mode.mode)
 
+    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: auto"
+
+    @app.put(
+        "/api/v1/classes/{traffic}/mode",
+        summary=of_a_class.format("of every terminal whose site has it"),
+        responses=described({404: "no such class"}, wrong),
+    )
+    def set_class_mode_of_all(traffic: str, wish: ModeWish) -> Answer:
+        return writer.set_mode(EVERYBODY, wish.mode.mode, traffic)
+
+    @app.put(
+        "/api/v1/terminals/{name}/classes/{traffic}/mode",
+        summary=of_a_class.format("of one terminal"),
+        responses=described({404: "no such terminal or class"}, wrong),
+    )
+    def set_class_mode(name: str, traffic: str, wish: ModeWish) -> Answer:
+        return writer.set_mode(_one(name), wish.mode.mode, traffic)
+
     @app.put(
         "/api/v1/terminals/{name}/active",
         summary="Set the active uplink of a terminal, or leave it to policies: auto",
@@ -246,7 +273,8 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
     def _one(name: str) -> str:
         if name == EVERYBODY:
             every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"
-            raise UnknownTerminal(f"there is no terminal 'all': {every}, and nothing sets the uplink of all")
+            one_class = "PUT /api/v1/classes/CLASS/mode that of one class"
+            raise UnknownTerminal(f"there is no terminal 'all': {every}, {one_class}; nothing sets the uplink of all")
         return name
 
 

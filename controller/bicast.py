@@ -4,8 +4,8 @@
               gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
               from outside and in nobody's name who is inside
     1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come
-    2 LEAVE   by terminal and class: to the group that knows which uplinks they leave by; what goes to a terminal at
-              the other end (of the site that this one mirrors) leaves as that one's packets come
+    2 LEAVE   by terminal and class (matching.py): to the group that knows which uplinks they leave by; what goes to a
+              terminal at the other end (of the site that this one mirrors) leaves as that one's packets come
     3, 4      the second halves of answers (responders.py, proxies.py)
 
 Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an
@@ -18,16 +18,16 @@ Pure: no OpenFlow library, no clock. What comes out as at the compilation before
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import chain, product
 
 from controller.known import Known, Port
-from controller.model import Family, Mode, Site, Subnet, Terminal, TrafficClass, Uplink
+from controller.model import Family, Site, Subnet, Terminal, TrafficClass, Uplink
 from controller.program import (
     Action,
     Bucket,
     DecTtl,
+    Fields,
     Flow,
     FlowKey,
     Group,
@@ -42,6 +42,8 @@ from controller.program import (
     written,
 )
 from controller.tables import proxies, responders, sources
+from controller.tables.leaving import MOST_KEPT, By, Modes, Path, leaving, paths
+from controller.tables.matching import Direction, matches
 from controller.tables.responders import ENTRY
 from controller.tables.served import Answered, Served, answered, divided, served
 
@@ -55,9 +57,7 @@ FORWARD_PRIORITY = 10  # ENTRY: below everything else
 OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
     50, 45, 40, 30, 20, 10,
 )  # ROUTE  # fmt: skip
-RETURNED_CLASS_PRIORITY, RETURNED_REST_PRIORITY, CLASS_PRIORITY, REST_PRIORITY = 40, 30, 20, 10  # LEAVE
-
-MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
+LEAVE_PRIORITIES = {Direction.RECEIVED: (45, 40, 30), Direction.SENT: (25, 20, 10)}  # named, bicast, rest
 
 Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of it
 
@@ -74,29 +74,6 @@ def _flows(site: Site, wires: tuple[Wire, ...]) -> Mapping[FlowKey, Flow]:
     return {flow.key: flow for flow in _Flows(site, wires).flows()}
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
-    """An uplink that can carry a family: its port is there and its next hop's MAC is known."""
-
-    uplink: Uplink
-    up: bool
-    screened: bool
-    port: int
-    actions: tuple[Action, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Paths:
-    """Those of one family, in one state of the uplinks. Of equal ones there is one: it is compared by identity."""
-
-    usable: tuple[Path, ...]
-
-
-@lru_cache(maxsize=1024)
-def _paths(*usable: Path) -> Paths:
-    return Paths(usable)
-
-
 class _Groups:
     """Where packets go just now."""
 
@@ -106,7 +83,7 @@ class _Groups:
         self._ports = known.observed.ports
         self._macs = known.observed.macs
         self._screened = known.screened
-        self._paths = {family: _paths(*self._usable(family)) for family in Family}
+        self._paths = {family: paths(*self._usable(family)) for family in Family}
 
     def groups(self) -> Iterator[Group]:
         for each in served(self._site):
@@ -114,15 +91,17 @@ class _Groups:
             port = self._ports.get(each.place.port)
             mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
             yield from _delivering(each, port, mac)
-            yield from self._leaving(each, each.terminal, own)
+            yield from self._leaving(each, each.terminal, own, self._site.named)
         for back in answered(self._site):
-            yield from self._leaving(back, back.returned.terminal, back.returned.uplink)
+            yield from self._leaving(back, back.returned.terminal, back.returned.uplink, self._site.named_there)
 
-    def _leaving(self, each: Served | Answered, terminal: Terminal, own: str) -> tuple[Group, ...]:
-        """`own` is the uplink that it has in mode off."""
-        mode = self._wanted.mode(terminal)
-        active = own if mode is Mode.OFF else self._wanted.active_uplink(self._site, terminal)
-        return _leaving(each, self._site.bicast, mode, active, self._paths[each.family])
+    def _leaving(
+        self, each: Served | Answered, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
+    ) -> tuple[Group, ...]:
+        named = tuple(self._wanted.mode_of(terminal, traffic.name) for traffic in classes)
+        modes = Modes(named, self._wanted.mode(terminal))
+        by = By(own, self._wanted.active_uplink(self._site, terminal))
+        return leaving(each, self._site.bicast, modes, by, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:
         for uplink in self._site.uplinks:
@@ -145,27 +124,6 @@ def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group
     return tuple(Group(name.group_id, GroupKind.ALL, buckets, name.label) for name, buckets in named)
 
 
-@lru_cache(maxsize=MOST_KEPT)
-def _leaving(each: Served | Answered, bicast: TrafficClass, mode: Mode, active: str, paths: Paths) -> tuple[Group, ...]:
-    ways = ((name, _way(mode, active, paths, traffic == bicast)) for traffic, name in each.leaving)
-    return tuple(Group(name.group_id, kind, buckets, name.label) for name, (kind, buckets) in ways)
-
-
-@lru_cache(maxsize=1024)
-def _way(mode: Mode, active: str, paths: Paths, bicast: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
-    if mode is Mode.OFF:
-        own = (path for path in paths.usable if path.uplink.name == active and path.up)
-        return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
-    if mode is Mode.BICAST and bicast:
-        up = [path for path in paths.usable if path.up]
-        of_use = [path for path in up if not path.screened]
-        return GroupKind.ALL, tuple(Bucket(path.actions) for path in of_use or up)
-    # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
-    # when it is back, with no controller alive.
-    in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
-    return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
-
-
 class _Flows:
     """What leads packets to groups: as long as the configuration and the ports' numbers stay, so do these."""
 
@@ -186,11 +144,11 @@ class _Flows:
         yield from self._route()
         for each in served(self._site):
             if port := self._wires.get(each.place.port):
-                yield from _leave(each, partial(_by_source, each, port), CLASS_PRIORITY, REST_PRIORITY)
+                yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
         inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
         for back, port in product(answered(self._site), inside):  # what comes by an uplink goes inside, or nowhere
             to = partial(_to, back.family, back.address, in_port=port.number)
-            yield from _leave(back, to, RETURNED_CLASS_PRIORITY, RETURNED_REST_PRIORITY)
+            yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
 
     def _uplink_entry(self, uplink: Uplink, port: Port) -> Iterator[Flow]:
         mac = uplink.mac or port.mac
@@ -256,14 +214,13 @@ class _Flows:
 
 
 def _leave(
-    each: Served | Answered, match: Callable[..., tuple[tuple[str, Value], ...]], of_class: int, of_rest: int
+    each: Served | Answered, direction: Direction, match: Callable[..., Fields], named: tuple[TrafficClass, ...]
 ) -> Iterator[Flow]:
+    of_named, of_bicast, of_rest = LEAVE_PRIORITIES[direction]
     for traffic, name in each.leaving:
-        actions = (DecTtl(), ToGroup(name.group_id))
-        for protocol in traffic.protocols:
-            yield Flow(LEAVE, of_class, match(ip_proto=protocol.number(each.family)), actions)
-        if not traffic.protocols:
-            yield Flow(LEAVE, of_rest, match(), actions)
+        priority = of_named if traffic in named else of_bicast if traffic.protocols else of_rest
+        for criteria in matches(traffic, each.family, direction):
+            yield Flow(LEAVE, priority, match(**criteria), (DecTtl(), ToGroup(name.group_id)))
 
 
 def _gateway_mac(subnet: Subnet, port: Port) -> str:
@@ -274,12 +231,12 @@ def _any_learned(places: list[Served]) -> bool:
     return any(not each.place.mac for each in places)
 
 
-def _by_source(each: Served, port: Port, **more: Value) -> tuple[tuple[str, Value], ...]:
+def _by_source(each: Served, port: Port, **more: Value) -> Fields:
     family = each.family
     return fields(in_port=port.number, eth_type=family.eth_type, **{family.source: each.address}, **more)
 
 
-def _to(family: Family, network: str, **more: Value) -> tuple[tuple[str, Value], ...]:
+def _to(family: Family, network: str, **more: Value) -> Fields:
     return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from controller.configuration import document, written
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
+from controller.configuration.classes import BICAST, classes_of, few_enough, modes_of
 from controller.configuration.document import ConfigError, Mapped, Place
 from controller.configuration.mirrors import mirrored
 from controller.configuration.settings import listeners, settings_of
@@ -75,7 +76,7 @@ def _config(top: Place) -> Config:
 
 def _site(name: str, place: Place) -> Site:
     keys = place.mapping(
-        *("datapath", "bicast", "copies", "access_points", "bridge", "mirrors"),
+        *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors"),
         required=("dpid", "uplinks", "subnets", "terminals"),
     )
     chosen = keys.maybe("bicast", _bicast, None)
@@ -88,24 +89,27 @@ def _site(name: str, place: Place) -> Site:
     )
     networks_apart(uplinks, subnets, place)
     access_points = keys.maybe("access_points", _access_points, ())
+    named = keys.maybe("classes", classes_of, ())
     air = {access_point.name: access_point.name for access_point in access_points}
     terminals = tuple(
-        _terminal(label, at, subnets, uplink_names, air)
+        _terminal(label, at, subnets, uplink_names, air, named)
         for label, at in keys["terminals"].by_name(MOST_TERMINALS, "terminals")
     )
+    keys.maybe("classes", lambda at: few_enough(named, terminals, at), None)
     site = Site(
         name=name,
         dpid=_dpid(keys["dpid"]),
         bridge=keys.maybe("bridge", Place.port_name, f"br-{name}"[:15]),
         datapath=keys.maybe("datapath", lambda at: at.choice({kind.value: kind for kind in Datapath}), Datapath.SYSTEM),
-        bicast=chosen or TrafficClass("bicast", (Protocol.TCP,)),
-        bicast_once=chosen or TrafficClass("bicast", ()),
+        bicast=chosen or TrafficClass(BICAST, (Protocol.TCP,)),
+        bicast_once=chosen or TrafficClass(BICAST, ()),
         copies=keys.maybe("copies", _copies, COPIES),
         uplinks=uplinks,
         subnets=subnets,
         terminals=terminals,
         access_points=access_points,
         mirrors=keys.maybe("mirrors", Place.text, None),
+        named=named,
     )
     ports_once(site, place)
     addresses_once(site, place)
@@ -142,11 +146,11 @@ def _bicast(place: Place) -> TrafficClass:
     options = {protocol.label: protocol for protocol in Protocol}
     chosen = place.each(len(Protocol), "protocols, each once")
     if [inner.value for inner in chosen] == ["all"]:
-        return TrafficClass("bicast", ())
+        return TrafficClass(BICAST, ())
     protocols = tuple(inner.choice(options) for inner in chosen)
     if not protocols or len(set(protocols)) != len(protocols):
         raise place.wrong(f"a list of protocols, each once, of {', '.join(options)}, or [all]")
-    return TrafficClass("bicast", protocols)
+    return TrafficClass(BICAST, protocols)
 
 
 def _copies(place: Place) -> CopyWindow:
@@ -240,11 +244,16 @@ def _bandwidth_bps(place: Place) -> int:
 
 
 def _terminal(
-    name: str, place: Place, subnets: tuple[Subnet, ...], uplinks: dict[str, str], air: dict[str, str]
+    name: str,
+    place: Place,
+    subnets: tuple[Subnet, ...],
+    uplinks: dict[str, str],
+    air: dict[str, str],
+    classes: tuple[TrafficClass, ...],
 ) -> Terminal:
     if name == EVERYBODY:
         raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
-    keys = place.mapping("mode", "default_uplink", "access_point", required=("addresses",))
+    keys = place.mapping("mode", "modes", "default_uplink", "access_point", required=("addresses",))
     inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
     if not inside:
         raise keys["addresses"].wrong("at least one address")
@@ -256,6 +265,7 @@ def _terminal(
         mode=keys.maybe("mode", lambda at: at.choice({mode.value: mode for mode in Mode}), Mode.BICAST),
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
         access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
+        modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),
     )
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from controller import modes
 from controller.bridge.moves import Moves, follow, groups_modified
 from controller.bridge.switch import Switch
 from controller.bridge.switches import Switches
@@ -204,29 +205,15 @@ class Core:
 
     # Wishes
 
-    def wish_mode(self, name: str, mode: Mode | None, now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
-        """None: the one of the configuration, now and as it changes."""
-        terminals = self._named(name)
-        if mode is None:
-            return self._leave_to_the_file(terminals, now)
-        said = []
-        for site, terminal in terminals:
-            is_so = self.wanted.mode(terminal) is mode
-            sentence = f"{terminal.name} is {'already ' if is_so else ''}in mode {mode.value}"
-            said.append(sentence + self._when(site))
-        modes = {**self.wanted.modes, **{terminal.name: mode for _, terminal in terminals}}
-        return self._wish(replace(self.wanted, modes=modes), terminals, tuple(said), [], now)
-
-    def _leave_to_the_file(
-        self, terminals: list[tuple[Site, Terminal]], now: float
+    def wish_mode(
+        self, name: str, mode: Mode | None, now: float, traffic: str | None = None
     ) -> tuple[Answer, list[Effect | AgentEffect]]:
-        said = tuple(
-            f"{terminal.name} is {'' if terminal.name in self.wanted.modes else 'already '}left to the file, which has "
-            f"it in mode {terminal.mode.value}{self._when(site)}"
-            for site, terminal in terminals
-        )
-        modes = without(self.wanted.modes, {terminal.name for _, terminal in terminals})
-        return self._wish(replace(self.wanted, modes=modes), terminals, said, [], now)
+        """`traffic` is the name of a class."""
+        terminals = self._named(name)
+        if traffic is not None:
+            terminals = modes.having(terminals, traffic)
+        wanted, said = modes.wished(self.wanted, terminals, traffic, mode)
+        return self._wish(wanted, terminals, tuple(each + self._when(site) for site, each in said), [], now)
 
     def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
         """The entries tell what agents make of it, when they have answered."""
@@ -242,7 +229,7 @@ class Core:
         for site, terminal in terminals:
             left = self.wanted.active_uplink(site, terminal)
             sentence = f"{terminal.name} has {uplink} {'already ' if left == uplink else ''}as its active uplink"
-            if self.wanted.mode(terminal) is Mode.OFF:
+            if modes.is_all_off(self.wanted, site, terminal):
                 sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
             said.append(sentence + self._when(site))
             entries.append(self.pilot.wished(terminal.name, uplink, left, now))

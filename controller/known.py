@@ -25,13 +25,18 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 class Wanted:
     """By terminal name: wishes of people, and below them what policies decided."""
 
-    modes: Mapping[str, Mode] = field(default_factory=dict)
+    modes: Mapping[str, Mode] = field(default_factory=dict)  # of a class that has a name: by in_class
     active: Mapping[str, str] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
     once: frozenset[str] = frozenset()  # sites that let one copy of each packet pass: towards them all is copied
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
+
+    def mode_of(self, terminal: Terminal, traffic: str) -> Mode:
+        """Of a class that has a name: its own, or else the terminal's."""
+        wished = self.modes.get(in_class(terminal.name, traffic))
+        return wished or dict(terminal.modes).get(traffic) or self.mode(terminal)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
         """A wish outlives its uplink: until that is back in the file, what stands below the wish counts."""
@@ -43,6 +48,10 @@ class Wanted:
     def standing(self, site: Site, terminal: Terminal) -> str | None:
         """What somebody, a person or a policy, has chosen; None: nobody has."""
         return self.wished(site, terminal) or _there(site, self.decided.get(terminal.name))
+
+
+def in_class(terminal: str, traffic: str) -> str:
+    return f"{terminal}/{traffic}"  # no name has a slash
 
 
 def without(by_name: Mapping[str, T], names: Collection[str]) -> dict[str, T]:

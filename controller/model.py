@@ -14,65 +14,14 @@ far end of that one's uplinks, and has its terminals' packets come back as they 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface
+from enum import StrEnum
 
-Address = IPv4Address | IPv6Address
-Interface = IPv4Interface | IPv6Interface
-
-
-class Family(Enum):
-    """Everything in which the two families differ, so that no code path is written twice."""
-
-    IPV4 = (
-        4,
-        0x0800,
-        "ipv4_src",
-        "ipv4_dst",
-        1,
-        "icmpv4_type",
-        8,
-        0,
-        ("224.0.0.0/4", "240.0.0.0/4", "127.0.0.0/8", "0.0.0.0/8", "169.254.0.0/16"),
-    )
-    IPV6 = (
-        6,
-        0x86DD,
-        "ipv6_src",
-        "ipv6_dst",
-        58,
-        "icmpv6_type",
-        128,
-        129,
-        ("ff00::/8", "fe80::/10", "::/96", "::ffff:0:0/96"),
-    )
-
-    def __init__(
-        self,
-        version: int,
-        eth_type: int,
-        source: str,
-        destination: str,
-        icmp_protocol: int,
-        icmp_type: str,
-        echo_request: int,
-        echo_reply: int,
-        never_routed: tuple[str, ...],
-    ) -> None:
-        self.version = version
-        self.eth_type = eth_type
-        self.source = source
-        self.destination = destination
-        self.icmp_protocol = icmp_protocol
-        self.icmp_type = icmp_type
-        self.echo_request = echo_request
-        self.echo_reply = echo_reply
-        self.never_routed = never_routed
-
-    @staticmethod
-    def of(address: Address | Interface) -> Family:
-        return Family.IPV4 if address.version == 4 else Family.IPV6
-
+from controller.traffic import REST as REST
+from controller.traffic import Address as Address
+from controller.traffic import Family as Family
+from controller.traffic import Interface as Interface
+from controller.traffic import Protocol as Protocol
+from controller.traffic import TrafficClass as TrafficClass
 
 EVERYBODY = "all"  # in the place of a terminal's name
 AUTO = "auto"  # in the place of an uplink's: policies choose; of a mode: the file does
@@ -148,6 +97,7 @@ class Terminal:
     mode: Mode  # until somebody wishes another
     default_uplink: str
     access_point: str | None
+    modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; the others follow `mode`
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,33 +106,6 @@ class AccessPoint:
 
     name: str
     bandwidth_bps: int | None
-
-
-class Protocol(Enum):
-    """A protocol by which traffic is told apart, with its number in each family."""
-
-    TCP = ("tcp", 6, 6)
-    UDP = ("udp", 17, 17)
-    ICMP = ("icmp", 1, 58)
-    SCTP = ("sctp", 132, 132)
-
-    def __init__(self, label: str, ipv4_number: int, ipv6_number: int) -> None:
-        self.label = label
-        self._numbers = {Family.IPV4: ipv4_number, Family.IPV6: ipv6_number}
-
-    def number(self, family: Family) -> int:
-        return self._numbers[family]
-
-
-@dataclass(frozen=True, slots=True)
-class TrafficClass:
-    """Traffic by protocol; no protocol at all means whatever no other class takes."""
-
-    name: str
-    protocols: tuple[Protocol, ...]
-
-
-REST = TrafficClass("rest", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +141,8 @@ class Site:
     access_points: tuple[AccessPoint, ...]
     mirrors: str | None = None  # the site at the other end of its uplinks
     returned: tuple[Returned, ...] = ()  # that one's terminals
+    named: tuple[TrafficClass, ...] = ()  # apart from each other, each with its mode; `bicast` is of what they leave
+    named_there: tuple[TrafficClass, ...] = ()  # the same of the site that it mirrors, for that one's terminals
 
     def __hash__(self) -> int:
         """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""
@@ -231,6 +156,15 @@ class Site:
 
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
+        """Of what its terminals send, those that go before others first."""
+        return (*self.named, *self._others)
+
+    @property
+    def returned_classes(self) -> tuple[TrafficClass, ...]:
+        return (*self.named_there, *self._others)
+
+    @property
+    def _others(self) -> tuple[TrafficClass, ...]:
         return (self.bicast, REST) if self.bicast.protocols else (self.bicast,)
 
     @property

@@ -78,8 +78,8 @@ class Service:
 
     # From people
 
-    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
-        return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic())))
+    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
+        return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic(), traffic)))
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
         """Waits a little for what agents make of it; what they say later is told by `decisions`."""

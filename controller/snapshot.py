@@ -121,10 +121,19 @@ class ActiveBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassView:
+    """A class of a terminal's traffic that has a name."""
+
+    name: str
+    mode: Mode
+    mode_wished: bool  # somebody set it, as a terminal's
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalView:
     name: str
     gateway: str
-    mode: Mode
+    mode: Mode  # of what is in none of `classes`
     active_uplink: str
     default_uplink: str
     access_point: str | None
@@ -133,6 +142,7 @@ class TerminalView:
     addresses: tuple[AddressView, ...]
     sent: Counters | None
     received: Counters | None
+    classes: tuple[ClassView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

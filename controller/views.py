@@ -9,12 +9,13 @@ from controller.core import Core
 from controller.courses import active_by, agent_view
 from controller.events import Counters
 from controller.farend.ends import Ends
-from controller.known import Wanted
+from controller.known import Wanted, in_class
 from controller.model import Site, Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
 from controller.snapshot import (
     AddressView,
     BucketView,
+    ClassView,
     CopiesView,
     GatewayView,
     GroupView,
@@ -140,7 +141,12 @@ def _terminal(
         ),
         sent=sent,
         received=received,
+        classes=tuple(_class(terminal, each.name, wanted) for each in switch.site.named),
     )
+
+
+def _class(terminal: Terminal, name: str, wanted: Wanted) -> ClassView:
+    return ClassView(name, wanted.mode_of(terminal, name), in_class(terminal.name, name) in wanted.modes)
 
 
 def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) -> Counters | None:

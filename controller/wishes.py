@@ -37,6 +37,16 @@ def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
     return UnknownTerminal(f"no terminal is named {name!r} of the {len(known)} that there are; {meant}")
 
 
+class UnknownClass(Exception):
+    """The sentence names the class and those that there are."""
+
+
+def unknown_class(name: str, sites: Iterable[str], there: Iterable[str]) -> UnknownClass:
+    known = ", ".join(there)
+    at = f"at {' and '.join(list(sites)[:MOST_NAMED])}"
+    return UnknownClass(f"no class is named {name!r} {at}; there {f'are: {known}' if known else 'is none'}")
+
+
 class Impossible(Exception):
     """The sentence says why this terminal cannot have what was asked."""
 
@@ -48,8 +58,8 @@ class NotAnswered(Exception):
 class Writer(Protocol):
     """Blocks until the core has answered. A refused wish has changed nothing."""
 
-    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
-        """None: the one of the configuration."""
+    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
+        """No mode: the one of the configuration. No class: of what is in none with a mode of its own."""
 
     def set_active(self, terminal: str, uplink: str) -> Answer: ...
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from controller.model import Address, Endpoint, Family, Interface
+from controller.traffic import Network
 
 # Aliases may make a value of a few lines endlessly large.
 SHORT = Repr()
@@ -161,6 +162,17 @@ class Place:
         if interface.network.prefixlen == 0:
             raise self.wrong("a prefix length of 1 or more")
         return interface
+
+    def network(self) -> Network:
+        """Or one address."""
+        expected = "an address, or the network of a prefix length of 1 or more, such as 203.0.113.0/24"
+        network = self._parsed(ip_network, expected)
+        if network.prefixlen == 0 or "%" in self.text():
+            raise self.wrong(expected)
+        for never in map(ip_network, Family.of(network.network_address).never_routed):
+            if network.network_address in never and network.broadcast_address in never:
+                raise self.wrong(f"where machines are that can be routed to: nothing in {never} can")
+        return network
 
     def _usable(self, address: Address) -> Address:
         for network in Family.of(address).never_routed:

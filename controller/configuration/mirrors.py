@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from controller.configuration.classes import MOST_FLOWS, flows_of, too_many
 from controller.configuration.document import ConfigError, Place
 from controller.model import Family, Returned, Site
 
@@ -42,7 +43,10 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
             )
         if not site.uplink(each.uplink).next_hop(Family.of(each.address)):
             raise wrong(f"a site that the uplink {each.uplink} leads back to: it has no next hop for {each.address}")
-    return replace(site, returned=returned)
+    flows = flows_of(other.named, (each.address for each in returned)) * len(site.inside_ports)
+    if flows > MOST_FLOWS:
+        raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
+    return replace(site, returned=returned, named_there=other.named)
 
 
 def _returned(site: Site) -> Iterator[Returned]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from controller.known import Port, Wanted
 from controller.model import Mode, Site
@@ -40,8 +41,10 @@ class Silence:
 
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
     """Whether all that comes to `here` by the uplinks comes by each of them."""
-    terminals = here.terminals if here.mirrors is None else there.terminals  # a mode is of both directions
-    return not there.bicast_once.protocols and all(wanted.mode(each) is Mode.BICAST for each in terminals)
+    home = here if here.mirrors is None else there  # a mode is of both directions
+    modes = (wanted.mode(each) for each in home.terminals)
+    of_classes = (wanted.mode_of(each, traffic.name) for each in home.terminals for traffic in home.named)
+    return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))
 
 
 def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Who sends finds out what is lost, so the end at which a segment was sent again tells the direction:
 
     at the terminal's end    sent towards the uplinks: by its subnet's own in mode off, by the active one in single,
-                             by all in bicast, where a loss is nobody's
+                             by all in bicast, where a loss is nobody's, as it is where classes differ
     where it is served       sent towards the terminal: by the uplink that the address's subnet returns by
 
 A path on which data waits for acknowledgements may be dead in either direction. In single a subflow that does not

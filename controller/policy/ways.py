@@ -14,7 +14,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from controller.known import Wanted
-from controller.model import Family, Mode, Protocol, Site, Terminal
+from controller.model import Family, Mode, Protocol, Site, Terminal, TrafficClass
 
 Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
 
@@ -25,6 +25,7 @@ class Leaves(Enum):
     BY_OWN = "own"  # each subflow by its subnet's uplink
     BY_ACTIVE = "active"
     BY_ALL = "all"
+    BY_CLASS = "class"  # some so, some so: which one a packet was of, no report tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,21 @@ class Home:
 
 
 def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
-    mode = wanted.mode(terminal)
-    protocols = site.bicast.protocols
+    mode, active = wanted.mode(terminal), wanted.active_uplink(site, terminal)
+    leaves = {_leaves(mode, _holds_tcp(site.bicast))}
+    leaves |= {_leaves(wanted.mode_of(terminal, each.name), True) for each in site.named if _holds_tcp(each)}
+    return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
+
+
+def _leaves(mode: Mode, copied: bool) -> Leaves:
+    """`copied`: in mode bicast."""
     if mode is Mode.OFF:
-        leaves = Leaves.BY_OWN
-    elif mode is Mode.BICAST and (not protocols or Protocol.TCP in protocols):
-        leaves = Leaves.BY_ALL
-    else:
-        leaves = Leaves.BY_ACTIVE
-    return Way(terminal.name, leaves, wanted.active_uplink(site, terminal))
+        return Leaves.BY_OWN
+    return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
+
+
+def _holds_tcp(traffic: TrafficClass) -> bool:
+    return not traffic.protocols or Protocol.TCP in traffic.protocols
 
 
 def paths(site: Site, terminal: Terminal) -> Paths:

@@ -52,7 +52,7 @@ def answered(site: Site) -> tuple[Answered, ...]:
             each,
             Family.of(each.address),
             str(each.address),
-            tuple((traffic, named[_returning(each, traffic)]) for traffic in site.classes),
+            tuple((traffic, named[_returning(each, traffic)]) for traffic in site.returned_classes),
         )
         for each in site.returned
     )
@@ -108,7 +108,7 @@ def divided(site: Site) -> tuple[Divided, ...]:
 def _named(site: Site) -> Mapping[str, GroupName]:
     """Every group that the site has, by its name."""
     shared = _shared_ports(site)
-    names = [_returning(each, traffic) for each in site.returned for traffic in site.classes]
+    names = [_returning(each, traffic) for each in site.returned for traffic in site.returned_classes]
     for terminal in site.terminals:
         for place in terminal.addresses:
             address = str(place.address)

@@ -44,9 +44,10 @@ class Client:
     def revoke(self, name: str) -> Any:
         return self._ask("DELETE", ("agents", name), None)
 
-    def set_mode(self, terminal: str, mode: str) -> Any:
-        path = ("mode",) if terminal == EVERYBODY else ("terminals", terminal, "mode")
-        return self.put(*path, wish={"mode": mode})
+    def set_mode(self, terminal: str, mode: str, traffic: str | None = None) -> Any:
+        whose = () if terminal == EVERYBODY else ("terminals", terminal)
+        of = () if traffic is None else ("classes", traffic)
+        return self.put(*whose, *of, "mode", wish={"mode": mode})
 
     def set_active(self, terminal: str, uplink: str) -> Any:
         return self.put("terminals", terminal, "active", wish={"uplink": uplink})

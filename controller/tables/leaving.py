@@ -1,0 +1,72 @@
+"""By which uplinks the packets of a terminal's address leave, class by class: a group for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat
+from typing import NamedTuple
+
+from controller.model import Mode, TrafficClass, Uplink
+from controller.program import Action, Bucket, Group, GroupKind
+from controller.tables.served import Answered, Served
+
+MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """An uplink that can carry a family: its port is there and its next hop's MAC is known."""
+
+    uplink: Uplink
+    up: bool
+    screened: bool
+    port: int
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """Those of one family, in one state of the uplinks. Of equal ones there is one: it is compared by identity."""
+
+    usable: tuple[Path, ...]
+
+
+class Modes(NamedTuple):
+    named: tuple[Mode, ...]  # of the classes that have names, which are the first and are copied whole
+    others: Mode
+
+
+class By(NamedTuple):
+    own: str  # the uplink in mode off
+    active: str
+
+
+@lru_cache(maxsize=1024)
+def paths(*usable: Path) -> Paths:
+    return Paths(usable)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def leaving(each: Served | Answered, bicast: TrafficClass, modes: Modes, by: By, paths: Paths) -> tuple[Group, ...]:
+    groups: list[Group] = []
+    for (traffic, name), mode in zip(each.leaving, chain(modes.named, repeat(modes.others)), strict=False):
+        copied = len(groups) < len(modes.named) or traffic == bicast
+        kind, buckets = _way(mode, by.own if mode is Mode.OFF else by.active, paths, copied)
+        groups.append(Group(name.group_id, kind, buckets, name.label))
+    return tuple(groups)
+
+
+@lru_cache(maxsize=1024)
+def _way(mode: Mode, active: str, paths: Paths, copied: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
+    if mode is Mode.OFF:
+        own = (path for path in paths.usable if path.uplink.name == active and path.up)
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
+    if mode is Mode.BICAST and copied:
+        up = [path for path in paths.usable if path.up]
+        of_use = [path for path in up if not path.screened]
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in of_use or up)
+    # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
+    # when it is back, with no controller alive.
+    in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
+    return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
