@@ -30,6 +30,7 @@ from controller.snapshot import (
     AgentState,
     AgentView,
     BucketView,
+    ClassView,
     CopiesView,
     CourseView,
     DecisionView,
@@ -48,7 +49,7 @@ from controller.snapshot import (
     UplinkView,
 )
 from controller.steering.logbook import By
-from controller.wishes import Answer, Impossible, NotAnswered, unknown_terminal
+from controller.wishes import Answer, Impossible, NotAnswered, unknown_class, unknown_terminal
 
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
@@ -213,6 +214,8 @@ COURSE = CourseView(
     ),
 )
 
+CLASSES = (ClassView("voip", Mode.BICAST, False), ClassView("backup-job", Mode.SINGLE, False))
+
 START = Snapshot(
     gateways=(HOME, SHED),
     terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
@@ -222,6 +225,8 @@ START = Snapshot(
     config_failures=0,
     config_error=None,
 )
+
+WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
 
 class Desk:
@@ -246,9 +251,11 @@ class Desk:
         (one,) = self._meant(terminal)
         return replace(COURSE, terminal=one.name)
 
-    def set_mode(self, terminal: str, mode: Mode | None) -> Answer:
+    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
         with self._one_at_a_time:
             meant = self._meant(terminal)
+            if traffic is not None:
+                return self._set_class_mode(meant, mode, traffic)
             if mode is None:
                 old = [replace(one, mode=Mode.BICAST, mode_wished=False) for one in meant]
                 return self._keep(old, tuple(f"{one.name} is left to the file" for one in meant))
@@ -256,6 +263,26 @@ class Desk:
             return self._keep(
                 [replace(one, mode=mode, mode_wished=True) for one in meant if one.mode is not mode], done
             )
+
+    def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> Answer:
+        having = [one for one in meant if any(each.name == traffic for each in one.classes)]
+        if not having:
+            raise unknown_class(traffic, {one.gateway for one in meant}, {each.name for each in self._classes(meant)})
+        changed = [
+            replace(
+                one,
+                classes=tuple(
+                    ClassView(each.name, mode or Mode.BICAST, mode is not None) if each.name == traffic else each
+                    for each in one.classes
+                ),
+            )
+            for one in having
+        ]
+        return self._keep(changed, tuple(f"{one.name}/{traffic} is in mode {mode or 'auto'}" for one in having))
+
+    @staticmethod
+    def _classes(terminals: list[TerminalView]) -> list[ClassView]:
+        return [each for one in terminals for each in one.classes]
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
         with self._one_at_a_time:

@@ -12,7 +12,7 @@ from controller.api import make_app
 from controller.web import problems
 from controller.web.serving import Serving
 from tests.api.conftest import TOKEN
-from tests.api.desk import SETTINGS, Desk
+from tests.api.desk import SETTINGS, WITH_CLASSES, Desk
 
 core = Desk()
 document = make_app(core.read, core.program, core.decisions, core, SETTINGS).openapi()
@@ -31,9 +31,13 @@ def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Se
 
 @schema.include(path_regex="{name}").parametrize()
 @generously
-def test_every_answer_about_what_is_there_is_one_that_the_document_describes(case: Case, serving: Serving) -> None:
+def test_every_answer_about_what_is_there_is_one_that_the_document_describes(
+    case: Case, serving: Serving, desk: Desk
+) -> None:
+    desk.snapshot = WITH_CLASSES
     names = {"gateways": "home", "terminals": "client", "agents": "phone"}
-    case.path_parameters = {"name": names[case.path.split("/")[3]]}
+    classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
+    case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
     answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=30)
     assert answer.status_code != 404
 
@@ -58,6 +62,8 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/program",
         "/api/v1/mode",
         "/api/v1/terminals/{name}/mode",
+        "/api/v1/classes/{traffic}/mode",
+        "/api/v1/terminals/{name}/classes/{traffic}/mode",
         "/api/v1/terminals/{name}/active",
         "/api/v1/terminals/{name}/decisions",
         "/api/v1/agents",

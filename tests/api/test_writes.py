@@ -5,8 +5,10 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from controller.model import Mode
+from controller.snapshot import ClassView
 from tests.api.checks import problem
-from tests.api.desk import START, Desk
+from tests.api.desk import START, WITH_CLASSES, Desk
 
 
 def test_a_mode_is_set_and_the_answer_says_what_was_done(http: httpx.Client, desk: Desk) -> None:
@@ -50,6 +52,40 @@ def test_the_mode_of_all_is_set_at_its_own_place_only(http: httpx.Client, desk: 
     answer = http.put("/api/v1/mode", json={"mode": "off"}).json()
     assert len(answer["done"]) == 2
     assert {one.mode for one in desk.snapshot.terminals} == {"off"}
+
+
+@pytest.mark.parametrize("path", ["terminals/client/classes/voip/mode", "classes/voip/mode"])
+def test_a_class_has_its_mode_set_and_taken_back_and_its_terminal_keeps_its_own(
+    http: httpx.Client, desk: Desk, path: str
+) -> None:
+    desk.snapshot = WITH_CLASSES
+    assert http.put(f"/api/v1/{path}", json={"mode": "single"}).json()["done"] == ["client/voip is in mode single"]
+    client = http.get("/api/v1/terminals/client").json()
+    assert client["mode"] == "bicast" and not client["mode_wished"]
+    assert client["classes"] == [
+        {"name": "voip", "mode": "single", "mode_wished": True},
+        {"name": "backup-job", "mode": "single", "mode_wished": False},
+    ]
+    assert http.put(f"/api/v1/{path}", json={"mode": "auto"}).status_code == 200
+    assert desk.snapshot.terminals[0].classes[0] == ClassView("voip", Mode.BICAST, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("terminals/client/classes/games/mode", "no class is named 'games' at home; there are: "),
+        ("terminals/tablet/classes/voip/mode", "no class is named 'voip' at home; there is none"),
+        ("terminals/phone/classes/voip/mode", "no terminal is named 'phone'; there are: client, tablet"),
+        ("terminals/all/classes/voip/mode", "PUT /api/v1/classes/CLASS/mode"),
+        ("classes/games/mode", "no class is named 'games'"),
+    ],
+)
+def test_a_wish_for_a_class_that_is_not_there_names_those_that_are(
+    http: httpx.Client, desk: Desk, path: str, named: str
+) -> None:
+    desk.snapshot = WITH_CLASSES
+    assert named in problem(http.put(f"/api/v1/{path}", json={"mode": "off"}), 404)["detail"]
+    assert desk.snapshot is WITH_CLASSES
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from controller import config
-from controller.configuration import document, settings
+from controller.configuration import classes, document, settings
 from controller.configuration.document import Mapped, Place
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
 EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
-NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|sites)\.[^.\[]+")
+NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
 
 
 def _told() -> dict[str, set[str]]:
@@ -49,7 +49,7 @@ def test_every_key_that_is_known_stands_in_the_reference_and_nothing_else(known:
 
 
 def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
-    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in (config, settings))
+    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in (config, settings, classes))
     assert sum(source.count(".mapping(") for source in sources) == len(known)
 
 

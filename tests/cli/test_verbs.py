@@ -22,7 +22,7 @@ from controller.snapshot import ActiveBy, GatewayState
 from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
-from tests.api.desk import HOME, SETTINGS, START, Desk
+from tests.api.desk import HOME, SETTINGS, START, WITH_CLASSES, Desk
 
 Captured = pytest.CaptureFixture[str]
 
@@ -66,11 +66,28 @@ def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Capture
     assert capsys.readouterr().out == "client is left to the file\n"
 
 
+def test_mode_sets_that_of_a_class_and_status_shows_it(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = WITH_CLASSES
+    assert main(["mode", "client/voip", "off"]) == OK
+    assert capsys.readouterr().out == "client/voip is in mode off\n"
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    assert re.search(r"^client +home +bicast, voip: off\*, backup-job: single +wifi ", told, re.MULTILINE)
+    assert re.search(r"^tablet +home +bicast +wifi ", told, re.MULTILINE)
+    assert "* somebody set it" in told
+    assert main(["mode", "all/voip", "auto"]) == OK
+    capsys.readouterr()
+    assert main(["status"]) == OK
+    assert "* somebody" not in (told := capsys.readouterr().out) and " bicast, voip: bicast, " in told
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
         (["mode", "phone", "off"], "client, tablet"),
-        (["mode", "../mode", "off"], "there is nothing at"),
+        (["mode", "client/games", "off"], "no class is named 'games' at home; there is none"),
+        (["mode", "client/", "off"], "there is nothing at"),
+        (["mode", "../mode", "off"], "no terminal is named '..'"),
         (["switch", "client", "moon"], "wifi, lte"),
         (["switch", "all", "lte"], "`./bicast mode all MODE`"),
     ],

@@ -41,6 +41,7 @@ IP: Needs = {"eth_type": (0x0800, 0x86DD)}
 ARP: Needs = {"eth_type": (0x0806,)}
 TCP: Needs = IP | {"ip_proto": (6,)}
 UDP: Needs = IP | {"ip_proto": (17,)}
+SCTP: Needs = IP | {"ip_proto": (132,)}
 ICMPV4: Needs = IPV4 | {"ip_proto": (1,)}
 ICMPV6: Needs = IPV6 | {"ip_proto": (58,)}
 
@@ -51,6 +52,7 @@ FIELDS: Mapping[str, Field] = {
     "vlan_vid": Field(Kind.NUMBER, 13, {}, settable=False),
     "eth_type": Field(Kind.NUMBER, 16, {}, settable=False),
     "ip_proto": Field(Kind.NUMBER, 8, IP, settable=False),
+    "ip_dscp": Field(Kind.NUMBER, 6, IP, settable=False),
     "nw_ttl": Field(Kind.NUMBER, 8, IP),
     "ipv4_src": Field(Kind.IPV4, 32, IPV4),
     "ipv4_dst": Field(Kind.IPV4, 32, IPV4),
@@ -60,6 +62,8 @@ FIELDS: Mapping[str, Field] = {
     "tcp_dst": Field(Kind.NUMBER, 16, TCP),
     "udp_src": Field(Kind.NUMBER, 16, UDP),
     "udp_dst": Field(Kind.NUMBER, 16, UDP),
+    "sctp_src": Field(Kind.NUMBER, 16, SCTP, settable=False),
+    "sctp_dst": Field(Kind.NUMBER, 16, SCTP, settable=False),
     "icmpv4_type": Field(Kind.NUMBER, 8, ICMPV4),
     "icmpv4_code": Field(Kind.NUMBER, 8, ICMPV4),
     "icmpv6_type": Field(Kind.NUMBER, 8, ICMPV6),

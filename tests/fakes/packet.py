@@ -24,6 +24,7 @@ class Packet:
     eth_type: int
     vlan_vid: int | None = None
     ip_proto: int | None = None
+    ip_dscp: int | None = None
     nw_ttl: int | None = None
     ipv4_src: str | None = None
     ipv4_dst: str | None = None
@@ -33,6 +34,8 @@ class Packet:
     tcp_dst: int | None = None
     udp_src: int | None = None
     udp_dst: int | None = None
+    sctp_src: int | None = None
+    sctp_dst: int | None = None
     icmpv4_type: int | None = None
     icmpv4_code: int | None = None
     icmpv6_type: int | None = None
@@ -101,6 +104,21 @@ def udp(
     return replace(packet, udp_src=udp_src, udp_dst=udp_dst)
 
 
+def sctp(
+    source: str,
+    destination: str,
+    *,
+    eth_src: str = TERMINAL_MAC,
+    eth_dst: str = GATEWAY_MAC,
+    sctp_src: int = 40000,
+    sctp_dst: int = 80,
+    ttl: int = 64,
+    payload: int = 0,
+) -> Packet:
+    packet = ip(source, destination, 132, eth_src=eth_src, eth_dst=eth_dst, ttl=ttl, payload=payload)
+    return replace(packet, sctp_src=sctp_src, sctp_dst=sctp_dst)
+
+
 def echo(
     source: str,
     destination: str,
@@ -129,8 +147,8 @@ def ip(
     ttl: int = 64,
     payload: int = 0,
 ) -> Packet:
-    """A packet of either family, of a protocol (SCTP, ...) that has no builder of its own."""
-    packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, nw_ttl=ttl, payload=payload)
+    """A packet of either family, of a protocol that has no builder of its own; its DSCP is 0 until it is replaced."""
+    packet = Packet(eth_src, eth_dst, 0x0800, ip_proto=protocol, ip_dscp=0, nw_ttl=ttl, payload=payload)
     if ip_address(source).version == 4:
         return replace(packet, ipv4_src=source, ipv4_dst=destination)
     return replace(packet, eth_type=0x86DD, ipv6_src=source, ipv6_dst=destination)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.events import (
@@ -48,6 +50,7 @@ from tests.fakes.packet import (
     arp_request,
     echo,
     ip,
+    sctp,
     solicit,
     tcp,
     udp,
@@ -128,6 +131,18 @@ def test_a_tie_below_the_flow_that_wins_does_no_harm() -> None:
         ({"eth_dst": "01:00:00:00:00:00/01:00:00:00:00:00"}, arp_request("10.0.0.1", "10.0.0.2"), True),
         ({"eth_dst": "01:00:00:00:00:00/01:00:00:00:00:00"}, SEGMENT, False),
         ({"eth_type": 0x0800, "ip_proto": 132}, ip("10.0.0.1", "10.0.0.2", 132), True),
+        (
+            {"eth_type": 0x0800, "ip_proto": 132, "sctp_dst": "0x50/0xfffe"},
+            sctp("10.0.0.1", "10.0.0.2", sctp_dst=81),
+            True,
+        ),
+        (
+            {"eth_type": 0x0800, "ip_proto": 132, "sctp_dst": "0x50/0xfffe"},
+            sctp("10.0.0.1", "10.0.0.2", sctp_dst=82),
+            False,
+        ),
+        ({"eth_type": 0x0800, "ip_dscp": 46}, replace(SEGMENT, ip_dscp=46), True),
+        ({"eth_type": 0x0800, "ip_dscp": 46}, SEGMENT, False),
         ({"eth_type": 0x0800, "ip_proto": 6}, SEGMENT6, False),
         ({"eth_type": 0x86DD, "ip_proto": 6, "tcp_dst": 80}, SEGMENT6, True),
         ({"eth_type": 0x0806, "arp_op": 1, "arp_tpa": "10.0.0.2"}, arp_request("10.0.0.1", "10.0.0.2"), True),

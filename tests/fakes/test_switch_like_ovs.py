@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -43,7 +44,7 @@ from controller.program import (
 from controller.reconcile import diff
 from tests.fakes.admission import Refused
 from tests.fakes.fields import FIELDS, IP, satisfied
-from tests.fakes.packet import Packet, advertise, arp_reply, arp_request, echo, ip, solicit, tcp, udp
+from tests.fakes.packet import Packet, advertise, arp_reply, arp_request, echo, sctp, solicit, tcp, udp
 from tests.fakes.real_switch import RealSwitch
 from tests.fakes.switch import FakeSwitch
 
@@ -62,6 +63,9 @@ VALUES: Mapping[str, tuple[Value, ...]] = {
     "tcp_dst": (80, 81),
     "udp_src": (80, 81),
     "udp_dst": (80, 81),
+    "sctp_src": (80, 81),
+    "sctp_dst": (80, 81),
+    "ip_dscp": (0, 46),
     "icmpv4_type": (0, 8),
     "ipv6_nd_target": ("fd00::1", "fd00::2"),
     "arp_op": (1, 2),
@@ -84,6 +88,8 @@ KINDS: tuple[Mapping[str, Value], ...] = (  # of packets: what makes a field one
     {"eth_type": 0x0800, "ip_proto": 1},
     {"eth_type": 0x86DD},
     {"eth_type": 0x86DD, "ip_proto": 17},
+    {"eth_type": 0x0800, "ip_proto": 17},
+    {"eth_type": 0x0800, "ip_proto": 132},
     {"eth_type": 0x86DD, "ip_proto": 58, "icmpv6_type": 135},
     {"eth_type": 0x86DD, "ip_proto": 58, "icmpv6_type": 136},
     {"eth_type": 0x0806},
@@ -93,6 +99,10 @@ MASKED: Mapping[str, Value] = {
     "ipv4_dst": "10.0.0.0/8",
     "ipv6_dst": "fd00::/16",
     "arp_tpa": "10.0.0.0/30",
+    "tcp_dst": "0x50/0xfff0",
+    "udp_dst": "0x50/0xfffe",
+    "udp_src": "0x8000/0x8000",
+    "sctp_dst": "0x50/0xfffe",
 }
 PACKETS: tuple[Packet, ...] = (
     *(tcp("10.0.0.1", "11.0.0.2", eth_src=MACS[0], ttl=ttl) for ttl in (0, 1, 2, 64)),
@@ -101,7 +111,9 @@ PACKETS: tuple[Packet, ...] = (
     udp("fd00::1", "fd00::2", udp_dst=81),
     echo("10.0.0.1", "10.0.0.2"),
     echo("fd00::1", "fd00::2"),
-    ip("10.0.0.1", "10.0.0.2", 132),
+    *(replace(udp("10.0.0.2", "10.0.0.1", udp_src=port, udp_dst=81), ip_dscp=46) for port in (80, 40000)),
+    *(sctp("10.0.0.1", "10.0.0.2", sctp_dst=port) for port in (80, 81, 82)),
+    replace(tcp("fd00::2", "fd01::2", tcp_dst=95), ip_dscp=46),
     arp_request("10.0.0.1", "10.0.0.2", eth_src=MACS[0]),
     arp_reply("10.0.0.2", "10.0.0.1"),
     solicit("fd00::1", "fd00::2", eth_src=MACS[1]),
@@ -124,7 +136,7 @@ PORTS = (*LIVE, *LIVE, *DOWN, ABSENT)
 
 def rewrites(kind: Mapping[str, Value]) -> st.SearchStrategy[Action]:
     """What may be done to the headers that every packet of this kind has."""
-    settable = [name for name in VALUES if satisfied(FIELDS[name].needs, kind)]
+    settable = [name for name in VALUES if FIELDS[name].settable and satisfied(FIELDS[name].needs, kind)]
     found: list[Action] = [SetField(name, value) for name in settable for value in VALUES[name]]
     found += [Move(source, target) for source, target in MOVES if source in settable and target in settable]
     return st.sampled_from(found)
