@@ -267,6 +267,24 @@ def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None
     assert ends.told("far").silent == ()
 
 
+def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
+    written = document()
+    written["sites"]["home"]["classes"] = {"backup-job": {"protocols": ["tcp"], "ports": ["873"]}}
+    ends = Ends(written)
+    agent = ends.agent("far")
+    both_bring(ends, agent, "lte")
+    _, effects = ends.core.wish_mode("phone", Mode.SINGLE, ends.now, "backup-job")
+    ends.carry(effects)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+    _, effects = ends.core.wish_mode("phone", None, ends.now, "backup-job")
+    ends.carry(effects)
+    for _ in range(3):
+        both_bring(ends, agent, "lte")
+    assert ends.told("far").silent
+
+
 def test_of_a_port_that_is_down_no_silence_is_told() -> None:
     ends = Ends()
     agent = ends.agent("far")

@@ -24,6 +24,12 @@ def test_what_a_version_kept_that_knew_no_decisions_is_there_too(tmp_path: Path)
     assert Store(str(path)).load() == Wanted({"phone": Mode.OFF}, {"phone": "lte"})
 
 
+def test_a_wish_for_a_class_is_there_again(tmp_path: Path) -> None:
+    wanted = Wanted({"phone": Mode.SINGLE, "phone/voip": Mode.BICAST})
+    Store(str(tmp_path / "state.json")).save(wanted)
+    assert Store(str(tmp_path / "state.json")).load() == wanted
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
     with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
