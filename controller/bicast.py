@@ -42,7 +42,7 @@ from controller.program import (
     written,
 )
 from controller.tables import proxies, responders, sources
-from controller.tables.leaving import MOST_KEPT, By, Modes, Path, leaving, paths
+from controller.tables.leaving import MOST_KEPT, Path, leaving, paths
 from controller.tables.matching import Direction, matches
 from controller.tables.responders import ENTRY
 from controller.tables.served import Answered, Served, answered, divided, served
@@ -98,10 +98,9 @@ class _Groups:
     def _leaving(
         self, each: Served | Answered, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
     ) -> tuple[Group, ...]:
-        named = tuple(self._wanted.mode_of(terminal, traffic.name) for traffic in classes)
-        modes = Modes(named, self._wanted.mode(terminal))
-        by = By(own, self._wanted.active_uplink(self._site, terminal))
-        return leaving(each, self._site.bicast, modes, by, self._paths[each.family])
+        named = tuple([self._wanted.mode_of(terminal, traffic.name) for traffic in classes]) if classes else ()
+        mode, active = self._wanted.mode(terminal), self._wanted.active_uplink(self._site, terminal)
+        return leaving(each, named, mode, own, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:
         for uplink in self._site.uplinks:

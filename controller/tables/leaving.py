@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import NamedTuple
 
-from controller.model import Mode, TrafficClass, Uplink
+from controller.model import Mode, Uplink
 from controller.program import Action, Bucket, Group, GroupKind
 from controller.tables.served import Answered, Served
 
@@ -32,27 +31,21 @@ class Paths:
     usable: tuple[Path, ...]
 
 
-class Modes(NamedTuple):
-    named: tuple[Mode, ...]  # of the classes that have names, which are the first and are copied whole
-    others: Mode
-
-
-class By(NamedTuple):
-    own: str  # the uplink in mode off
-    active: str
-
-
 @lru_cache(maxsize=1024)
 def paths(*usable: Path) -> Paths:
     return Paths(usable)
 
 
 @lru_cache(maxsize=MOST_KEPT)
-def leaving(each: Served | Answered, bicast: TrafficClass, modes: Modes, by: By, paths: Paths) -> tuple[Group, ...]:
+def leaving(
+    each: Served | Answered, named: tuple[Mode, ...], mode: Mode, own: str, active: str, paths: Paths
+) -> tuple[Group, ...]:
+    """`named` are the modes of classes that have names; they come first, then the bicast class, then the rest. `own` is
+    the uplink in mode off."""
     groups: list[Group] = []
-    for (traffic, name), mode in zip(each.leaving, chain(modes.named, repeat(modes.others)), strict=False):
-        copied = len(groups) < len(modes.named) or traffic == bicast
-        kind, buckets = _way(mode, by.own if mode is Mode.OFF else by.active, paths, copied)
+    for (_, name), its in zip(each.leaving, chain(named, repeat(mode)), strict=False):
+        copied = len(groups) <= len(named)
+        kind, buckets = _way(its, own if its is Mode.OFF else active, paths, copied)
         groups.append(Group(name.group_id, kind, buckets, name.label))
     return tuple(groups)
 
