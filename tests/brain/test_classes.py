@@ -317,10 +317,14 @@ def test_two_classes_that_a_packet_can_be_of_are_refused_with_both_names_and_wha
         {"protocols": ["icmp"]},
         {"protocols": ["udp"], "ports": ["5071-6000", "5059"]},
         {"protocols": ["tcp"], "ports": ["5060"], "dscp": ["46"]},
+        {"dscp": ["0", "45"]},
+        {"addresses": ["203.0.114.0/24", "2001:db8::/32"]},
     ],
 )
 def test_classes_apart_in_one_thing_are_apart(second: dict[str, Any]) -> None:
-    assert [each.name for each in config(classes={"voip": SIP, "games": second}, modes={}).sites[0].named]
+    voip = SIP | {"dscp": ["46"], "addresses": ["203.0.113.0/24"]}
+    named = config(classes={"voip": voip, "games": second}, modes={}).sites[0].named
+    assert [each.name for each in named] == ["voip", "games"]
 
 
 WAYS = st.fixed_dictionaries(

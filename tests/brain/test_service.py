@@ -91,7 +91,7 @@ def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
     held.service.post(PortSeen(1, "wifi0", None))
     held.service.post(SwitchClosed(1))
 
-    def wished(_core: Core, _name: str, mode: Mode, _now: float) -> tuple[Answer, list[Effect | AgentEffect]]:
+    def wished(_core: Core, _name: str, mode: Mode, *_: object) -> tuple[Answer, list[Effect | AgentEffect]]:
         held.heard.append(mode)
         return Answer((), False, 0), []
 
