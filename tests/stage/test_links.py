@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from mininet.topo import Topo
+from stalls import undisturbed
 from traffic import LARGE_BUFFER, Seen, exchange
 
 from topologies.command import run
@@ -90,7 +91,7 @@ def test_each_direction_loses_by_itself(net: Stage, link: ShapedLink) -> None:
 def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: int) -> None:
     link.forward.set(rate_bps=rate_bps)
     seconds, payload = 0.7 * SLOWNESS, 1400
-    seen = to_right(net, int(rate_bps * seconds / 8 / payload), payload)
+    seen = undisturbed(lambda: to_right(net, int(rate_bps * seconds / 8 / payload), payload))
     assert seen.wire_bps == pytest.approx(rate_bps, rel=0.1)
 
 

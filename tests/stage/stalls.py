@@ -1,0 +1,72 @@
+"""What a machine that is not ours alone does to a measurement: one during which it stood still, or its host had the
+processors for others, does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+STALL_S = 0.02
+NAP_S = 0.002
+STOLEN = 0.02  # of the processors' time
+ATTEMPTS = 60
+
+Measured = TypeVar("Measured")
+
+
+class Watch:
+    """On each processor somebody naps, and notes by how much he slept too long at worst; and the kernel counts what the
+    host took."""
+
+    def __init__(self) -> None:
+        self.worst_s = self.stolen = 0.0
+        self._before = _ticks()
+        self._over = threading.Event()
+        self._watchers = [threading.Thread(target=self._nap, args=(cpu,)) for cpu in os.sched_getaffinity(0)]
+
+    def __enter__(self) -> Watch:
+        for each in self._watchers:
+            each.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for each in self._watchers:
+            each.join()
+        (stolen, total), (stolen_before, before) = _ticks(), self._before
+        self.stolen = (stolen - stolen_before) / max(1, total - before)
+
+    def __str__(self) -> str:
+        return f"{self.worst_s * 1000:.0f} ms and {self.stolen:.0%}"
+
+    def _nap(self, cpu: int) -> None:
+        os.sched_setaffinity(0, {cpu})  # of this thread
+        while not self._over.is_set():
+            before = time.monotonic()
+            time.sleep(NAP_S)
+            self.worst_s = max(self.worst_s, time.monotonic() - before - NAP_S)
+
+
+def _ticks() -> tuple[int, int]:
+    """Of all processors: what the host took, and all."""
+    with open("/proc/stat", encoding="ascii") as file:
+        counted = [int(each) for each in file.readline().split()[1:9]]
+    return counted[7], sum(counted)
+
+
+def undisturbed(measure: Callable[[], Measured]) -> Measured:
+    """The first measurement that counts."""
+    stalls = []
+    for _ in range(ATTEMPTS):
+        with Watch() as watch:
+            measured = measure()
+        if watch.worst_s < STALL_S and watch.stolen < STOLEN:
+            return measured
+        stalls.append(str(watch))
+    raise AssertionError(
+        f"in none of {ATTEMPTS} measurements the machine was ours: it stood still for {'; '.join(stalls)}"
+    )
