@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 STALL_S = 0.02
@@ -53,8 +54,8 @@ class Watch:
 
 def _ticks() -> tuple[int, int]:
     """Of all processors: what the host took, and all."""
-    with open("/proc/stat", encoding="ascii") as file:
-        counted = [int(each) for each in file.readline().split()[1:9]]
+    of_all = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    counted = [int(each) for each in of_all.split()[1:9]]
     return counted[7], sum(counted)
 
 
