@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+ELIMINATES = "eliminate"  # the capability of a gateway's agent
+
 
 class Role(StrEnum):
     TERMINAL = "terminal"

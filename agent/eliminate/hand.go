@@ -47,15 +47,24 @@ func NewHand(inside func(func() error) error, log *slog.Logger) *Hand {
 
 // Probe tells why this kernel could not eliminate; nil where it takes both programs.
 func Probe() error {
-	e, err := Load(ways)
+	copies, stamps, err := load(ways)
 	if err != nil {
 		return err
 	}
-	s, err := LoadStamper()
+	return errors.Join(copies.Close(), stamps.Close())
+}
+
+// load is of both programs, or of neither.
+func load(room int) (*Eliminator, *Stamper, error) {
+	copies, err := Load(room)
 	if err != nil {
-		return errors.Join(err, e.Close())
+		return nil, nil, err
 	}
-	return errors.Join(e.Close(), s.Close())
+	stamps, err := LoadStamper()
+	if err != nil {
+		return nil, nil, errors.Join(err, copies.Close())
+	}
+	return copies, stamps, nil
 }
 
 // Order takes the place of the order before; the same once more changes nothing.
@@ -125,13 +134,9 @@ func (h *Hand) begin(order *agentv1.Eliminate) error {
 	if err := h.let(); err != nil {
 		h.log.Warn("the programs of the order before did not end well", "because", err)
 	}
-	copies, err := Load(identities)
+	copies, stamps, err := load(identities)
 	if err != nil {
 		return err
-	}
-	stamps, err := LoadStamper()
-	if err != nil {
-		return errors.Join(err, copies.Close())
 	}
 	h.copies, h.stamps = copies, stamps
 	h.window = newSizing(order)

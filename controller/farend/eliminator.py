@@ -7,9 +7,8 @@ opened ──► ordered ──► its reports say that it does ──► silent
 
 from __future__ import annotations
 
-from controller.reports import AgentOpened, Eliminate, Elimination, Resulted
+from controller.reports import ELIMINATES, AgentOpened, Eliminate, Elimination, Resulted
 
-CAPABILITY = "eliminate"
 SILENT_AFTER_S = 2.5  # without a report; the agent's programs let everything pass 3 s after they were last tended
 AGAIN_AFTER_S = 5.0
 
@@ -72,4 +71,4 @@ def _names(told: Elimination) -> set[str]:
 
 
 def _is_lacking(name: str, available: bool) -> bool:
-    return name == CAPABILITY and not available
+    return name == ELIMINATES and not available

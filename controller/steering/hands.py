@@ -16,6 +16,7 @@ from controller.policy.reach import Reach
 from controller.policy.reflexes import Reflex
 from controller.policy.ways import Home, Paths
 from controller.reports import (
+    ELIMINATES,
     AgentOpened,
     Arm,
     Capability,
@@ -39,7 +40,6 @@ GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
 REMEMBERED = 8  # reflexes of one terminal that fired: more do not fire between two reports
 MOVES = "mptcp"  # the capability
-ELIMINATES = "eliminate"
 
 
 @dataclass(frozen=True, slots=True)
