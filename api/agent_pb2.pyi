@@ -112,7 +112,7 @@ class Taken(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +121,7 @@ class Report(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     CONNECTIONS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     ELIMINATION_FIELD_NUMBER: _ClassVar[int]
+    TUNNELLING_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -129,7 +130,8 @@ class Report(_message.Message):
     cost: Cost
     connections_left_out: int
     elimination: Elimination
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ...) -> None: ...
+    tunnelling: Tunnelling
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -245,6 +247,36 @@ class Missing(_message.Message):
     because: str
     def __init__(self, port: _Optional[str] = ..., because: _Optional[str] = ...) -> None: ...
 
+class Tunnelling(_message.Message):
+    __slots__ = ("ends", "largest_bytes", "missing")
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    ends: _containers.RepeatedCompositeFieldContainer[TunnelEnd]
+    largest_bytes: int
+    missing: _containers.RepeatedCompositeFieldContainer[Missing]
+    def __init__(self, ends: _Optional[_Iterable[_Union[TunnelEnd, _Mapping]]] = ..., largest_bytes: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
+
+class TunnelEnd(_message.Message):
+    __slots__ = ("name", "because", "peer", "heard_ms", "rtt_us", "mtu_bytes", "moves", "strangers")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    MTU_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    because: str
+    peer: str
+    heard_ms: int
+    rtt_us: int
+    mtu_bytes: int
+    moves: int
+    strangers: int
+    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., peer: _Optional[str] = ..., heard_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
+
 class Cost(_message.Message):
     __slots__ = ("cpu_us", "rss_bytes")
     CPU_US_FIELD_NUMBER: _ClassVar[int]
@@ -254,20 +286,22 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
     ARM_FIELD_NUMBER: _ClassVar[int]
     DISARM_FIELD_NUMBER: _ClassVar[int]
     ELIMINATE_FIELD_NUMBER: _ClassVar[int]
+    TUNNELS_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
     arm: Arm
     disarm: Disarm
     eliminate: Eliminate
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ...) -> None: ...
+    tunnels: Tunnels
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -332,6 +366,32 @@ class CopyPath(_message.Message):
     name: str
     port: str
     def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ...) -> None: ...
+
+class Tunnels(_message.Message):
+    __slots__ = ("tunnels", "fitted_ports")
+    TUNNELS_FIELD_NUMBER: _ClassVar[int]
+    FITTED_PORTS_FIELD_NUMBER: _ClassVar[int]
+    tunnels: _containers.RepeatedCompositeFieldContainer[Tunnel]
+    fitted_ports: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tunnels: _Optional[_Iterable[_Union[Tunnel, _Mapping]]] = ..., fitted_ports: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Tunnel(_message.Message):
+    __slots__ = ("name", "port", "vni", "udp_port", "device", "remote", "key")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    VNI_FIELD_NUMBER: _ClassVar[int]
+    UDP_PORT_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    port: str
+    vni: int
+    udp_port: int
+    device: str
+    remote: str
+    key: bytes
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("directive", "done", "said", "connections", "took_us")

@@ -19,11 +19,11 @@
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
-#include <stdbool.h>
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "packet.h"
 #include "siphash.h"
 
 #define TAGS_MAX 2
@@ -31,24 +31,6 @@
 #define CHUNK_BYTES 32
 #define OFFSET_MASK 127		/* what the headers of Ethernet and IPv4 have is less */
 #define LAST_MASK 4095		/* what they and a packet have is less */
-
-/* What was not looked at yet, of a frame. */
-struct rest {
-	const void *at, *end;
-	__u32 offset;	/* of `at` */
-};
-
-static __always_inline const void *take(struct rest *rest, __u32 bytes)
-{
-	const void *at = rest->at;
-
-	barrier_var(at); /* or clang would make a count of loops out of the next line, and the verifier knows no bound then */
-	if (at + bytes > rest->end)
-		return NULL;
-	rest->at = at + bytes;
-	rest->offset += bytes;
-	return at;
-}
 
 /* A function of its own for the verifier's sake: it looks at it once, and not once for each way that leads here. */
 __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset, __u32 bytes)
@@ -87,36 +69,6 @@ __noinline int sip_take_bytes(struct xdp_md *ctx, struct sip *sip, __u32 offset,
 	}
 	*sip = s;
 	return true;
-}
-
-static __always_inline __u16 folded(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
-}
-
-/* RFC 1071. */
-static __always_inline bool is_sound(const struct iphdr *ip, struct rest options, __u32 bytes)
-{
-	const __u32 *words = (const void *)ip;
-	__u64 sum = 0;
-
-	for (int i = 0; i < 5; i++)
-		sum += words[i];
-	for (int i = 0; i < 10; i++) {
-		const __u32 *word;
-
-		if (!bytes)
-			break;
-		word = take(&options, 4);
-		if (!word)
-			return false;
-		sum += *word;
-		bytes -= 4;
-	}
-	return folded(sum) == 0xffff;
 }
 
 /*

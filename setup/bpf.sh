@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compiles what the agent loads into the kernel (bpf/*.bpf.c) to agent/eliminate/NAME.bpf.o, where Go takes it in, when its
+# Compiles what the agent loads into the kernel (bpf/*.bpf.c) to agent/NAME/NAME.bpf.o, where Go takes it in, when its
 # sources are newer than that. One object is good for every machine: BPF has one instruction set.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 for source in bpf/*.bpf.c; do
     name=$(basename "$source" .bpf.c)
-    object=agent/eliminate/$name.bpf.o
+    object=agent/$name/$name.bpf.o
     if [[ -e $object && -z $(find bpf setup/bpf.sh -newer "$object" -print -quit) ]]; then
         continue
     fi

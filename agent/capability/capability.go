@@ -8,6 +8,7 @@ import (
 
 	"bicast/agent/eliminate"
 	"bicast/agent/pathmanager"
+	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 )
@@ -17,6 +18,7 @@ const (
 	Report    = "report"
 	MPTCP     = "mptcp"
 	Eliminate = "eliminate"
+	Tunnel    = "tunnel"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -27,7 +29,9 @@ type Kernel struct {
 
 // Probe tries everything that the role may want.
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
-	return []*agentv1.Capability{told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role))}
+	return []*agentv1.Capability{
+		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
+	}
 }
 
 // PathManager is what new connections are made under.
@@ -79,6 +83,13 @@ func eliminates(role agentv1.Role) error {
 		return eliminate.ErrNoGateway
 	}
 	return eliminate.Probe()
+}
+
+func tunnels(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return tunnel.ErrNoGateway
+	}
+	return tunnel.Probe()
 }
 
 func told(name string, why error) *agentv1.Capability {

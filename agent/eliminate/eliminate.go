@@ -17,6 +17,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"bicast/agent/xdp"
 )
 
 //go:embed eliminate.bpf.o
@@ -62,7 +64,7 @@ type Eliminator struct {
 	settings settings
 	buckets  uint32
 	evicted  uint64 // when it was looked at last
-	ports    ports
+	ports    xdp.Ports
 }
 
 // Load makes room for so many identities at least, in a power of two; 34 bytes each. As much of it is used as there is need
@@ -81,9 +83,9 @@ func Load(identities int) (*Eliminator, error) {
 	}
 	e.settings.Secret = [2]uint64{binary.NativeEndian.Uint64(secret[:]), binary.NativeEndian.Uint64(secret[8:])}
 	if err := spec.LoadAndAssign(&e.objects, nil); err != nil {
-		return nil, fmt.Errorf("the kernel does not take the program that eliminates copies (%s): %w", wanted, err)
+		return nil, fmt.Errorf("the kernel does not take the program that eliminates copies (%s): %w", xdp.Wanted, err)
 	}
-	e.ports = newPorts(e.objects.Program)
+	e.ports = xdp.NewPorts(e.objects.Program)
 	return e, nil
 }
 
@@ -100,7 +102,7 @@ func (e *Eliminator) Close() error {
 
 // Stand has what comes in by a port count as brought by a path, from 0 on. The port may have gone and come back since.
 func (e *Eliminator) Stand(port string, path uint32) error {
-	index, before, err := e.ports.stand(port)
+	index, before, err := e.ports.Stand(port)
 	if index == before {
 		return err
 	}
@@ -118,7 +120,7 @@ func (e *Eliminator) at(index, path uint32) error {
 }
 
 // Native tells whether the port's own driver runs the program, or the kernel does after it.
-func (e *Eliminator) Native(port string) bool { return e.ports.at[port].native }
+func (e *Eliminator) Native(port string) bool { return e.ports.Native(port) }
 
 // Renew says within how long after the first a packet is a copy, and for how long from now on anything is eliminated.
 func (e *Eliminator) Renew(window, lease time.Duration) error {

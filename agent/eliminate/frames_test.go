@@ -73,3 +73,15 @@ const (
 func numbered(id uint16) ipv4 {
 	return ipv4{id: id, ttl: 64, protocol: udp, payload: []byte("0123456789abcdefghijklmnop"), source: 1}
 }
+
+// sum is the Internet checksum over a header: 0 where the one inside it is right.
+func sum(header []byte) uint16 {
+	var total uint32
+	for at := 0; at < len(header); at += 2 {
+		total += uint32(binary.BigEndian.Uint16(header[at:]))
+	}
+	for total > 0xffff {
+		total = total>>16 + total&0xffff
+	}
+	return ^uint16(total)
+}

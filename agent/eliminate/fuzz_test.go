@@ -1,7 +1,6 @@
 package eliminate
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -63,41 +62,4 @@ func addedUp(frame []byte) []byte {
 	clear(header[10:12])
 	binary.BigEndian.PutUint16(header[10:], sum(header))
 	return frame
-}
-
-// Any frame: only the number of an atomic datagram changes, and its checksum with it.
-func FuzzOnlyAtomicDatagramsAreNumbered(f *testing.F) {
-	for flow := range flows {
-		f.Add(sent(flow, 7)(64))
-	}
-	stamper, err := LoadStamper()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { stamper.Close() })
-	f.Fuzz(func(t *testing.T, frame []byte) {
-		if len(frame) < 14 || len(frame) > longestShown {
-			return
-		}
-		out := stamper.stamped(t, frame)
-		packet := frame[14:]
-		if len(packet) < 20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 || packet[0]>>4 != 4 || packet[0]&0x0f < 5 ||
-			binary.BigEndian.Uint16(packet[6:])&0x7fff != dontFragment || packet[9] == ah {
-			if !bytes.Equal(out, frame) {
-				t.Fatalf("%x became %x", frame, out)
-			}
-			return
-		}
-		if binary.BigEndian.Uint16(out[18:]) == 0 {
-			t.Fatalf("%x got no number", frame)
-		}
-		if before, after := sum(frame[14:34]), sum(out[14:34]); before%0xffff != after%0xffff {
-			t.Fatalf("%x added up to %#x, and %x to %#x", frame, before, out, after)
-		}
-		copy(out[18:20], frame[18:20])
-		copy(out[24:26], frame[24:26])
-		if !bytes.Equal(out, frame) {
-			t.Fatalf("of %x more was changed than the number and the checksum", frame)
-		}
-	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"bicast/agent/inside"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 )
@@ -29,42 +30,29 @@ var ErrNoGateway = errors.New("copies come in by the uplinks of a gateway: run a
 // Hand keeps what a controller ordered of a site's copies: programs stand on its ports as long as these are there, and
 // the window is as long as copies take.
 type Hand struct {
-	inside func(func() error) error // runs in the namespace of the ports
-	log    *slog.Logger
+	within    func(func() error) error // runs in the namespace of the ports
+	terminals *inside.Inside           // their ports, where packets are numbered
+	log       *slog.Logger
 
 	mutex  sync.Mutex
 	order  *agentv1.Eliminate // nil: none
 	copies *Eliminator
-	stamps *Stamper
 	window sizing
-	ports  map[string]error // of the order: why there is no program; nil where it stands
+	ports  map[string]error // of the paths: why there is no program; nil where it stands
 }
 
 // NewHand has nothing to do yet.
-func NewHand(inside func(func() error) error, log *slog.Logger) *Hand {
-	return &Hand{inside: inside, log: log}
+func NewHand(within func(func() error) error, terminals *inside.Inside, log *slog.Logger) *Hand {
+	return &Hand{within: within, terminals: terminals, log: log}
 }
 
 // Probe tells why this kernel could not eliminate; nil where it takes both programs.
 func Probe() error {
-	copies, stamps, err := load(ways)
+	copies, err := Load(ways)
 	if err != nil {
 		return err
 	}
-	return errors.Join(copies.Close(), stamps.Close())
-}
-
-// load is of both programs, or of neither.
-func load(room int) (*Eliminator, *Stamper, error) {
-	copies, err := Load(room)
-	if err != nil {
-		return nil, nil, err
-	}
-	stamps, err := LoadStamper()
-	if err != nil {
-		return nil, nil, errors.Join(err, copies.Close())
-	}
-	return copies, stamps, nil
+	return errors.Join(inside.Probe(), copies.Close())
 }
 
 // Order takes the place of the order before; the same once more changes nothing.
@@ -83,6 +71,7 @@ func (h *Hand) Order(order *agentv1.Eliminate) (string, error) {
 		}
 	}
 	h.order = order
+	h.terminals.Number(order.GetNumberedPorts())
 	h.tend()
 	if missing := h.missing(); len(missing) > 0 {
 		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
@@ -134,11 +123,11 @@ func (h *Hand) begin(order *agentv1.Eliminate) error {
 	if err := h.let(); err != nil {
 		h.log.Warn("the programs of the order before did not end well", "because", err)
 	}
-	copies, stamps, err := load(identities)
+	copies, err := Load(identities)
 	if err != nil {
 		return err
 	}
-	h.copies, h.stamps = copies, stamps
+	h.copies = copies
 	h.window = newSizing(order)
 	h.ports = map[string]error{}
 	return nil
@@ -148,19 +137,17 @@ func (h *Hand) let() error {
 	if h.order == nil {
 		return nil
 	}
-	err := errors.Join(h.copies.Close(), h.stamps.Close())
-	h.order, h.copies, h.stamps, h.ports = nil, nil, nil, nil
+	h.terminals.Number(nil)
+	err := h.copies.Close()
+	h.order, h.copies, h.ports = nil, nil, nil
 	return err
 }
 
 // tend sees to the ports, which may have gone and come back, and to the window. Under the mutex.
 func (h *Hand) tend() {
-	err := h.inside(func() error {
+	err := h.within(func() error {
 		for number, path := range h.order.GetPaths() {
 			h.found(path.GetPort(), h.copies.Stand(path.GetPort(), uint32(number)))
-		}
-		for _, port := range h.order.GetNumberedPorts() {
-			h.found(port, h.stamps.Stand(port))
 		}
 		return nil
 	})
@@ -190,9 +177,14 @@ func (h *Hand) found(port string, err error) {
 }
 
 func (h *Hand) missing() []*agentv1.Missing {
+	because := maps.Clone(h.ports)
+	terminals := h.terminals.Missing()
+	for _, port := range h.order.GetNumberedPorts() {
+		because[port] = terminals[port]
+	}
 	var missing []*agentv1.Missing
-	for _, port := range slices.Sorted(maps.Keys(h.ports)) {
-		if err := h.ports[port]; err != nil {
+	for _, port := range slices.Sorted(maps.Keys(because)) {
+		if err := because[port]; err != nil {
 			missing = append(missing, &agentv1.Missing{Port: port, Because: err.Error()})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/inside"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 )
@@ -21,11 +22,16 @@ type site struct {
 	hand      *Hand
 }
 
+func newHand(host *lab.Host) *Hand {
+	log := slog.New(slog.DiscardHandler)
+	return NewHand(host.Try, inside.New(host.Try, log), log)
+}
+
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t}
 	s.far, s.host = lab.Two(t)
-	s.hand = NewHand(s.host.Try, slog.New(slog.DiscardHandler))
+	s.hand = newHand(s.host)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -160,7 +166,7 @@ func TestAPortThatGoesAndComesBackIsServedAgain(t *testing.T) {
 func TestTwoAgentsAreNotAtOnePort(t *testing.T) {
 	s := newSite(t)
 	s.order(ordered("wifi", "lte"))
-	other := NewHand(s.host.Try, slog.New(slog.DiscardHandler))
+	other := newHand(s.host)
 	if _, err := other.Order(ordered("lte", "wifi")); err == nil || !strings.Contains(err.Error(), "somebody else's") {
 		t.Fatalf("%v, expected the second to be refused", err)
 	}

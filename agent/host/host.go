@@ -15,9 +15,11 @@ import (
 	"bicast/agent/clock"
 	"bicast/agent/eliminate"
 	"bicast/agent/hands"
+	"bicast/agent/inside"
 	"bicast/agent/reflex"
 	"bicast/agent/report"
 	"bicast/agent/session"
+	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 )
@@ -27,13 +29,15 @@ var Version = "unreleased"
 
 // Host is what an agent stands on.
 type Host struct {
-	role     agentv1.Role
-	kernel   capability.Kernel
-	links    *report.Links
-	reader   *report.Reader
-	hands    *hands.Hands
-	reflexes *reflex.Reflexes
-	copies   *eliminate.Hand // nil: of a terminal or a relay
+	role      agentv1.Role
+	kernel    capability.Kernel
+	links     *report.Links
+	reader    *report.Reader
+	hands     *hands.Hands
+	reflexes  *reflex.Reflexes
+	copies    *eliminate.Hand // nil: of a terminal or a relay
+	tunnels   *tunnel.Hand    // likewise
+	terminals *inside.Inside  // likewise: what both want at their ports
 
 	mutex sync.Mutex // of the reader, which remembers when it read
 }
@@ -59,7 +63,11 @@ func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
 		h.reflexes = reflex.New(role, h.kernel.Handle.Subflows, h.hands.Prefer, log)
 	}
 	if role == agentv1.Role_ROLE_GATEWAY {
-		h.copies = eliminate.NewHand(func(work func() error) error { return h.inside(netns, work) }, log)
+		within := func(work func() error) error { return h.inside(netns, work) }
+		outside := func(work func() error) error { return work() }
+		h.terminals = inside.New(within, log)
+		h.copies = eliminate.NewHand(within, h.terminals, log)
+		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
 	}
 	return h, nil
 }
@@ -102,8 +110,14 @@ func (h *Host) Run(ctx context.Context) {
 	if h.reflexes != nil {
 		parts = append(parts, h.reflexes.Run)
 	}
+	if h.terminals != nil {
+		parts = append(parts, h.terminals.Run)
+	}
 	if h.copies != nil {
 		parts = append(parts, h.copies.Run)
+	}
+	if h.tunnels != nil {
+		parts = append(parts, h.tunnels.Run)
 	}
 	var running sync.WaitGroup
 	for _, part := range parts {
@@ -137,6 +151,9 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	if err == nil && h.copies != nil {
 		report.Elimination = h.copies.Report()
 	}
+	if err == nil && h.tunnels != nil {
+		report.Tunnelling = h.tunnels.Report()
+	}
 	return report, err
 }
 
@@ -168,6 +185,11 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 			return refused(eliminate.ErrNoGateway)
 		}
 		return answered(h.copies.Order(order.Eliminate))
+	case *agentv1.Directive_Tunnels:
+		if h.tunnels == nil {
+			return refused(tunnel.ErrNoGateway)
+		}
+		return answered(h.tunnels.Order(order.Tunnels))
 	default:
 		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
 	}

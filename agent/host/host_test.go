@@ -128,6 +128,7 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 		{Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path, Others: []*agentv1.Path{other}, Hard: true}}},
 		{Order: &agentv1.Directive_Arm{Arm: &agentv1.Arm{Name: "x", Watched: path, Fallback: other, NoProgressMs: 60, LeaseMs: 1}}},
 		{Order: &agentv1.Directive_Disarm{Disarm: &agentv1.Disarm{Name: "x"}}},
+		{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{{Name: "x", Port: "x", Vni: 1}}}}},
 	} {
 		bytes, err := proto.Marshal(directive)
 		if err != nil {
@@ -152,4 +153,23 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 			cancel()
 		}
 	})
+}
+
+func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
+	host := lab.One(t)
+	order := &agentv1.Directive{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{
+		{Name: "dsl", Port: "tun", Vni: 42, UdpPort: 4789, Remote: "192.0.2.1", Key: make([]byte, 32)},
+	}}}}
+	for _, role := range []agentv1.Role{agentv1.Role_ROLE_TERMINAL, agentv1.Role_ROLE_RELAY} {
+		h := open(t, host.Path(), role)
+		if able := told(t, h.Hello(), "tunnel"); able.GetAvailable() || !strings.Contains(able.GetReason(), "gateway") {
+			t.Fatalf("%v as %v, expected a reason", able, role)
+		}
+		if result := h.Obey(context.Background(), order); result.GetDone() || !strings.Contains(result.GetSaid(), "gateway") {
+			t.Fatalf("%v as %v, expected a refusal with the reason", result, role)
+		}
+	}
+	if able := told(t, open(t, host.Path(), agentv1.Role_ROLE_GATEWAY).Hello(), "tunnel"); !able.GetAvailable() {
+		t.Fatalf("%v, expected root to be able to here", able)
+	}
 }

@@ -563,7 +563,7 @@ func (x *Hello) GetAddresses() []string {
 // What the agent found out by trying, at every start of a session.
 type Capability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, probe, eliminate
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, probe, eliminate, tunnel
 	Available     bool                   `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not, and what to do
 	unknownFields protoimpl.UnknownFields
@@ -727,6 +727,7 @@ type Report struct {
 	Cost               *Cost                  `protobuf:"bytes,6,opt,name=cost,proto3" json:"cost,omitempty"`
 	ConnectionsLeftOut uint32                 `protobuf:"varint,7,opt,name=connections_left_out,json=connectionsLeftOut,proto3" json:"connections_left_out,omitempty"` // did not fit: those which heard of their peers longest ago
 	Elimination        *Elimination           `protobuf:"bytes,8,opt,name=elimination,proto3" json:"elimination,omitempty"`                                            // what became of copies here; absent: none are ordered to be eliminated
+	Tunnelling         *Tunnelling            `protobuf:"bytes,9,opt,name=tunnelling,proto3" json:"tunnelling,omitempty"`                                              // absent: no tunnels are ordered
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -813,6 +814,13 @@ func (x *Report) GetConnectionsLeftOut() uint32 {
 func (x *Report) GetElimination() *Elimination {
 	if x != nil {
 		return x.Elimination
+	}
+	return nil
+}
+
+func (x *Report) GetTunnelling() *Tunnelling {
+	if x != nil {
+		return x.Tunnelling
 	}
 	return nil
 }
@@ -1397,6 +1405,167 @@ func (x *Missing) GetBecause() string {
 	return ""
 }
 
+type Tunnelling struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ends          []*TunnelEnd           `protobuf:"bytes,1,rep,name=ends,proto3" json:"ends,omitempty"`
+	LargestBytes  uint32                 `protobuf:"varint,2,opt,name=largest_bytes,json=largestBytes,proto3" json:"largest_bytes,omitempty"` // an IP packet that goes into every tunnel that is alive; terminals are told; 0: none is known
+	Missing       []*Missing             `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`                                // a port where terminals are not told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tunnelling) Reset() {
+	*x = Tunnelling{}
+	mi := &file_api_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tunnelling) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tunnelling) ProtoMessage() {}
+
+func (x *Tunnelling) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tunnelling.ProtoReflect.Descriptor instead.
+func (*Tunnelling) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Tunnelling) GetEnds() []*TunnelEnd {
+	if x != nil {
+		return x.Ends
+	}
+	return nil
+}
+
+func (x *Tunnelling) GetLargestBytes() uint32 {
+	if x != nil {
+		return x.LargestBytes
+	}
+	return 0
+}
+
+func (x *Tunnelling) GetMissing() []*Missing {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+// One tunnel, as this end has it.
+type TunnelEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                       // why it is not made, or why nobody is heard; empty: the other end is
+	Peer          string                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"`                             // the other end's outer address and port; empty: nobody was ever heard
+	HeardMs       *uint32                `protobuf:"varint,4,opt,name=heard_ms,json=heardMs,proto3,oneof" json:"heard_ms,omitempty"` // since the other end was heard; absent: never
+	RttUs         uint32                 `protobuf:"varint,5,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"`             // of the last question; 0: none was answered
+	MtuBytes      uint32                 `protobuf:"varint,6,opt,name=mtu_bytes,json=mtuBytes,proto3" json:"mtu_bytes,omitempty"`    // the longest IP packet that goes through both ways; 0: not known yet
+	Moves         uint32                 `protobuf:"varint,7,opt,name=moves,proto3" json:"moves,omitempty"`                          // how often the other end had another outer address than before
+	Strangers     uint64                 `protobuf:"varint,8,opt,name=strangers,proto3" json:"strangers,omitempty"`                  // packets for this tunnel that came from somebody else, dropped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TunnelEnd) Reset() {
+	*x = TunnelEnd{}
+	mi := &file_api_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TunnelEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TunnelEnd) ProtoMessage() {}
+
+func (x *TunnelEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TunnelEnd.ProtoReflect.Descriptor instead.
+func (*TunnelEnd) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *TunnelEnd) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TunnelEnd) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *TunnelEnd) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *TunnelEnd) GetHeardMs() uint32 {
+	if x != nil && x.HeardMs != nil {
+		return *x.HeardMs
+	}
+	return 0
+}
+
+func (x *TunnelEnd) GetRttUs() uint32 {
+	if x != nil {
+		return x.RttUs
+	}
+	return 0
+}
+
+func (x *TunnelEnd) GetMtuBytes() uint32 {
+	if x != nil {
+		return x.MtuBytes
+	}
+	return 0
+}
+
+func (x *TunnelEnd) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
+func (x *TunnelEnd) GetStrangers() uint64 {
+	if x != nil {
+		return x.Strangers
+	}
+	return 0
+}
+
 // What the agent itself costs.
 type Cost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1408,7 +1577,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1589,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[15]
+	mi := &file_api_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1602,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{15}
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -1461,6 +1630,7 @@ type Directive struct {
 	//	*Directive_Arm
 	//	*Directive_Disarm
 	//	*Directive_Eliminate
+	//	*Directive_Tunnels
 	Order         isDirective_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1468,7 +1638,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1650,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[16]
+	mi := &file_api_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1663,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{16}
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -1555,6 +1725,15 @@ func (x *Directive) GetEliminate() *Eliminate {
 	return nil
 }
 
+func (x *Directive) GetTunnels() *Tunnels {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Tunnels); ok {
+			return x.Tunnels
+		}
+	}
+	return nil
+}
+
 type isDirective_Order interface {
 	isDirective_Order()
 }
@@ -1579,6 +1758,10 @@ type Directive_Eliminate struct {
 	Eliminate *Eliminate `protobuf:"bytes,6,opt,name=eliminate,proto3,oneof"`
 }
 
+type Directive_Tunnels struct {
+	Tunnels *Tunnels `protobuf:"bytes,7,opt,name=tunnels,proto3,oneof"`
+}
+
 func (*Directive_ReportEvery) isDirective_Order() {}
 
 func (*Directive_Prefer) isDirective_Order() {}
@@ -1588,6 +1771,8 @@ func (*Directive_Arm) isDirective_Order() {}
 func (*Directive_Disarm) isDirective_Order() {}
 
 func (*Directive_Eliminate) isDirective_Order() {}
+
+func (*Directive_Tunnels) isDirective_Order() {}
 
 // The path of a subflow is told by its addresses: of the terminal's end, and that is local at the terminal
 // and remote where connections are served.
@@ -1600,7 +1785,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1797,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1810,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -1644,7 +1829,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1841,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1854,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -1692,7 +1877,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +1889,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +1902,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -1757,7 +1942,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1954,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1967,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Arm) GetName() string {
@@ -1836,7 +2021,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +2033,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +2046,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Disarm) GetName() string {
@@ -1886,7 +2071,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2083,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2096,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -1952,7 +2137,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2149,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2162,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CopyPath) GetName() string {
@@ -1994,6 +2179,153 @@ func (x *CopyPath) GetPort() string {
 	return ""
 }
 
+// VXLAN tunnels to one other site, each an uplink of this one: a network device is made for each. It takes the place of
+// what was ordered before; what is the same stays as it is, and what is not named is taken away. It lives on when the
+// stream ends. The devices outlive an agent that is killed, and not one that ends.
+type Tunnels struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tunnels       []*Tunnel              `protobuf:"bytes,1,rep,name=tunnels,proto3" json:"tunnels,omitempty"`                            // up to 8
+	FittedPorts   []string               `protobuf:"bytes,2,rep,name=fitted_ports,json=fittedPorts,proto3" json:"fitted_ports,omitempty"` // where comes in what goes into them: its senders are told how long packets may be
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tunnels) Reset() {
+	*x = Tunnels{}
+	mi := &file_api_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tunnels) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tunnels) ProtoMessage() {}
+
+func (x *Tunnels) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
+func (*Tunnels) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Tunnels) GetTunnels() []*Tunnel {
+	if x != nil {
+		return x.Tunnels
+	}
+	return nil
+}
+
+func (x *Tunnels) GetFittedPorts() []string {
+	if x != nil {
+		return x.FittedPorts
+	}
+	return nil
+}
+
+type Tunnel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                       // the uplink's
+	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`                       // the network device that is made
+	Vni           uint32                 `protobuf:"varint,3,opt,name=vni,proto3" json:"vni,omitempty"`                        // 1 to 16777215, the same at both ends
+	UdpPort       uint32                 `protobuf:"varint,4,opt,name=udp_port,json=udpPort,proto3" json:"udp_port,omitempty"` // 1 to 65534, the same at both ends
+	Device        string                 `protobuf:"bytes,5,opt,name=device,proto3" json:"device,omitempty"`                   // by which it leaves; empty: as routes say
+	Remote        string                 `protobuf:"bytes,6,opt,name=remote,proto3" json:"remote,omitempty"`                   // the outer address of the other end; empty: who proves to be it, wherever he is just now
+	Key           []byte                 `protobuf:"bytes,7,opt,name=key,proto3" json:"key,omitempty"`                         // 32 bytes, by which the ends know each other
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tunnel) Reset() {
+	*x = Tunnel{}
+	mi := &file_api_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tunnel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tunnel) ProtoMessage() {}
+
+func (x *Tunnel) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
+func (*Tunnel) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Tunnel) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Tunnel) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Tunnel) GetVni() uint32 {
+	if x != nil {
+		return x.Vni
+	}
+	return 0
+}
+
+func (x *Tunnel) GetUdpPort() uint32 {
+	if x != nil {
+		return x.UdpPort
+	}
+	return 0
+}
+
+func (x *Tunnel) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Tunnel) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
+func (x *Tunnel) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Directive     uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
@@ -2007,7 +2339,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2351,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2364,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -2084,7 +2416,7 @@ type Fired struct {
 
 func (x *Fired) Reset() {
 	*x = Fired{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2428,7 @@ func (x *Fired) String() string {
 func (*Fired) ProtoMessage() {}
 
 func (x *Fired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2441,7 @@ func (x *Fired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fired.ProtoReflect.Descriptor instead.
 func (*Fired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Fired) GetName() string {
@@ -2188,7 +2520,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"#\n" +
 	"\x05Taken\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x80\x03\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xbd\x03\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -2200,7 +2532,10 @@ const file_api_agent_proto_rawDesc = "" +
 	"interfaces\x12)\n" +
 	"\x04cost\x18\x06 \x01(\v2\x15.bicast.agent.v1.CostR\x04cost\x120\n" +
 	"\x14connections_left_out\x18\a \x01(\rR\x12connectionsLeftOut\x12>\n" +
-	"\velimination\x18\b \x01(\v2\x1c.bicast.agent.v1.EliminationR\velimination\"\xb6\x01\n" +
+	"\velimination\x18\b \x01(\v2\x1c.bicast.agent.v1.EliminationR\velimination\x12;\n" +
+	"\n" +
+	"tunnelling\x18\t \x01(\v2\x1b.bicast.agent.v1.TunnellingR\n" +
+	"tunnelling\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -2264,17 +2599,33 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x06native\x18\t \x01(\bR\x06native\"7\n" +
 	"\aMissing\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x12\x18\n" +
-	"\abecause\x18\x02 \x01(\tR\abecause\":\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\"\x95\x01\n" +
+	"\n" +
+	"Tunnelling\x12.\n" +
+	"\x04ends\x18\x01 \x03(\v2\x1a.bicast.agent.v1.TunnelEndR\x04ends\x12#\n" +
+	"\rlargest_bytes\x18\x02 \x01(\rR\flargestBytes\x122\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xe2\x01\n" +
+	"\tTunnelEnd\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\tR\x04peer\x12\x1e\n" +
+	"\bheard_ms\x18\x04 \x01(\rH\x00R\aheardMs\x88\x01\x01\x12\x15\n" +
+	"\x06rtt_us\x18\x05 \x01(\rR\x05rttUs\x12\x1b\n" +
+	"\tmtu_bytes\x18\x06 \x01(\rR\bmtuBytes\x12\x14\n" +
+	"\x05moves\x18\a \x01(\rR\x05moves\x12\x1c\n" +
+	"\tstrangers\x18\b \x01(\x04R\tstrangersB\v\n" +
+	"\t_heard_ms\":\n" +
 	"\x04Cost\x12\x15\n" +
 	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs\x12\x1b\n" +
-	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xb3\x02\n" +
+	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xe9\x02\n" +
 	"\tDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12A\n" +
 	"\freport_every\x18\x02 \x01(\v2\x1c.bicast.agent.v1.ReportEveryH\x00R\vreportEvery\x121\n" +
 	"\x06prefer\x18\x03 \x01(\v2\x17.bicast.agent.v1.PreferH\x00R\x06prefer\x12(\n" +
 	"\x03arm\x18\x04 \x01(\v2\x14.bicast.agent.v1.ArmH\x00R\x03arm\x121\n" +
 	"\x06disarm\x18\x05 \x01(\v2\x17.bicast.agent.v1.DisarmH\x00R\x06disarm\x12:\n" +
-	"\teliminate\x18\x06 \x01(\v2\x1a.bicast.agent.v1.EliminateH\x00R\teliminateB\a\n" +
+	"\teliminate\x18\x06 \x01(\v2\x1a.bicast.agent.v1.EliminateH\x00R\teliminate\x124\n" +
+	"\atunnels\x18\a \x01(\v2\x18.bicast.agent.v1.TunnelsH\x00R\atunnelsB\a\n" +
 	"\x05order\"5\n" +
 	"\x04Path\x12-\n" +
 	"\x12terminal_addresses\x18\x01 \x03(\tR\x11terminalAddresses\".\n" +
@@ -2301,7 +2652,18 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x11window_ceiling_ms\x18\x04 \x01(\rR\x0fwindowCeilingMs\"2\n" +
 	"\bCopyPath\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\tR\x04port\"\x89\x01\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\"_\n" +
+	"\aTunnels\x121\n" +
+	"\atunnels\x18\x01 \x03(\v2\x17.bicast.agent.v1.TunnelR\atunnels\x12!\n" +
+	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\"\x9f\x01\n" +
+	"\x06Tunnel\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +
+	"\x03vni\x18\x03 \x01(\rR\x03vni\x12\x19\n" +
+	"\budp_port\x18\x04 \x01(\rR\audpPort\x12\x16\n" +
+	"\x06device\x18\x05 \x01(\tR\x06device\x12\x16\n" +
+	"\x06remote\x18\x06 \x01(\tR\x06remote\x12\x10\n" +
+	"\x03key\x18\a \x01(\fR\x03key\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
@@ -2343,7 +2705,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),              // 0: bicast.agent.v1.Role
 	(PathManager)(0),       // 1: bicast.agent.v1.PathManager
@@ -2362,55 +2724,64 @@ var file_api_agent_proto_goTypes = []any{
 	(*Elimination)(nil),    // 14: bicast.agent.v1.Elimination
 	(*PathCopies)(nil),     // 15: bicast.agent.v1.PathCopies
 	(*Missing)(nil),        // 16: bicast.agent.v1.Missing
-	(*Cost)(nil),           // 17: bicast.agent.v1.Cost
-	(*Directive)(nil),      // 18: bicast.agent.v1.Directive
-	(*Path)(nil),           // 19: bicast.agent.v1.Path
-	(*ReportEvery)(nil),    // 20: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),         // 21: bicast.agent.v1.Prefer
-	(*Arm)(nil),            // 22: bicast.agent.v1.Arm
-	(*Disarm)(nil),         // 23: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),      // 24: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),       // 25: bicast.agent.v1.CopyPath
-	(*Result)(nil),         // 26: bicast.agent.v1.Result
-	(*Fired)(nil),          // 27: bicast.agent.v1.Fired
+	(*Tunnelling)(nil),     // 17: bicast.agent.v1.Tunnelling
+	(*TunnelEnd)(nil),      // 18: bicast.agent.v1.TunnelEnd
+	(*Cost)(nil),           // 19: bicast.agent.v1.Cost
+	(*Directive)(nil),      // 20: bicast.agent.v1.Directive
+	(*Path)(nil),           // 21: bicast.agent.v1.Path
+	(*ReportEvery)(nil),    // 22: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),         // 23: bicast.agent.v1.Prefer
+	(*Arm)(nil),            // 24: bicast.agent.v1.Arm
+	(*Disarm)(nil),         // 25: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),      // 26: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),       // 27: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),        // 28: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),         // 29: bicast.agent.v1.Tunnel
+	(*Result)(nil),         // 30: bicast.agent.v1.Result
+	(*Fired)(nil),          // 31: bicast.agent.v1.Fired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	26, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	27, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
+	30, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	31, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
 	8,  // 4: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
 	9,  // 5: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
-	18, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	20, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
 	0,  // 7: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
 	7,  // 8: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
 	1,  // 9: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
 	11, // 10: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
 	13, // 11: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	17, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	19, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
 	14, // 13: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	12, // 14: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	15, // 15: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	16, // 16: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	20, // 17: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	21, // 18: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	22, // 19: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	23, // 20: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	24, // 21: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	19, // 22: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	19, // 23: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	19, // 24: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	19, // 25: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	25, // 26: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	2,  // 27: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 28: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 29: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 30: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	29, // [29:31] is the sub-list for method output_type
-	27, // [27:29] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	17, // 14: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	12, // 15: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	15, // 16: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	16, // 17: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	18, // 18: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	16, // 19: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	22, // 20: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	23, // 21: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	24, // 22: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	25, // 23: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	26, // 24: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	28, // 25: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	21, // 26: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	21, // 27: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	21, // 28: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	21, // 29: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	27, // 30: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	29, // 31: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	2,  // 32: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 33: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 34: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 35: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	34, // [34:36] is the sub-list for method output_type
+	32, // [32:34] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -2429,12 +2800,14 @@ func file_api_agent_proto_init() {
 		(*FromController_Taken)(nil),
 		(*FromController_Directive)(nil),
 	}
-	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{}
+	file_api_agent_proto_msgTypes[18].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
 		(*Directive_Disarm)(nil),
 		(*Directive_Eliminate)(nil),
+		(*Directive_Tunnels)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2442,7 +2815,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

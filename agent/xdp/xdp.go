@@ -1,4 +1,5 @@
-package eliminate
+// Package xdp is a program on network devices that are known by name, which come and go.
+package xdp
 
 import (
 	"errors"
@@ -10,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are wanted"
+// Wanted is of the kernel and of who asks it.
+const Wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are wanted"
 
-// ports are the devices, by name, on which a program stands.
-type ports struct {
+// Ports are the devices, by name, on which a program stands.
+type Ports struct {
 	program *ebpf.Program
 	at      map[string]standing
 }
@@ -24,11 +26,12 @@ type standing struct {
 	native bool
 }
 
-func newPorts(program *ebpf.Program) ports { return ports{program, map[string]standing{}} }
+// NewPorts are none yet.
+func NewPorts(program *ebpf.Program) Ports { return Ports{program, map[string]standing{}} }
 
-// stand sees to it that the program stands on the device that has this name now, and tells its index and that of the
+// Stand sees to it that the program stands on the device that has this name now, and tells its index and that of the
 // one on which it stood before; 0 where there is or was none.
-func (p *ports) stand(name string) (index, before uint32, err error) {
+func (p *Ports) Stand(name string) (index, before uint32, err error) {
 	stood := p.at[name]
 	device, err := net.InterfaceByName(name)
 	if err == nil && stood.index == uint32(device.Index) {
@@ -49,8 +52,21 @@ func (p *ports) stand(name string) (index, before uint32, err error) {
 	return now.index, stood.index, nil
 }
 
+// Native tells whether the port's own driver runs the program, or the kernel does after it.
+func (p *Ports) Native(name string) bool { return p.at[name].native }
+
+// Leave takes the program from a device, and tells that one's index; 0: it did not stand there.
+func (p *Ports) Leave(name string) (index uint32, err error) {
+	stood, there := p.at[name]
+	if !there {
+		return 0, nil
+	}
+	delete(p.at, name)
+	return stood.index, stood.link.Close()
+}
+
 // Close takes the program from every device.
-func (p *ports) Close() error {
+func (p *Ports) Close() error {
 	var failures []error
 	for _, each := range p.at {
 		failures = append(failures, each.link.Close())
@@ -74,7 +90,7 @@ func attach(program *ebpf.Program, device *net.Interface) (standing, error) {
 		return standing{}, fmt.Errorf("%s has an XDP program already, another agent's or somebody else's: end that (`ip link show %s` "+
 			"names it)", device.Name, device.Name)
 	case err != nil:
-		return standing{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, wanted, err)
+		return standing{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, Wanted, err)
 	}
 	return standing{uint32(device.Index), attached, native}, nil
 }

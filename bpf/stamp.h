@@ -1,12 +1,15 @@
-// SPDX-License-Identifier: GPL-2.0
+/* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where copies begin, each packet is given an identity before it is copied (XDP, on the ports of terminals).
+ * Where copies begin, each packet is given an identity before it is copied.
  *
  * An atomic datagram (DF set, no fragment) has an identification without a meaning, which whoever forwards it may set
  * (RFC 6864, 4.1): Linux leaves it 0, and two equal datagrams of an application (a DNS question asked again, a keepalive)
  * could not be told from two copies of one. So they are numbered, all from one counter; 0 is left out, for it is no number.
- * Anything else passes as it is, what IPsec's AH has signed with it (RFC 4302, 3.3.3.1.1.1).
+ * Anything else stays as it is, what IPsec's AH has signed with it (RFC 4302, 3.3.3.1.1.1).
  */
+#ifndef STAMP_H
+#define STAMP_H
+
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -14,6 +17,8 @@
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+
+#include "packet.h"
 
 #define DONT_FRAGMENT 0x4000
 #define FRAGMENT 0x3fff		/* more of them, or not the first */
@@ -25,18 +30,7 @@ struct {
 	__type(value, __u64);	/* or the one after the last would be the last again */
 } number SEC(".maps");
 
-/* RFC 1624: a header's checksum after one of its words has changed. */
-static __always_inline __sum16 mended(__sum16 check, __be16 before, __be16 after)
-{
-	__u32 sum = (__u16)~check + (__u16)~before + after;
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__sum16)~sum;
-}
-
-SEC("xdp")
-int stamp(struct xdp_md *ctx)
+static __always_inline void stamp(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethhdr *frame = (void *)(long)ctx->data;
@@ -46,19 +40,18 @@ int stamp(struct xdp_md *ctx)
 	__be16 id;
 
 	if ((void *)(ip + 1) > end || frame->h_proto != bpf_htons(ETH_P_IP))
-		return XDP_PASS;
+		return;
 	if (ip->version != 4 || ip->ihl < 5 || ip->protocol == IPPROTO_AH)
-		return XDP_PASS;
+		return;
 	if (!(ip->frag_off & bpf_htons(DONT_FRAGMENT)) || ip->frag_off & bpf_htons(FRAGMENT))
-		return XDP_PASS;
+		return;
 	next = bpf_map_lookup_elem(&number, &only);
 	if (!next)
-		return XDP_PASS;
+		return;
 	drawn = __sync_fetch_and_add(next, 1);
 	id = bpf_htons(drawn % 0xffff + 1);
 	ip->check = mended(ip->check, ip->id, id);
 	ip->id = id;
-	return XDP_PASS;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+#endif

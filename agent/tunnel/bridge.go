@@ -1,0 +1,166 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ovsAtMost    = 10 * time.Second
+	ovsLooks     = 200 * time.Millisecond // a bridge that waits for a device takes it in 30 ms
+	ovsSeldom    = 10 * time.Second
+	packetDevice = 4       // the column of the device's index in /proc/net/packet
+	ovsNowhere   = "65000" // a number that no port of a site has
+)
+
+// offloads make packets that a bridge which reads them by itself (Open vSwitch's userspace datapath) would pass on as
+// they are: with half a checksum, or longer than what a port takes.
+var offloads = []uint32{
+	unix.ETHTOOL_SGRO, unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SRXCSUM,
+}
+
+// plain lets packets be what they are on the wire.
+func (k *kernel) plain(d device) error {
+	return k.inside(func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		for _, each := range offloads {
+			value := struct{ command, data uint32 }{each, 0}
+			request := struct { // struct ifreq
+				name  [unix.IFNAMSIZ]byte
+				value unsafe.Pointer
+				_     [16]byte // it is a union
+			}{value: unsafe.Pointer(&value)}
+			copy(request.name[:], d.name)
+			_, _, failure := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+			if failure != 0 {
+				return fmt.Errorf("the offloads of %s cannot be turned off: %w", d.name, failure)
+			}
+		}
+		return nil
+	})
+}
+
+// reopened has an Open vSwitch read a device that it does not read: one that was made anew. Its userspace datapath goes on
+// to send by one that has the name of a port, and reads only the one that is gone (openvswitch/ovs-issues #313), until the
+// port has another number; so it has one for a moment. That is asked for until it is so, ever more seldom: a bridge may be
+// slow, or begin later than we.
+func (k *kernel) reopened(ctx context.Context, d device, log *slog.Logger) {
+	at, said := port{name: d.name, mac: d.mac}, ""
+	for wait := ovsLooks; ; wait = min(wait*3/2, ovsSeldom) {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		now, there, err := find(k.inner, d.name, 0)
+		over := err == nil && (!there || now.index != d.index || k.read(now))
+		switch {
+		case over:
+			err = at.renumber(ctx)
+		case err == nil:
+			err = at.reopen(ctx)
+		}
+		if over && err == nil {
+			return
+		}
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			said = err.Error()
+			log.Warn("a bridge may not read the device, and is asked again", "port", d.name, "because", err)
+		}
+	}
+}
+
+// read tells whether a bridge reads a device. One in userspace sets flags by name, and may have set them for the device
+// that it still reads, which is gone; so somebody beside us must hear this one.
+func (k *kernel) read(d device) bool {
+	if d.enslaved || !d.promisc {
+		return d.enslaved
+	}
+	listeners := 0
+	err := k.inside(func() error {
+		table, err := os.ReadFile("/proc/thread-self/net/packet")
+		for line := range strings.Lines(string(table)) {
+			if at := strings.Fields(line); len(at) > packetDevice && at[packetDevice] == strconv.Itoa(d.index) {
+				listeners++
+			}
+		}
+		return err
+	})
+	return err != nil || listeners > 1 // where it cannot be known, the flag is what there is
+}
+
+// port is one of an Open vSwitch, which has another number for a moment.
+type port struct {
+	name   string
+	mac    string // of the device that it is to read
+	number string // that it is to have again; empty: it was not taken from it
+}
+
+// reopen is without an effect where there is no Open vSwitch, where it has no such port, and where that is another device's:
+// because it is yet to learn of ours, or lives in another namespace.
+func (p *port) reopen(ctx context.Context) error {
+	if p.number == "" {
+		told, err := vsctl(ctx, "--if-exists", "get", "Interface", p.name, "mac_in_use", "ofport", "ofport_request")
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mac, numbers, _ := strings.Cut(told, "\n")
+		if strings.Trim(mac, `"`) != p.mac {
+			return nil
+		}
+		number, requested, _ := strings.Cut(numbers, "\n")
+		if at, err := strconv.Atoi(number); err != nil || at <= 0 {
+			return nil
+		}
+		if _, err := strconv.Atoi(requested); err != nil {
+			requested = number
+		}
+		p.number = requested
+	}
+	return errors.Join(p.request(ctx, ovsNowhere), p.renumber(ctx))
+}
+
+// renumber gives the port its number again, also while this agent ends.
+func (p *port) renumber(ctx context.Context) error {
+	if p.number == "" {
+		return nil
+	}
+	err := p.request(context.WithoutCancel(ctx), p.number)
+	if err == nil {
+		p.number = ""
+	}
+	return err
+}
+
+func (p *port) request(ctx context.Context, number string) error {
+	_, err := vsctl(ctx, "--if-exists", "set", "Interface", p.name, "ofport_request="+number)
+	return err
+}
+
+func vsctl(ctx context.Context, words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, ovsAtMost)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "ovs-vsctl", append([]string{"--timeout=5"}, words...)...).CombinedOutput()
+	said := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("ovs-vsctl %s: %w: %s", strings.Join(words, " "), err, said)
+	}
+	return said, nil
+}

@@ -1,0 +1,138 @@
+package tunnel
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/internal/lab"
+)
+
+const patient = 20 * time.Second
+
+// openVSwitch is one of a host's own, with the userspace datapath; the process that forwards.
+func openVSwitch(t *testing.T, host *lab.Host) *os.Process {
+	t.Helper()
+	directory := t.TempDir()
+	for _, place := range []string{"OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"} {
+		t.Setenv(place, directory)
+	}
+	database := filepath.Join(directory, "conf.db")
+	host.Run("ovsdb-tool", "create", database, "/usr/share/openvswitch/vswitch.ovsschema")
+	begin := func(argv ...string) *os.Process {
+		var daemon *exec.Cmd
+		host.Do(func() error {
+			daemon = exec.Command(argv[0], argv[1:]...)
+			return daemon.Start()
+		})
+		t.Cleanup(func() {
+			daemon.Process.Kill()
+			daemon.Wait()
+		})
+		return daemon.Process
+	}
+	begin("ovsdb-server", "--remote=punix:"+filepath.Join(directory, "db.sock"), database)
+	host.Run("ovs-vsctl", "--retry", "--timeout=20", "--no-wait", "init")
+	return begin("ovs-vswitchd")
+}
+
+// bridged is a world whose far site has its tunnel in an Open vSwitch, as port 7.
+func bridged(t *testing.T) (w *world, forwards *os.Process) {
+	t.Helper()
+	w = newWorld(t, false)
+	forwards = openVSwitch(t, w.far)
+	w.far.Run("ovs-vsctl", "--timeout=20", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
+	command := exec.Command("ovs-vsctl", "--timeout=20", "add-port", "site", "tun", "--", "set", "Interface", "tun", "ofport_request=7")
+	if said, err := command.CombinedOutput(); err != nil { // there is no device yet, which is said and is no error
+		t.Fatal(err, string(said))
+	}
+	w.nft(w.far, `table inet deaf {
+chain prerouting {
+type filter hook prerouting priority raw;
+iifname "tun" drop
+}
+}`) // or the host itself would hear what its bridge does not read
+	near, away := w.orders()
+	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.far, away)
+	w.await("the ends hear each other", 20*time.Second, w.alive)
+	w.ports.Run("ip", "link", "set", "tun", "arp", "on")
+	w.ports.Run("ip", "address", "replace", "10.99.0.1/24", "dev", "tun")
+	w.far.Run("ip", "link", "set", "site", "up")
+	w.far.Run("ip", "address", "replace", "10.99.0.2/24", "dev", "site")
+	w.await("the bridge reads the device", patient, func() bool { return w.ping(100) })
+	return w, forwards
+}
+
+// replace has the device made anew before the bridge knows that the other one is gone.
+func (w *world) replace(forwards *os.Process) {
+	w.t.Helper()
+	forwards.Signal(unix.SIGSTOP)
+	defer forwards.Signal(unix.SIGCONT)
+	w.far.Run("ip", "link", "delete", "tun")
+	w.await("the device is there again", patient, func() bool {
+		return w.far.Try(func() error { return exec.Command("ip", "link", "show", "tun").Run() }) == nil
+	})
+}
+
+func (w *world) expectNumber7() {
+	w.t.Helper()
+	w.await("the port has its number", patient, func() bool {
+		return w.far.Run("ovs-vsctl", "get", "Interface", "tun", "ofport") == "7\n"
+	})
+}
+
+func TestABridgeReadsADeviceThatWasMadeAnew(t *testing.T) {
+	w, _ := bridged(t)
+	for n := range 2 {
+		w.far.Run("ip", "link", "delete", "tun")
+		w.await(fmt.Sprintf("it reads it again (%d)", n), patient, func() bool { return w.ping(100) })
+	}
+	w.expectNumber7()
+}
+
+// slowToAsk is an ovs-vsctl in whose answers the port still awaits its device six times, and that then once reaches nobody.
+const slowToAsk = `#!/bin/sh
+echo asked >>%[1]s/asked
+case $(wc -l <%[1]s/asked) in
+[1-6]) echo '[]'; echo -1; echo '[]' ;;
+7) exit 1 ;;
+*) exec %[2]s "$@" ;;
+esac
+`
+
+func TestABridgeThatIsSlowReadsADeviceThatWasMadeAnewInTheEnd(t *testing.T) {
+	w, forwards := bridged(t)
+	real, err := exec.LookPath("ovs-vsctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	script := fmt.Appendf(nil, slowToAsk, directory, real)
+	if err := os.WriteFile(filepath.Join(directory, "ovs-vsctl"), script, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	before := os.Getenv("PATH")
+	t.Setenv("PATH", directory+":"+before)
+	w.replace(forwards)
+	w.await("it reads it again", 2*patient, func() bool { return w.ping(100) })
+	t.Setenv("PATH", before)
+	w.expectNumber7()
+}
+
+func TestABridgeThatOnlyHasSetItsFlagDoesNotReadTheDevice(t *testing.T) {
+	w, forwards := bridged(t)
+	forwards.Signal(unix.SIGSTOP)
+	defer forwards.Signal(unix.SIGCONT)
+	w.far.Run("ip", "link", "delete", "tun")
+	w.await("the device is there again, with the flag of one that is read", patient, func() bool {
+		return w.far.Try(func() error { return exec.Command("ip", "link", "set", "tun", "promisc", "on").Run() }) == nil
+	})
+	forwards.Signal(unix.SIGCONT)
+	w.await("the bridge reads it", patient, func() bool { return w.ping(100) })
+	w.expectNumber7()
+}

@@ -1,0 +1,62 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+)
+
+const (
+	most        = 8 // tunnels
+	vniMost     = 1<<24 - 1
+	udpPortMost = 1<<16 - 2 // the next one bounds source ports
+)
+
+// network is the name of a network device, as a controller takes one (controller/configuration/document.py).
+var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
+
+const named = "expected the name of a network device: up to 15 letters, digits and _.:@-, a letter, digit or _ first"
+
+// check says what is wrong with an order.
+func check(order *agentv1.Tunnels) error {
+	tunnels := order.GetTunnels()
+	if len(tunnels) > most {
+		return fmt.Errorf("%s, expected at most %d", counting.Of(len(tunnels), "tunnel"), most)
+	}
+	names, ports, networks := map[string]bool{}, map[string]bool{}, map[[2]uint32]bool{}
+	for _, each := range tunnels {
+		names[each.GetName()], ports[each.GetPort()] = true, true
+		networks[[2]uint32{each.GetVni(), each.GetUdpPort()}] = true
+		if err := checkOne(each); err != nil {
+			return fmt.Errorf("tunnel %q: %w", each.GetName(), err)
+		}
+	}
+	if len(names) < len(tunnels) || len(ports) < len(tunnels) || len(networks) < len(tunnels) {
+		return errors.New("a name, a port, or a VNI with its UDP port, is of two tunnels: each is the place of one")
+	}
+	return nil
+}
+
+func checkOne(t *agentv1.Tunnel) error {
+	remote := remoteOf(t)
+	switch {
+	case t.GetName() == "":
+		return errors.New("it has no name")
+	case !network.MatchString(t.GetPort()):
+		return fmt.Errorf("port %q, %s", t.GetPort(), named)
+	case t.GetDevice() != "" && !network.MatchString(t.GetDevice()):
+		return fmt.Errorf("device %q, %s", t.GetDevice(), named)
+	case t.GetVni() == 0 || t.GetVni() > vniMost:
+		return fmt.Errorf("VNI %d, expected 1 to %d", t.GetVni(), vniMost)
+	case t.GetUdpPort() == 0 || t.GetUdpPort() > udpPortMost:
+		return fmt.Errorf("UDP port %d, expected 1 to %d", t.GetUdpPort(), udpPortMost)
+	case t.GetRemote() != "" && (!remote.IsValid() || remote.IsUnspecified() || remote.IsMulticast() || remote.Zone() != ""):
+		return fmt.Errorf("remote %q, expected the address of one host", t.GetRemote())
+	case len(t.GetKey()) != keyBytes:
+		return fmt.Errorf("a key of %d bytes, expected %d", len(t.GetKey()), keyBytes)
+	}
+	return nil
+}

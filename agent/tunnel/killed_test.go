@@ -1,0 +1,107 @@
+package tunnel
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+const held = "TUNNEL_TEST_ORDER" // to the test's own program: be an agent with this order
+
+// said is a log in the test's own.
+type said struct{ t *testing.T }
+
+func (s said) Write(b []byte) (int, error) {
+	s.t.Log(strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(held); order != "" {
+		hold(order)
+	}
+	os.Exit(m.Run())
+}
+
+func hold(text string) {
+	order := &agentv1.Tunnels{}
+	if err := protojson.Unmarshal([]byte(text), order); err != nil {
+		panic(err)
+	}
+	here := func(work func() error) error { return work() }
+	hand := NewHand(here, here, &fits{}, discard())
+	if _, err := hand.Order(order); err != nil {
+		panic(err)
+	}
+	hand.Run(context.Background())
+}
+
+// agent is a process of its own, which can be killed.
+func (w *world) agent(host *lab.Host, order *agentv1.Tunnels) *exec.Cmd {
+	w.t.Helper()
+	text, err := protojson.Marshal(order)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	agent := exec.Command("/proc/self/exe")
+	agent.Env = append(os.Environ(), held+"="+string(text))
+	agent.Stderr = said{w.t}
+	host.Do(agent.Start)
+	w.t.Cleanup(func() {
+		agent.Process.Kill()
+		agent.Wait()
+	})
+	return agent
+}
+
+func (w *world) kill(agent *exec.Cmd) {
+	w.t.Helper()
+	if err := agent.Process.Signal(unix.SIGKILL); err != nil {
+		w.t.Fatal(err)
+	}
+	agent.Wait()
+}
+
+func TestWhatAKilledAgentHeldGoesOnAndIsTakenOverByTheNext(t *testing.T) {
+	w := newWorld(t, false)
+	near, away := w.orders()
+	other := proto.Clone(away.Tunnels[0]).(*agentv1.Tunnel)
+	other.Name, other.Port, other.Vni = "old", "gone", testVNI+1
+	agent := w.agent(w.far, &agentv1.Tunnels{Tunnels: append([]*agentv1.Tunnel{other}, away.Tunnels...)})
+	w.near = w.site(w.gateway, w.ports, near)
+	w.await("the near end hears the other", 20*time.Second, func() bool { return w.near.says().GetBecause() == "" })
+	w.address()
+	w.await("packets go through", 10*time.Second, func() bool { return w.ping(100) })
+	w.kill(agent)
+	device := w.far.Run("ip", "-o", "link", "show", "tun")
+	if !w.ping(100) {
+		t.Fatal("nothing goes through without the agent")
+	}
+	w.away = w.site(w.far, w.far, away)
+	if !w.ping(100) {
+		t.Fatal("nothing goes through as the next agent begins")
+	}
+	if now := w.far.Run("ip", "-o", "link", "show", "tun"); now != device {
+		t.Fatalf("%s, expected %s", now, device)
+	}
+	w.await("both are heard", 10*time.Second, w.alive)
+	if says := w.away.says(); says.GetMoves() != 0 {
+		t.Fatalf("%v, expected nobody to have moved", says)
+	}
+	if err := w.far.Try(func() error { return exec.Command("ip", "link", "show", "gone").Run() }); err == nil {
+		t.Fatal("what is not ordered any more is still there")
+	}
+}

@@ -1,0 +1,172 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ethernetBytes = 14
+	udpBytes      = 8
+	vxlanBytes    = 8
+	sixBytes      = 40 // of an IPv6 header
+	packetBytes   = 1 << 16
+	queueBytes    = 1 << 18            // of a socket: what is more of a flood is lost
+	packetType    = 1<<32 - 0x1000 + 4 // SKF_AD_OFF + SKF_AD_PKTTYPE, linux/filter.h
+)
+
+// toTheBridge is IEEE 802.1Q's address of the nearest bridge, which no bridge passes on.
+var toTheBridge = []byte{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
+
+// filter is a classic BPF program: it keeps packets of which all of some things are so.
+type filter struct{ program []unix.SockFilter }
+
+func (f *filter) load(code uint16, from uint32) { f.add(unix.BPF_LD|code, from) }
+func (f *filter) add(code uint16, k uint32) {
+	f.program = append(f.program, unix.SockFilter{Code: code, K: k})
+}
+
+// equal goes on where what was loaded is that; drop where it is any of these bits.
+func (f *filter) equal(k uint32) { f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, k) }
+func (f *filter) none(bits uint32) {
+	f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, bits)
+}
+
+// done lets each jump that fails go to the end.
+func (f *filter) done() []unix.SockFilter {
+	f.add(unix.BPF_RET|unix.BPF_K, packetBytes)
+	f.add(unix.BPF_RET|unix.BPF_K, 0)
+	for i := range f.program {
+		to := uint8(len(f.program) - 2 - i)
+		switch f.program[i].Code {
+		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
+			f.program[i].Jf = to
+		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
+			f.program[i].Jt = to
+		}
+	}
+	return f.program
+}
+
+func (f *filter) kind(is uint32) {
+	f.load(unix.BPF_B|unix.BPF_ABS, packetType)
+	f.equal(is)
+}
+
+// says is so where a message may begin: what is no message, of a flood, shall not cost more than this.
+func (f *filter) says(at uint32, mode uint16) {
+	f.load(unix.BPF_H|mode, at-2)
+	f.equal(etherType)
+	f.load(unix.BPF_W|mode, at)
+	f.equal(binary.BigEndian.Uint32(magic[:]))
+}
+
+// questions are packets to us of a tunnel's UDP port and VNI that carry what may be a message.
+func questions(six bool, udpPort uint16, vni uint32) []unix.SockFilter {
+	var f filter
+	f.kind(unix.PACKET_HOST)
+	if six {
+		f.load(unix.BPF_B|unix.BPF_ABS, 6)
+		f.equal(unix.IPPROTO_UDP)
+		f.add(unix.BPF_LDX|unix.BPF_W|unix.BPF_IMM, sixBytes)
+	} else {
+		f.load(unix.BPF_B|unix.BPF_ABS, 9)
+		f.equal(unix.IPPROTO_UDP)
+		f.load(unix.BPF_H|unix.BPF_ABS, 6)
+		f.none(0x3fff) // more fragments, or not the first
+		f.add(unix.BPF_LDX|unix.BPF_B|unix.BPF_MSH, 0)
+	}
+	f.load(unix.BPF_H|unix.BPF_IND, 2)
+	f.equal(uint32(udpPort))
+	f.load(unix.BPF_W|unix.BPF_IND, udpBytes+4)
+	f.add(unix.BPF_ALU|unix.BPF_RSH|unix.BPF_K, 8)
+	f.equal(vni)
+	f.says(udpBytes+vxlanBytes+ethernetBytes, unix.BPF_IND)
+	return f.done()
+}
+
+// answers are frames of what may be a message, whoever they are for, that the device did not send itself.
+func answers() []unix.SockFilter {
+	var f filter
+	f.says(ethernetBytes, unix.BPF_ABS)
+	f.load(unix.BPF_B|unix.BPF_ABS, packetType)
+	f.none(unix.PACKET_OUTGOING)
+	return f.done()
+}
+
+// openSocket is in the calling thread's namespace. It hears nothing before its filter stands.
+func openSocket(kind int, protocol uint16, index int, program []unix.SockFilter) (_ *os.File, err error) {
+	fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("packets cannot be heard: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+			err = fmt.Errorf("packets cannot be heard: %w", err)
+		}
+	}()
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueBytes); err != nil {
+		return nil, err
+	}
+	attached := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &attached); err != nil {
+		return nil, err
+	}
+	wire := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, protocol))
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: wire, Ifindex: index}); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "packets"), nil
+}
+
+// openOuter hears questions from wherever they come, before anything of the host drops them.
+func openOuter(six bool, udpPort uint16, vni uint32) (*os.File, error) {
+	protocol := uint16(unix.ETH_P_IP)
+	if six {
+		protocol = unix.ETH_P_IPV6
+	}
+	return openSocket(unix.SOCK_DGRAM, protocol, 0, questions(six, udpPort, vni))
+}
+
+// openInner hears what came through the tunnel, before a bridge takes it, and sends.
+func openInner(index int) (*os.File, error) {
+	return openSocket(unix.SOCK_RAW, unix.ETH_P_ALL, index, answers())
+}
+
+// unwrap is from where a packet of openOuter came, and what it carries.
+func unwrap(six bool, b []byte) (netip.AddrPort, []byte, bool) {
+	header := sixBytes
+	if !six {
+		if len(b) < 20 {
+			return netip.AddrPort{}, nil, false
+		}
+		header = int(b[0]&15) * 4
+	}
+	carried := header + udpBytes + vxlanBytes + ethernetBytes
+	if len(b) < carried || header < 20 {
+		return netip.AddrPort{}, nil, false
+	}
+	length := int(binary.BigEndian.Uint16(b[header+4:])) // of UDP; what is behind it is no part
+	if length < carried-header || header+length > len(b) {
+		return netip.AddrPort{}, nil, false
+	}
+	address := netip.AddrFrom4([4]byte(b[12:]))
+	if six {
+		address = netip.AddrFrom16([16]byte(b[8:]))
+	}
+	return netip.AddrPortFrom(address, binary.BigEndian.Uint16(b[header:])), b[carried : header+length], true
+}
+
+// frame is a message as it goes into the device.
+func frame(to []byte, message []byte) []byte {
+	b := make([]byte, 0, ethernetBytes+len(message))
+	b = append(b, to...)
+	b = append(b, agentMAC...)
+	b = binary.BigEndian.AppendUint16(b, etherType)
+	return append(b, message...)
+}

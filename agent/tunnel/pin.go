@@ -1,0 +1,210 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	table      = "bicast-tunnels"
+	nftAtMost  = 10 * time.Second
+	familyInet = 1 // NFPROTO_INET, linux/netfilter.h
+
+	// linux/netfilter/nf_tables.h
+	objectTable, objectName, objectData = 1, 2, 4
+	counterPackets                      = 2
+)
+
+// pin lets packets of one tunnel in from one address alone.
+type pin struct {
+	udpPort   uint16
+	vni       uint32
+	peer      netip.AddrPort // not valid: nobody
+	strangers uint64         // packets that were dropped already
+}
+
+func (p pin) name(of string) string { return fmt.Sprintf("%s-%d-%d", of, p.udpPort, p.vni) }
+
+func (p pin) elements(six bool) string {
+	if !p.peer.IsValid() || p.peer.Addr().Is6() != six {
+		return ""
+	}
+	return fmt.Sprintf("%s . %d", p.peer.Addr(), p.peer.Port())
+}
+
+// pins are a table of nft in one namespace. It is all of ours there, and nothing else is touched.
+type pins struct {
+	outside func(func() error) error
+}
+
+// write lets these stand and no others, at once.
+func (p pins) write(all []pin) error { return p.nft(removal+rules(all), false) }
+
+// move lets another address in.
+func (p pins) move(to pin) error {
+	var text strings.Builder
+	for _, six := range []bool{false, true} {
+		set := to.name(setOf(six))
+		fmt.Fprintf(&text, "flush set inet %s %s\n", table, set)
+		if elements := to.elements(six); elements != "" {
+			fmt.Fprintf(&text, "add element inet %s %s { %s }\n", table, set, elements)
+		}
+	}
+	return p.nft(text.String(), false)
+}
+
+// stand tells whether there are any, as far as one may see.
+func (p pins) stand() bool {
+	counted, err := p.dropped()
+	return err == nil && counted != nil
+}
+
+// possible tells why none could stand; nothing is written.
+func (p pins) possible() error {
+	return p.nft(removal+rules([]pin{{udpPort: 1, peer: netip.MustParseAddrPort("192.0.2.1:1")}}), true)
+}
+
+func (p pins) remove() error { return p.nft(removal, false) }
+
+// removal is none of an error where there is no table.
+const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
+
+func setOf(six bool) string {
+	if six {
+		return "six"
+	}
+	return "four"
+}
+
+// rules are the table. Behind the beginning of UDP's header (RFC 7348, section 5) the VNI is 12 bytes, and what is inside
+// has its EtherType 28: who only asks to be let in, as the other end does when it has moved, is not counted.
+func rules(all []pin) string {
+	var sets, chain strings.Builder
+	for _, each := range all {
+		fmt.Fprintf(&sets, "counter %s { packets %d bytes 0; }\n", each.name("strangers"), each.strangers)
+		ours := fmt.Sprintf("udp dport %d @th,96,24 %d", each.udpPort, each.vni)
+		for _, six := range []bool{false, true} {
+			address, source := "ipv4_addr", "ip saddr"
+			if six {
+				address, source = "ipv6_addr", "ip6 saddr"
+			}
+			set := each.name(setOf(six))
+			fmt.Fprintf(&sets, "set %s {\ntype %s . inet_service\n", set, address)
+			if elements := each.elements(six); elements != "" {
+				fmt.Fprintf(&sets, "elements = { %s }\n", elements)
+			}
+			fmt.Fprintf(&sets, "}\n")
+			fmt.Fprintf(&chain, "%s %s . udp sport @%s accept\n", ours, source, set)
+		}
+		fmt.Fprintf(&chain, "%s @th,224,16 %#x drop\n", ours, etherType)
+		fmt.Fprintf(&chain, "%s counter name %s drop\n", ours, each.name("strangers"))
+	}
+	return fmt.Sprintf("table inet %s {\n%schain input {\ntype filter hook input priority filter - 10; policy accept;\n%s}\n}\n",
+		table, &sets, &chain)
+}
+
+// nft carries out a text as one, or only finds out whether it could.
+func (p pins) nft(text string, only bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), nftAtMost)
+	defer cancel()
+	arguments := []string{"-f", "-"}
+	if only {
+		arguments = append(arguments, "-c")
+	}
+	err := p.outside(func() error {
+		command := exec.CommandContext(ctx, "nft", arguments...)
+		command.Stdin = strings.NewReader(text)
+		var said bytes.Buffer
+		command.Stderr = &said
+		if err := command.Run(); err != nil {
+			return errors.Join(err, errors.New(strings.TrimSpace(said.String())))
+		}
+		return nil
+	})
+	if errors.Is(err, exec.ErrNotFound) {
+		return errors.New("strangers cannot be kept out of tunnels: there is no nft on this host; install the package nftables")
+	}
+	if err != nil {
+		return fmt.Errorf("strangers cannot be kept out of tunnels: nft: %w", err)
+	}
+	return nil
+}
+
+// dropped are the packets of strangers, by the name of the counter; nil when the table is not there any more.
+func (p pins) dropped() (map[string]uint64, error) {
+	var conn *netlink.Conn
+	err := p.outside(func() (err error) {
+		conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
+	}
+	defer conn.Close()
+	attributes := netlink.NewAttributeEncoder()
+	attributes.String(objectTable, table)
+	encoded, err := attributes.Encode()
+	if err != nil {
+		return nil, err
+	}
+	messages, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{
+			Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETOBJ, Flags: netlink.Request | netlink.Dump,
+		},
+		Data: append([]byte{familyInet, 0, 0, 0}, encoded...), // struct nfgenmsg
+	})
+	if err != nil {
+		return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
+	}
+	var found map[string]uint64
+	for _, message := range messages {
+		name, packets, err := decodeCounter(message.Data)
+		if err != nil {
+			return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
+		}
+		if found == nil {
+			found = map[string]uint64{}
+		}
+		found[name] = packets
+	}
+	return found, nil
+}
+
+func decodeCounter(b []byte) (name string, packets uint64, err error) {
+	const header = 4 // struct nfgenmsg
+	if len(b) < header {
+		return "", 0, fmt.Errorf("a counter of %d bytes, expected at least %d", len(b), header)
+	}
+	attributes, err := netlink.NewAttributeDecoder(b[header:])
+	if err != nil {
+		return "", 0, err
+	}
+	attributes.ByteOrder = binary.BigEndian
+	for attributes.Next() {
+		switch attributes.Type() {
+		case objectName:
+			name = attributes.String()
+		case objectData:
+			attributes.Nested(func(data *netlink.AttributeDecoder) error {
+				data.ByteOrder = binary.BigEndian
+				for data.Next() {
+					if data.Type() == counterPackets {
+						packets = data.Uint64()
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return name, packets, attributes.Err()
+}

@@ -1,0 +1,295 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+const udpPort = 4790
+
+// world is two sites with one uplink between them.
+//
+//	ports ── tun      gateway 10.0.0.2 ── 10.0.0.1 NAT 203.0.113.1 ── 203.0.113.9 far
+//	10.99.0.1         wan                 lan         out             net         tun 10.99.0.2
+type world struct {
+	t                        *testing.T
+	gateway, ports, nat, far *lab.Host
+	six                      bool
+	near, away               *site
+}
+
+// site is one end and the hand that makes it.
+type site struct {
+	hand  *Hand
+	fit   *fits
+	order *agentv1.Tunnels
+	end   func() // cleanly
+}
+
+type fits struct {
+	mutex   sync.Mutex
+	largest int
+	ports   []string
+}
+
+func (f *fits) Fit(ports []string, largest int) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.ports, f.largest = ports, largest
+}
+
+func (f *fits) Missing() map[string]error { return nil }
+
+func (f *fits) told() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.largest
+}
+
+func newWorld(t *testing.T, six bool) *world {
+	w := &world{t: t, six: six, gateway: lab.One(t), ports: lab.One(t), nat: lab.One(t), far: lab.One(t)}
+	w.gateway.Run("ip", "link", "add", "wan", "type", "veth", "peer", "name", "lan", "netns", w.nat.Path())
+	w.nat.Run("ip", "link", "add", "out", "type", "veth", "peer", "name", "net", "netns", w.far.Path())
+	w.addresses(w.gateway, "wan", "10.0.0.2/24", "fd00::2/64")
+	w.addresses(w.nat, "lan", "10.0.0.1/24", "fd00::1/64")
+	w.addresses(w.nat, "out", "203.0.113.1/24", "fdff::1/64")
+	w.addresses(w.far, "net", "203.0.113.9/24", "fdff::9/64")
+	w.gateway.Run("ip", "route", "add", "default", "via", "10.0.0.1")
+	w.gateway.Run("ip", "route", "add", "default", "via", "fd00::1")
+	w.nat.Sysctl("ipv4/ip_forward", "1")
+	w.nat.Sysctl("ipv6/conf/all/forwarding", "1")
+	w.nft(w.nat, `table inet nat {
+chain post {
+type nat hook postrouting priority srcnat;
+oifname "out" masquerade random
+}
+}`)
+	return w
+}
+
+func (w *world) addresses(h *lab.Host, device string, addresses ...string) {
+	h.Run("ip", "link", "set", device, "up")
+	for _, each := range addresses {
+		h.Run("ip", "address", "add", each, "dev", device, "nodad")
+	}
+}
+
+func (w *world) nft(h *lab.Host, rules string) {
+	w.t.Helper()
+	h.Do(func() error {
+		command := exec.Command("nft", "-f", "-")
+		command.Stdin = strings.NewReader(rules)
+		if said, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		return nil
+	})
+}
+
+// orders are for both ends.
+func (w *world) orders() (near, away *agentv1.Tunnels) {
+	remote := "203.0.113.9"
+	if w.six {
+		remote = "fdff::9"
+	}
+	near = &agentv1.Tunnels{FittedPorts: []string{"lan0"}, Tunnels: []*agentv1.Tunnel{{
+		Name: "dsl", Port: "tun", Vni: testVNI, UdpPort: udpPort, Device: "wan", Remote: remote, Key: testKey,
+	}}}
+	away = proto.Clone(near).(*agentv1.Tunnels)
+	away.Tunnels[0].Remote, away.Tunnels[0].Device = "", ""
+	return near, away
+}
+
+// begin lets both agents live.
+func (w *world) begin() *world {
+	w.t.Helper()
+	near, away := w.orders()
+	w.near = w.site(w.gateway, w.ports, near)
+	w.away = w.site(w.far, w.far, away)
+	w.await("the ends hear each other", 20*time.Second, w.alive)
+	w.address()
+	return w
+}
+
+func (w *world) address() {
+	for _, host := range []*lab.Host{w.ports, w.far} { // the test's packets are the hosts' own
+		host.Run("ip", "link", "set", "tun", "arp", "on")
+	}
+	w.ports.Run("ip", "address", "replace", "10.99.0.1/24", "dev", "tun")
+	w.far.Run("ip", "address", "replace", "10.99.0.2/24", "dev", "tun")
+}
+
+func (w *world) site(outside, inside *lab.Host, order *agentv1.Tunnels) *site {
+	w.t.Helper()
+	s := &site{fit: &fits{}, order: order}
+	s.hand = NewHand(outside.Try, inside.Try, s.fit, slog.New(slog.NewTextHandler(said{w.t}, nil)))
+	s.hand.looks = 3 * time.Second
+	if said, err := s.hand.Order(order); err != nil {
+		w.t.Fatal(said, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.hand.Run(ctx)
+	}()
+	s.end = func() {
+		cancel()
+		<-ended
+	}
+	w.t.Cleanup(s.end)
+	return s
+}
+
+func (s *site) says() *agentv1.TunnelEnd { return s.hand.Report().GetEnds()[0] }
+
+func (w *world) alive() bool {
+	return w.near.says().GetBecause() == "" && w.away.says().GetBecause() == ""
+}
+
+// await lets time pass until something is so, and tells how much.
+func (w *world) await(what string, most time.Duration, so func() bool) time.Duration {
+	w.t.Helper()
+	begun := time.Now()
+	for !so() {
+		if time.Since(begun) > most {
+			reports := "\n"
+			for _, each := range []*site{w.near, w.away} {
+				if each != nil {
+					reports += fmt.Sprintln(each.hand.Report())
+				}
+			}
+			w.t.Fatalf("%s: not so within %v%s%s", what, most, reports, w.far.Run("nft", "list", "ruleset"))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// ping tells whether one packet comes back.
+func (w *world) ping(bytes int) bool {
+	return w.ports.Try(func() error {
+		return exec.Command("ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(bytes-28), "10.99.0.2").Run()
+	}) == nil
+}
+
+// traffic goes through the tunnel, 100 packets a second, until the test ends.
+func (w *world) traffic() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() {
+		ended <- w.ports.Try(func() error {
+			return exec.CommandContext(ctx, "ping", "-q", "-i", "0.01", "10.99.0.2").Run()
+		})
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// forget empties the NAT's memory.
+func (w *world) forget() {
+	w.t.Helper()
+	w.nat.Do(func() error {
+		conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		const remove = 2 // IPCTNL_MSG_CT_DELETE
+		_, err = conn.Execute(netlink.Message{
+			Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | remove, Flags: netlink.Request | netlink.Acknowledge},
+			Data:   make([]byte, 4),
+		})
+		return err
+	})
+}
+
+// narrow lets the middle drop what is longer than so many bytes outside, and say nothing.
+func (w *world) narrow(bytes int) {
+	w.nft(w.nat, fmt.Sprintf(`table inet narrow {
+chain forward {
+type filter hook forward priority filter;
+meta length > %d drop
+}
+}`, bytes))
+}
+
+func (w *world) widen() { w.nft(w.nat, "delete table inet narrow") }
+
+// vxlan is what a stranger's UDP packet carries.
+func vxlan(vni uint32, inner []byte) []byte {
+	b := binary.BigEndian.AppendUint32(nil, 0x08000000)
+	b = binary.BigEndian.AppendUint32(b, vni<<8)
+	return append(b, inner...)
+}
+
+// stranger sends to the far end's UDP port from the NAT's host, by whatever source port.
+func (w *world) stranger(payloads ...[]byte) {
+	w.t.Helper()
+	w.nat.Do(func() error {
+		conn, err := net.Dial("udp", net.JoinHostPort("203.0.113.9", fmt.Sprint(udpPort)))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for _, each := range payloads {
+			if _, err := conn.Write(each); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// capture hears so many questions as they pass the NAT.
+func (w *world) capture(count int) [][]byte {
+	w.t.Helper()
+	var found [][]byte
+	w.nat.Do(func() error {
+		file, err := openSocket(unix.SOCK_DGRAM, unix.ETH_P_IP, 0, questions(false, udpPort, testVNI))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		buffer := make([]byte, packetBytes)
+		for len(found) < count {
+			n, err := file.Read(buffer)
+			if err != nil {
+				return err
+			}
+			if _, carried, whole := unwrap(false, buffer[:n]); whole {
+				found = append(found, bytes.Clone(carried))
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// counted is how many packets of strangers the far end dropped so far, read now.
+func (w *world) counted() uint64 {
+	w.t.Helper()
+	counted, err := pins{w.far.Try}.dropped()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return counted[pin{udpPort: udpPort, vni: testVNI}.name("strangers")]
+}

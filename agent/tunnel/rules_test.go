@@ -1,0 +1,36 @@
+package tunnel
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.nft(w.far, "table inet else {\nchain input {\ntype filter hook input priority 0;\nudp dport 1 accept\n}\n}")
+	var heard bytes.Buffer // under the hand's mutex
+	w.away.hand.mutex.Lock()
+	w.away.hand.log = slog.New(slog.NewTextHandler(&heard, nil))
+	w.away.hand.mutex.Unlock()
+	w.stranger(vxlan(testVNI, make([]byte, 60)))
+	w.await("a stranger is counted", 5*time.Second, func() bool { return w.away.says().GetStrangers() == 1 })
+	w.far.Run("nft", "flush", "table", "inet", table)
+	w.await("the rules are there again", 5*time.Second, func() bool {
+		stand := w.far.Run("nft", "list", "table", "inet", table)
+		return strings.Count(stand, "drop") == 2 && strings.Count(stand, "accept") == 3 // one is the chain's
+	})
+	w.stranger(vxlan(testVNI, make([]byte, 60)))
+	w.await("strangers are counted on", 5*time.Second, func() bool { return w.away.says().GetStrangers() == 2 })
+	w.await("packets go through", 5*time.Second, func() bool { return w.ping(100) })
+	for range 3 {
+		w.away.hand.see()
+	}
+	w.away.hand.mutex.Lock()
+	defer w.away.hand.mutex.Unlock()
+	if said := heard.String(); strings.Count(said, "made again") != 1 {
+		t.Fatalf("%s, expected it once", said)
+	}
+}

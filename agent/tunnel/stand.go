@@ -1,0 +1,174 @@
+package tunnel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"bicast/api/agentv1"
+)
+
+const smallestMTU = 68 // that a network device may have, in bytes
+
+// settle lets the kernel know where the peer is.
+func (t *tunnel) settle() error {
+	peer := t.end.Peer()
+	if peer == t.settled || peer.Addr().Is6() != t.six {
+		return nil
+	}
+	if err := t.host.kernel.lead(t.device, peer, t.udpPort()); err != nil {
+		return err
+	}
+	if err := t.host.pins.move(t.pin()); err != nil {
+		return err
+	}
+	if t.settled = peer; t.said != peer {
+		t.said = peer
+		t.log.Info("the other end is here", "address", peer)
+	}
+	return nil
+}
+
+func (t *tunnel) pin() pin {
+	return pin{udpPort: t.udpPort(), vni: t.order.GetVni(), peer: t.end.Peer()}
+}
+
+// counter is the name of that of strangers.
+func (t *tunnel) counter() string {
+	return pin{udpPort: t.udpPort(), vni: t.order.GetVni()}.name("strangers")
+}
+
+// unsettled is the pin of whom the end knows now; the kernel is told again.
+func (t *tunnel) unsettled() pin {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.settled = netip.AddrPort{}
+	return t.pin()
+}
+
+func (t *tunnel) trouble() error {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return t.because
+}
+
+// tend sees to the device, which may have gone, and to the way that packets take.
+func (t *tunnel) tend() {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.look()
+}
+
+func (t *tunnel) look() {
+	if t.over {
+		return
+	}
+	err := t.stand()
+	if err == nil {
+		err = t.settle()
+	}
+	t.told(err)
+}
+
+// told says once what has changed.
+func (t *tunnel) told(err error) {
+	before := t.because
+	t.because = err
+	switch {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		t.log.Warn("this tunnel carries nothing", "because", err)
+	case err == nil && before != nil:
+		t.log.Info("the tunnel is there")
+	}
+}
+
+func (t *tunnel) stand() error {
+	k := t.host.kernel
+	underlay, w, err := k.leaves(t.order.GetDevice(), t.end.Peer().Addr())
+	if err != nil {
+		return err
+	}
+	wanted := specOf(t.order, underlay)
+	wanted.six = t.six
+	mtu := max(w.inside(t.six), smallestMTU)
+	found, there, err := find(k.inner, wanted.name, 0)
+	if err != nil {
+		return err
+	}
+	if there && found.alias != k.alias(wanted) {
+		if !k.ours(found) && !found.half() {
+			return fmt.Errorf("a network device named %s is there already and is not ours: remove it (ip link delete %s), "+
+				"or give the tunnel's port another name", wanted.name, wanted.name)
+		}
+		if err := k.remove(found); err != nil {
+			return err
+		}
+		there = false
+	}
+	if !there {
+		if found, err = k.make(wanted, mtu); err != nil {
+			return err
+		}
+	}
+	t.show(found)
+	found.underlay = underlay
+	if found.mtu != mtu || !found.up {
+		if err := k.setUp(found, mtu); err != nil {
+			return err
+		}
+	}
+	if err := t.opens(found); err != nil {
+		return err
+	}
+	t.end.Ceiling(mtu)
+	if w != t.way {
+		t.way = w
+		t.end.Changed(t.host.now())
+		t.waken()
+	}
+	return nil
+}
+
+func specOf(order *agentv1.Tunnel, underlay int) spec {
+	return spec{
+		name: order.GetPort(), vni: order.GetVni(), udpPort: uint16(order.GetUdpPort()), underlay: underlay, remote: remoteOf(order),
+	}
+}
+
+// show has a bridge that has the port read the device, whoever made it.
+func (t *tunnel) show(d device) {
+	if d.index == t.showing || t.host.kernel.read(d) {
+		return
+	}
+	t.showing = d.index
+	t.parts.Add(1)
+	go func() {
+		defer t.parts.Done()
+		t.host.kernel.reopened(t.ctx, d, t.log)
+		t.mutex.Lock()
+		defer t.mutex.Unlock()
+		if t.showing == d.index {
+			t.showing = 0
+		}
+	}()
+}
+
+// opens hears and sends by another device than before.
+func (t *tunnel) opens(d device) error {
+	if d.index == t.device.index && t.inner != nil {
+		return nil
+	}
+	if t.inner != nil {
+		t.inner.Close()
+		t.inner = nil
+	}
+	t.device, t.settled = d, netip.AddrPort{}
+	err := t.host.inside(func() (err error) {
+		t.inner, err = openInner(d.index)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.hears(t.inner, t.came)
+	return nil
+}

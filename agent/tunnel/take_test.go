@@ -1,0 +1,47 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"bicast/api/agentv1"
+)
+
+func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
+	w := newWorld(t, false)
+	near, away := w.orders()
+	first := w.agent(w.far, away)
+	w.near = w.site(w.gateway, w.ports, near)
+	w.await("the near end hears the other", 20*time.Second, func() bool { return w.near.says().GetBecause() == "" })
+	stands := func() string {
+		sets := w.far.Run("nft", "--stateless", "list", "ruleset")
+		return w.far.Run("ip", "-o", "link", "show", "type", "vxlan") + sets
+	}
+	before := stands()
+	others := proto.Clone(away).(*agentv1.Tunnels)
+	others.Tunnels[0].Name, others.Tunnels[0].Port, others.Tunnels[0].Vni = "lte", "tun2", testVNI+1
+	second := NewHand(w.far.Try, w.far.Try, &fits{}, discard())
+	for _, order := range []*agentv1.Tunnels{others, away} {
+		_, err := second.Order(order)
+		if process := fmt.Sprintf("process %d", first.Process.Pid); err == nil || !strings.Contains(err.Error(), process) {
+			t.Fatalf("%v, expected it to name %s", err, process)
+		}
+	}
+	if _, err := second.Order(&agentv1.Tunnels{}); err != nil {
+		t.Fatalf("%v, expected that who wants no tunnels is not refused", err)
+	}
+	ended, end := context.WithCancel(context.Background())
+	end()
+	second.Run(ended)
+	if now := stands(); now != before {
+		t.Fatalf("%s, expected %s", now, before)
+	}
+	w.kill(first)
+	w.away = w.site(w.far, w.far, away)
+	w.await("the ends hear each other", 20*time.Second, w.alive)
+}

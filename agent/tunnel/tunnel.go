@@ -1,0 +1,282 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"bicast/api/agentv1"
+)
+
+// tunnel is one of an order, as it runs: its end, its device and what is heard and sent there.
+type tunnel struct {
+	order *agentv1.Tunnel
+	host  *surroundings
+	log   *slog.Logger
+	wake  chan struct{}
+	parts sync.WaitGroup
+	ctx   context.Context // of its parts
+	stop  context.CancelFunc
+
+	mutex   sync.Mutex
+	end     *End
+	six     bool // what is outside is IPv6
+	turned  time.Duration
+	device  device // index 0: there is none
+	showing int    // the index of that which a bridge is asked to read; 0: of none
+	way     way
+	settled netip.AddrPort // whom the kernel knows as the peer
+	said    netip.AddrPort // the peer that was logged
+	because error          // why there is no device, or the kernel does not know the peer
+	over    bool
+	inner   *os.File
+	outer   []*os.File
+}
+
+// surroundings are what the tunnels of a hand have in common.
+type surroundings struct {
+	kernel  *kernel
+	pins    pins
+	outside func(func() error) error
+	inside  func(func() error) error
+	now     func() time.Duration
+	looks   time.Duration
+}
+
+// begin takes over what an agent before us made, when that is what is ordered.
+func begin(order *agentv1.Tunnel, host *surroundings, log *slog.Logger) (*tunnel, error) {
+	t := &tunnel{order: order, host: host, wake: make(chan struct{}, 1), log: log.With("tunnel", order.GetName())}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	settings := Settings{
+		VNI: order.GetVni(), Key: order.GetKey(), Starts: order.GetRemote() != "", Looks: host.looks, Random: rand.Reader,
+		Wall: time.Now,
+	}
+	if settings.Starts {
+		settings.Peer = netip.AddrPortFrom(remoteOf(order), t.udpPort())
+		t.six = settings.Peer.Addr().Is6()
+	} else if found, there, err := find(host.kernel.inner, order.GetPort(), 0); err != nil {
+		return nil, err
+	} else if there && host.kernel.ours(found) {
+		t.six = found.six()
+		peers, err := host.kernel.peers(found, t.udpPort())
+		if err != nil {
+			return nil, err
+		}
+		if len(peers) == 1 {
+			settings.Peer = peers[0]
+		}
+	}
+	t.end = NewEnd(settings)
+	if !settings.Starts {
+		if err := t.listen(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+func (t *tunnel) udpPort() uint16 { return uint16(t.order.GetUdpPort()) }
+
+// listen hears who says to be the other end, by IPv4 and by IPv6.
+func (t *tunnel) listen() error {
+	for _, six := range []bool{false, true} {
+		err := t.host.outside(func() error {
+			file, err := openOuter(six, t.udpPort(), t.order.GetVni())
+			if err == nil {
+				t.outer = append(t.outer, file)
+			}
+			return err
+		})
+		if err != nil {
+			return errors.Join(err, t.silent())
+		}
+	}
+	return nil
+}
+
+// run lives until end.
+func (t *tunnel) run() {
+	for i, file := range t.outer {
+		t.hears(file, func(b []byte) {
+			if from, carried, whole := unwrap(i == 1, b); whole {
+				t.knock(from, carried)
+			}
+		})
+	}
+	t.parts.Add(1)
+	go func() {
+		defer t.parts.Done()
+		timer := time.NewTimer(0)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+			case <-t.wake:
+			case <-t.ctx.Done():
+				return
+			}
+			t.mutex.Lock()
+			t.act(t.end.Tick(t.host.now()))
+			wait := t.end.Next()
+			t.mutex.Unlock()
+			timer.Reset(wait)
+		}
+	}()
+}
+
+// finish leaves the device to who comes after us.
+func (t *tunnel) finish() error {
+	t.stop()
+	t.mutex.Lock()
+	t.over = true
+	err := t.silent()
+	t.mutex.Unlock()
+	t.parts.Wait()
+	return err
+}
+
+func (t *tunnel) silent() error {
+	var failures []error
+	for _, file := range append(t.outer, t.inner) {
+		if file != nil {
+			failures = append(failures, file.Close())
+		}
+	}
+	t.outer, t.inner = nil, nil
+	return errors.Join(failures...)
+}
+
+func (t *tunnel) hears(file *os.File, take func([]byte)) {
+	t.parts.Add(1)
+	go func() {
+		defer t.parts.Done()
+		buffer := make([]byte, packetBytes)
+		for {
+			n, err := file.Read(buffer)
+			if errors.Is(err, os.ErrClosed) {
+				return
+			}
+			if err == nil { // a device that went down says so once
+				take(buffer[:n])
+			}
+		}
+	}()
+}
+
+// knock takes what came from any address. The device has a socket of IPv4 or one of IPv6: when the other end is heard by
+// neither and asks by the other one, that is what the device is made for.
+func (t *tunnel) knock(from netip.AddrPort, b []byte) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := t.host.now()
+	if six := from.Addr().Is6(); six != t.six && !t.end.Alive(now) && (t.turned == 0 || now-t.turned > patience) {
+		if m, ours := open(t.order.GetVni(), t.order.GetKey(), b); ours && m.kind == question {
+			t.six, t.turned = six, now
+			t.look()
+		}
+	}
+	if from.Addr().Is6() == t.six {
+		t.act(t.end.Outer(now, from, b))
+	}
+}
+
+func (t *tunnel) came(b []byte) {
+	if len(b) < ethernetBytes {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.act(t.end.Inner(t.host.now(), b[ethernetBytes:]))
+	t.waken() // what was heard may be followed by more than that
+}
+
+// waken asks the end anew what is due.
+func (t *tunnel) waken() {
+	select {
+	case t.wake <- struct{}{}:
+	default: // it is about to be asked
+	}
+}
+
+// act does what the end says. What cannot be sent is lost, as it may be anywhere on its way.
+func (t *tunnel) act(sends []Send) {
+	if t.inner == nil {
+		return
+	}
+	if err := t.settle(); err != nil {
+		t.told(err)
+	}
+	for _, each := range sends {
+		to := toTheBridge
+		if each.To.IsValid() {
+			if t.host.kernel.probe(t.device, each.To) != nil {
+				continue
+			}
+			to = probeMAC
+		}
+		t.inner.Write(frame(to, each.Bytes))
+	}
+}
+
+// message is the report.
+func (t *tunnel) message(strangers uint64) *agentv1.TunnelEnd {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now := t.host.now()
+	end := &agentv1.TunnelEnd{
+		Name: t.order.GetName(), RttUs: uint32(t.end.RTT().Microseconds()), MtuBytes: uint32(t.end.MTU()),
+		Moves: uint32(t.end.Moves()), Strangers: strangers,
+	}
+	silence, ever := t.end.Silence(now)
+	if ever {
+		ms := uint32(silence.Milliseconds())
+		end.HeardMs, end.Peer = &ms, t.end.Peer().String()
+	}
+	switch {
+	case t.because != nil:
+		end.Because = t.because.Error()
+	case t.end.Alive(now):
+	case t.end.Peer().IsValid() && t.way.device == 0:
+		end.Because = fmt.Sprintf("this host has no route to %v%s", t.end.Peer().Addr(), byDevice(t.order.GetDevice()))
+	case ever:
+		end.Because = fmt.Sprintf("the other end is silent: nothing was heard of it for %d s", int(silence.Seconds()))
+	case t.order.GetRemote() != "":
+		end.Because = fmt.Sprintf("%v does not answer: let the agent of the other site run, and UDP %d reach it",
+			t.end.Peer(), t.udpPort())
+	default:
+		end.Because = fmt.Sprintf("nobody has proved yet to be the other end: let its agent run, and UDP %d reach this host",
+			t.udpPort())
+	}
+	return end
+}
+
+func byDevice(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " by " + name + ": see that it is up, with an address and a route of its own"
+}
+
+// goes is the longest packet that goes through just now; 0: not known, or nobody is heard.
+func (t *tunnel) goes() int {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.because != nil || !t.end.Alive(t.host.now()) {
+		return 0
+	}
+	return t.end.MTU()
+}
+
+func remoteOf(order *agentv1.Tunnel) netip.Addr {
+	address, err := netip.ParseAddr(order.GetRemote())
+	if err != nil {
+		return netip.Addr{}
+	}
+	return address.Unmap()
+}

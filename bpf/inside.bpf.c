@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is to happen to packets of terminals before a gateway's bridge sees them (XDP, on the ports of terminals). A device
+ * has room for one such program, so it is one for all that is wanted there, each at some ports: that packets are numbered
+ * (stamp.h), that they fit into what they are to leave through (fit.h).
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "fit.h"
+#include "inside.h"
+#include "packet.h"
+#include "stamp.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct port);
+} ports SEC(".maps");
+
+SEC("xdp")
+int inside(struct xdp_md *ctx)
+{
+	__u32 device = ctx->ingress_ifindex;
+	struct port *port = bpf_map_lookup_elem(&ports, &device);
+
+	if (!port)
+		return XDP_PASS;
+	if (port->largest_bytes && fit(ctx, port))
+		return XDP_DROP;
+	if (port->number)
+		stamp(ctx);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "GPL";
