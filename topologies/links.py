@@ -4,6 +4,10 @@
 
 A link that is raised with delay, jitter or bursts in either direction is carried by an emulator of its own
 (emulated.py); any other is a plain veth pair, shaped by the kernel (shaper.py).
+
+The kernel's queue stands at the port that the sender itself sends by, as a Wi-Fi interface's does: what waits there is
+charged to the sender's socket, and of a bridge's ports to one for all (gateway/sending.py). The emulator's stands
+behind a veth, like a modem's behind an Ethernet port, and is charged to nobody.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 
 from mininet.node import Node, OVSSwitch
 
+from gateway import sending
 from topologies import command, ovs
 from topologies.command import Done
 
@@ -34,6 +35,7 @@ class Route:
     table: int | None = None
     source: str | None = None
     congestion_control: str | None = None
+    metric: int | None = None  # as a DHCP client tells several ways out apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,7 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
             self._bridge(bridge)
         for device, own in addresses.items():
             for address in own:
-                # No duplicate address detection: an address must be usable at once.
-                nodad = ("nodad",) if ip_interface(address).version == 6 else ()
-                self.run("ip", "address", "add", address, "dev", device, *nodad)
+                self._assign(device, address)
         for route in routes:
             self._route(route)
         self.run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "0")
@@ -97,6 +97,15 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
             flags = ("subflow", "backup") if endpoint.backup else ("subflow",)
             place = (endpoint.address, "dev", endpoint.device)
             self.run("ip", "mptcp", "endpoint", "add", *place, "id", str(number), *flags)
+
+    def _assign(self, device: str, address: str) -> None:
+        if ip_interface(address).version == 4:
+            self.run("ip", "address", "add", address, "dev", device)
+            return
+        # Off in a namespace that had a bridge's devices before, and on machines that have it off for all to come.
+        self.run("sysctl", "--quiet", "--write", f"net.ipv6.conf.{device}.disable_ipv6=0")
+        # No duplicate address detection: an address must be usable at once.
+        self.run("ip", "address", "add", address, "dev", device, "nodad")
 
     def _sysctls(self, forwards: bool) -> None:
         # Copies arrive from the wrong side, and the greater of `all` and the interface's own counts.
@@ -119,6 +128,8 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
         words = ["ip", family, "route", "replace", route.to, "via", route.via]
         if route.congestion_control is not None:
             words += ["congctl", "lock", route.congestion_control]
+        if route.metric is not None:
+            words += ["metric", str(route.metric)]
         if route.table is not None:
             words += ["table", str(route.table)]
         self.run(*words)
@@ -130,12 +141,14 @@ class Machine(Node):  # type: ignore[misc]  # Mininet is untyped
 class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     """A bridge of the private Open vSwitch: userspace datapath, fail_mode secure, port numbers as the topology says.
 
-    It shares the world's own network namespace, so that a controller is at 127.0.0.1.
+    It shares the world's own network namespace, so that a controller is at 127.0.0.1. `later` are ports, with their
+    numbers, whose devices somebody else makes, once it runs.
     """
 
     name: str
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, later: Mapping[str, int] | None = None, **options: Any) -> None:
+        self._later = later or {}
         options |= {"datapath": "user", "failMode": "secure", "protocols": "OpenFlow13", "batch": False}
         super().__init__(name, **options)
 
@@ -159,12 +172,17 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         for interface in self.intfList():
             if interface.name != "lo":
                 words += self._port(interface.name, self.ports[interface])
+        for name, number in self._later.items():
+            words += self._port(name, number)
         ovs.vsctl(*words)
+        sending.widen(self.name)  # as `bicast bridge` does
         self.connect(*(f"{each.protocol}:{each.IP()}:{each.port}" for each in controllers))
 
     def _quiet(self) -> None:
         """Linux itself shall neither speak nor forward on the bridge's ports."""
         names = [interface.name for interface in self.intfList() if interface.name != "lo"]
+        if self._later:
+            names.append("default")
         silent = [f"net.ipv6.conf.{name}.disable_ipv6=1" for name in names]
         self.run("sysctl", "--quiet", "--write", *silent, *(f"net.ipv4.conf.{name}.forwarding=0" for name in names))
 

@@ -15,6 +15,8 @@ from topologies.shape import BURST_BYTES, UNSHAPED, Shape
 
 LOSS_STEPS = 100_000  # 0.001 %
 KIND_UNKNOWN = "Specified qdisc kind is unknown"
+EXISTS = "File exists"
+LOST = "lost"  # an interface that is down: what it is given is nowhere
 
 
 class Runner(Protocol):
@@ -60,6 +62,10 @@ class NetemLoss:
 class NftLoss:
     """One table a device, replaced in one transaction: there is no packet that sees neither rule.
 
+    What is lost is sent to nowhere, and not dropped there: of a drop the kernel tells the sender, and no path does.
+    Open vSwitch sends up to 32 packets at once, tries again what was refused, and at the second refusal drops the rest:
+    measured, 23 % in runs of 20, where 10 % were to be lost.
+
     The table outlives its device, and from Linux 6.16 on it takes the next one of the same name for its own.
     """
 
@@ -67,6 +73,9 @@ class NftLoss:
 
     def __init__(self, run: Runner, device: str) -> None:
         self._run, self._device = run, device
+        made = run("ip", "link", "add", LOST, "type", "ifb", check=False)
+        if made.returncode != 0 and EXISTS not in made.stderr:
+            raise CommandFailed(f"ip link add {LOST} type ifb: {made.stderr.strip()}")
         self._table = f"netdev loss_{device}".replace("-", "_")
 
     def set(self, percent: float) -> None:
@@ -80,7 +89,7 @@ class NftLoss:
         ]
         if steps:
             dice = f"numgen random mod {LOSS_STEPS} < {steps}" if steps < LOSS_STEPS else ""
-            lines.append(f"add rule {table} egress {dice} counter drop")
+            lines.append(f"add rule {table} egress {dice} counter fwd to {LOST}")
         self._run("nft", "-f", "-", given="\n".join(lines) + "\n")
 
     def end(self) -> None:

@@ -16,6 +16,7 @@ client is copied at the far site as what leaves the client is copied at home.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,19 +34,19 @@ from topologies.parameters import refuse_unknown
 
 FAR = "br-far"
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
+PARAMETERS = ("shaped", "wifi_jitter_ms", "lte_delay_ms")
+FIRST_UPLINK = 3  # its port's number, at either bridge
 
 
-class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(
-        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
-    ) -> None:
-        refuse_unknown(unknown, ("shaped", "wifi_jitter_ms", "lte_delay_ms"))
-        shapes = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
-        shapes["wifi"] = replace(shapes["wifi"], jitter_ms=wifi_jitter_ms)  # each way
-        shapes["lte"] = replace(shapes["lte"], delay_ms=lte_delay_ms)
+class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """Both sites with what is inside them, whatever lies between."""
+
+    def raise_sites(self, later: Mapping[str, Mapping[str, int]] | None = None) -> None:
+        """`later` are, by bridge, ports whose devices are made when it runs."""
+        later = later or {}
         add_client(self)
-        self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001")
-        self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003")
+        self.addSwitch(HOME, cls=Gateway, dpid="0000000000000001", later=later.get(HOME))
+        self.addSwitch(FAR, cls=Gateway, dpid="0000000000000003", later=later.get(FAR))
         self.addHost(
             "server",
             cls=Machine,
@@ -53,14 +54,30 @@ class TwinTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             routes=[Route("default", "192.168.0.1")],
         )
         for number, name in enumerate(RATES_BPS, 1):
-            self._link("client", HOME, name, f"gw-c{number}", port2=number)
-        for number, (name, shape) in enumerate(shapes.items(), 3):
-            ends = {"port1": number, "port2": number, "forward": shape, "backward": shape, "label": name}
-            self._link(HOME, FAR, f"gw-{name}", f"fe-{name}", **ends)
-        self._link(FAR, "server", "fe-s1", "lan", port1=1)
+            self.join("client", HOME, name, f"gw-c{number}", port2=number)
+        self.join(FAR, "server", "fe-s1", "lan", port1=1)
 
-    def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
+    def join(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
         self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
+
+
+def shapes(shaped: bool, wifi_jitter_ms: float, lte_delay_ms: float) -> dict[str, Shape]:
+    """Of each uplink, in either direction."""
+    each = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
+    each["wifi"] = replace(each["wifi"], jitter_ms=wifi_jitter_ms)
+    each["lte"] = replace(each["lte"], delay_ms=lte_delay_ms)
+    return each
+
+
+class TwinTopo(SitesTopo):
+    def build(
+        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
+    ) -> None:
+        refuse_unknown(unknown, PARAMETERS)
+        self.raise_sites()
+        for number, (name, shape) in enumerate(shapes(shaped, wifi_jitter_ms, lte_delay_ms).items(), FIRST_UPLINK):
+            ends = {"port1": number, "port2": number, "forward": shape, "backward": shape, "label": name}
+            self.join(HOME, FAR, f"gw-{name}", f"fe-{name}", **ends)
 
 
 topos = {"twin": TwinTopo}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import re
+import runpy
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -12,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def mn(outside: dict[str, str], where: Path, *words: str) -> str:
-    done = subprocess.run(["mn", *words], env=outside, cwd=where, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["mn", *words], env=outside, cwd=where, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "Error" not in done.stderr
     return done.stdout + done.stderr
@@ -48,6 +52,7 @@ def test_mn_raises_the_wide_topology(outside: dict[str, str], tmp_path: Path) ->
         ("paper,wifi_up_loss_percent=abc", "wifi_up_loss_percent=abc is no loss: expected a number of percent"),
         ("paper,wifi_down_loss_percent=101", "wifi_down_loss_percent=101 is no loss"),
         ("paper,foo=1", "there is no parameter foo: expected wifi_up_loss_percent"),
+        ("natted,foo=1", "there is no parameter foo: expected shaped, wifi_jitter_ms, lte_delay_ms"),
         ("wide,foo=1", "there is no parameter foo: expected congestion_control"),
     ],
 )
@@ -61,3 +66,42 @@ def test_a_bad_parameter_is_one_sentence_and_the_machine_s_files_stay(
         assert Path(kept.name).exists()
     assert named in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_mn_raises_the_two_sites_behind_nats(outside: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("homehost ping -c1 -W2 203.0.113.9\n")
+    told = mn(
+        outside, ROOT, "--custom", "topologies/natted.py", "--topo", "natted", "--test", "none", "--post", str(script)
+    )
+    assert "1 received" in told
+
+
+def until(line: str, where: str = "sh") -> str:
+    return f"{where} until {line} > /dev/null 2>&1; do sleep 0.2; done"
+
+
+def test_the_lines_of_readme_make_tunnels_and_eliminate_copies(outside: dict[str, str], tmp_path: Path) -> None:
+    written = (ROOT / "README.md").read_text()
+    _, _, after = written.partition("    mn --custom topologies/natted.py --topo natted --controller remote\n")
+    lines = [line.removeprefix("    mininet> ") for line in after.partition("\n\n")[0].splitlines()]
+    run, *agents, ping, status = (line.replace("controller.log", "/run/bicast-lab/controller.log") for line in lines)
+    copied = until("test $(./bicast status | grep -c ' all$') = 4")
+    script = tmp_path / "script"
+    waits = (until("./bicast status"), until("ping -c1 -W1 192.168.0.2", "client"), copied)
+    script.write_text("\n".join((run, waits[0], *agents, *waits[1:], ping, status, "")))
+    told = mn(outside, ROOT, "--custom", "topologies/natted.py", "--topo", "natted", "--controller", "remote",
+              "--test", "none", "--post", str(script))  # fmt: skip
+    assert "5 received" in told
+    assert len(re.findall(r"^(?:wifi|lte) +(?:home|far) +up +\d+\.", told, re.MULTILINE)) == 4, told
+
+
+@pytest.mark.parametrize("topology", ["paper", "wide", "twin", "natted", "beyond"])
+def test_no_topology_takes_a_name_that_is_mn_s(topology: str) -> None:
+    """`mn --custom` puts all names of the file among its own."""
+    program = shutil.which("mn")
+    assert program is not None
+    own = runpy.run_path(program)
+    named = vars(importlib.import_module(f"topologies.{topology}"))
+    taken = [name for name in named.keys() & own if not name.startswith("__") and named[name] is not own[name]]
+    assert taken == []

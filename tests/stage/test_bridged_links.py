@@ -1,0 +1,50 @@
+"""Links whose sender is a bridge, which sends many packets at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from mininet.topo import Topo
+from traffic import exchange
+
+from topologies import ovs
+from topologies.links import Shape, ShapedLink
+from topologies.nodes import Gateway, Machine
+from topologies.stage import Stage, raised
+
+pytestmark = pytest.mark.alone
+
+LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
+COUNT, PERCENT = 10_000, 10
+SIGMAS = 4.5  # one false alarm in 150,000
+
+
+class Bridged(Topo):  # type: ignore[misc]  # Mininet is untyped
+    """left ── bridge ── right; what reaches the bridge comes in bunches of TBF's burst."""
+
+    def build(self) -> None:
+        self.addHost("left", cls=Machine, addresses={"link": [f"{LEFT}/24"]})
+        self.addHost("right", cls=Machine, addresses={"link": [f"{RIGHT}/24"]})
+        self.addSwitch("bridge", cls=Gateway, dpid="00000000000000b1")
+        near = {"intfName1": "link", "intfName2": "b-left", "port2": 1, "forward": Shape(50_000_000)}
+        self.addLink("left", "bridge", cls=ShapedLink, label="near", **near)
+        self.addLink("bridge", "right", cls=ShapedLink, label="far", intfName1="b-right", intfName2="link", port1=2)
+
+
+@pytest.fixture(scope="module")
+def net() -> Iterator[Stage]:
+    with raised(Bridged()) as net:
+        ovs.ofctl("add-flow", "bridge", "actions=normal")
+        net.machine("left").run("ping", "-c", "3", "-i", "0.2", RIGHT)
+        yield net
+
+
+def test_each_packet_of_a_bunch_has_its_own_throw_of_the_dice(net: Stage) -> None:
+    net.uplink("far").forward.set(loss_percent=PERCENT)
+    seen = exchange(net.machine("left"), net.machine("right"), RIGHT, COUNT, 200)
+    # After each that came the next is lost or not. A machine that stalls loses more, and adds one gap for all of them.
+    expected = seen.received * PERCENT / 100
+    assert abs(len(seen.gaps) - expected) <= SIGMAS * math.sqrt(expected * (1 - PERCENT / 100)), seen
+    assert seen.received > 0.5 * COUNT

@@ -1,0 +1,48 @@
+"""The two sites of twin.py and the internet beyond them: the far one's exit is the machine on which its bridge lives.
+
+    client ── br-home ══ wifi, lte ══ br-far ── ve-far ═ ve-beyond ─ world ─ eth0 ───── web
+                                        │      .98.0.1    .98.0.2          203.0.113.9  .77
+                                      server
+
+ve-far is a port of br-far from the beginning on, and a device when somebody makes it in the world's own namespace, as
+docs/tunnels.md tells; until then nobody gets beyond. web knows no way to either site: who asks it must be translated.
+IPv6 has the client by Wi-Fi's subnet (fd00:110::3), the exit (fd00:98::2) and web (2001:db8:77::77).
+
+    mn --custom topologies/beyond.py --topo beyond
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from topologies.nodes import Machine, Route
+from topologies.twin import FAR, TwinTopo
+
+WEB, WEB6 = "203.0.113.77", "2001:db8:77::77"
+SIXTH = "fd00:110::3"  # the client's
+EXIT_PORT = "ve-far"
+
+
+class BeyondTopo(TwinTopo):
+    def raise_sites(self, later: Mapping[str, Mapping[str, int]] | None = None) -> None:
+        super().raise_sites({**(later or {}), FAR: {EXIT_PORT: 2}})
+        client = self.nodeInfo("client")
+        client["addresses"]["wifi"] = [*client["addresses"]["wifi"], f"{SIXTH}/64"]
+        client["routes"] = [*client["routes"], Route("default", "fd00:110::2")]
+        outside = {"eth0": ["203.0.113.9/24", "2001:db8:77::9/64"]}
+        self.addHost("world", cls=Machine, inNamespace=False, addresses=outside)
+        self.addHost("web", cls=Machine, addresses={"lan": [f"{WEB}/24", f"{WEB6}/64"]})
+        self.join("world", "web", "eth0", "lan")
+
+
+topos = {"beyond": BeyondTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()

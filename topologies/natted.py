@@ -1,0 +1,141 @@
+"""The two sites of twin.py, each behind what lies between sites in truth: the uplinks are tunnels through it.
+
+    br-home                                                                                               br-far
+    tn-wifi ┐ homehost                                                                        farhost ┌ tf-wifi
+    tn-lte ─┤                  100 Mbit/s           wifi  .100.0/24                                    ├─ tf-lte
+            ├─ un-wifi .31.2 ───────────── nat-wifi .10 ─────────┐ internet                            │
+            │                                                    ├────────── un 203.0.113.9 ───────────┘
+            └─ un-lte  .32.2 ───────────── nat-lte  .10 ─────────┘  far .1
+                               10 Mbit/s            lte  .2.0/24
+
+The clients, the server and all addresses inside are those of twin.py. Outside, un-wifi and un-lte are 192.168.31.2 and
+192.168.32.2, each with a default route, as two DHCP servers would give them; nat-wifi is 198.51.100.10 to the internet,
+nat-lte 192.0.2.10. Tunnels are the work of the sites' agents: tn- and tf- are ports of the bridges from the beginning
+on, and devices when agents run in homehost and farhost (experiments/live/agents.py), which reach the controller at
+CONTROLLER, in the world's own namespace. Until then the sites do not reach each other.
+
+    mn --custom topologies/natted.py --topo natted
+    mn --custom topologies/natted.py --topo natted,wifi_jitter_ms=30,lte_delay_ms=15
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from topologies.nat import Nat
+from topologies.nodes import Machine, Route
+from topologies.paper import BRIDGE as HOME
+from topologies.parameters import refuse_unknown
+from topologies.twin import FAR, FIRST_UPLINK, PARAMETERS, SitesTopo, shapes
+
+if TYPE_CHECKING:
+    from topologies.stage import Stage
+
+CONTROLLER = "198.18.1.1"  # of the world's own namespace, for the agents in the two hosts
+FAR_OUTER = "203.0.113.9"
+SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site
+INNER = {"wifi": "192.168.31", "lte": "192.168.32"}  # between homehost and each NAT
+OUTER = {"wifi": "198.51.100", "lte": "192.0.2"}  # between each NAT and the internet
+FULL_MTU = 1500
+
+
+class NattedTopo(SitesTopo):
+    def build(
+        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
+    ) -> None:
+        refuse_unknown(unknown, PARAMETERS)
+        tunnels = {bridge: _ports(prefix) for bridge, prefix in ((HOME, "tn"), (FAR, "tf"))}
+        self.raise_sites(later=tunnels)
+        self._machines()
+        for name, shape in shapes(shaped, wifi_jitter_ms, lte_delay_ms).items():
+            self.join("homehost", f"nat-{name}", f"un-{name}", "in", forward=shape, backward=shape, label=name)
+            self.join(f"nat-{name}", "internet", "out", name)
+        self.join("internet", "farhost", "far", "un")
+        self.join("world", "homehost", "mg-home", "mgmt")
+        self.join("world", "farhost", "mg-far", "mgmt")
+
+    def _machines(self) -> None:
+        self.addHost(
+            "world",
+            cls=Machine,
+            inNamespace=False,
+            addresses={"mg-home": [f"{CONTROLLER}/30"], "mg-far": ["198.18.2.1/30"]},
+        )
+        own = {f"un-{name}": [f"{net}.2/24"] for name, net in INNER.items()}
+        self.addHost(
+            "homehost",
+            cls=Machine,
+            addresses={**own, "mgmt": ["198.18.1.2/30"]},
+            routes=[Route("default", f"{net}.1", metric=100 * n) for n, net in enumerate(INNER.values(), 1)],
+        )
+        for name, net in OUTER.items():
+            self.addHost(
+                f"nat-{name}",
+                cls=Nat,
+                addresses={"in": [f"{INNER[name]}.1/24"], "out": [f"{net}.10/24"]},
+                routes=[Route("default", f"{net}.1")],
+            )
+        self.addHost(
+            "internet",
+            cls=Nat,
+            outside="far",
+            translates=False,
+            addresses={**{name: [f"{net}.1/24"] for name, net in OUTER.items()}, "far": ["203.0.113.1/24"]},
+        )
+        self.addHost(
+            "farhost",
+            cls=Machine,
+            addresses={"un": [f"{FAR_OUTER}/24"], "mgmt": ["198.18.2.2/30"]},
+            routes=[Route("default", "203.0.113.1"), Route(f"{CONTROLLER}/32", "198.18.2.1")],
+        )
+
+
+def _ports(prefix: str) -> dict[str, int]:
+    return {f"{prefix}-{name}": number for number, name in enumerate(INNER, FIRST_UPLINK)}
+
+
+def nat(net: Stage, name: str) -> Nat:
+    """That of an uplink, or `internet`."""
+    machine = net.machine(name if name == "internet" else f"nat-{name}")
+    assert isinstance(machine, Nat)
+    return machine
+
+
+@contextmanager
+def behind_one_address(net: Stage) -> Iterator[None]:
+    """While the block runs, both uplinks come to the far site from 203.0.113.1, by chance from one port or another."""
+    internet = nat(net, "internet")
+    internet.translate()
+    try:
+        yield
+    finally:
+        internet.pass_on()
+
+
+@contextmanager
+def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
+    """While the block runs, only packets of up to `mtu` bytes pass between this uplink's NAT and the internet, and who
+    sends longer ones hears nothing."""
+    ends = ((nat(net, uplink), "out"), (nat(net, "internet"), uplink))
+    for machine, device in ends:
+        machine.narrow(device, mtu)
+    try:
+        yield
+    finally:
+        for machine, device in ends:
+            machine.widen(device, FULL_MTU)
+
+
+topos = {"natted": NattedTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()
