@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from concurrent.futures import Future
+from dataclasses import replace
 from ipaddress import ip_address
 
 import grpc
@@ -27,7 +28,7 @@ from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
 from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.model import AgentService, Endpoint
-from controller.reports import AgentEffect, Direct, HangUp
+from controller.reports import AgentEffect, Direct, Directive, HangUp, Tunnels
 from controller.wishes import Answer, Impossible, NotAnswered
 
 log = logging.getLogger(__name__)
@@ -86,10 +87,15 @@ class Agents:
     def perform(self, effect: AgentEffect) -> None:
         match effect:
             case Direct(session, number, order):
-                word = speech.directive(number, order)
+                word = speech.directive(number, self._keyed(order))
                 self._calls.put(lambda: self._sessions.order(session, number, word))
             case HangUp(session, reason):
                 self._calls.put(lambda: self._sessions.hang_up(session, reason))
+
+    def _keyed(self, order: Directive) -> Directive:
+        if not isinstance(order, Tunnels):
+            return order
+        return replace(order, tunnels=tuple(replace(each, key=self._trust.key(each.vni)) for each in order.tunnels))
 
     # From people
 

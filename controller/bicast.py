@@ -5,7 +5,8 @@
               from outside and in nobody's name who is inside
     1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come
     2 LEAVE   by terminal and class (matching.py): to the group that knows which uplinks they leave by; what goes to a
-              terminal at the other end (of the site that this one mirrors) leaves as that one's packets come
+              terminal at the other end (of the site that this one mirrors) leaves as that one's packets come, and
+              what that one's terminals send to strangers goes to the exit (beyond.py)
     3, 4      the second halves of answers (responders.py, proxies.py)
 
 Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an
@@ -41,14 +42,13 @@ from controller.program import (
     fields,
     written,
 )
-from controller.tables import proxies, responders, sources
-from controller.tables.leaving import MOST_KEPT, Path, leaving, paths
+from controller.tables import beyond, proxies, responders, sources
+from controller.tables.leaving import LEAVE, MOST_KEPT, Path, leaving, paths
 from controller.tables.matching import Direction, matches
 from controller.tables.responders import ENTRY
 from controller.tables.served import Answered, Served, answered, divided, served
 
 ROUTE = 1
-LEAVE = 2
 
 TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
 TAGGED_PRIORITY = 100  # ENTRY: above everything
@@ -145,15 +145,19 @@ class _Flows:
             if port := self._wires.get(each.place.port):
                 yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
         inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
-        for back, port in product(answered(self._site), inside):  # what comes by an uplink goes inside, or nowhere
+        for back, port in product(answered(self._site), inside):  # what comes by an uplink goes back by none
             to = partial(_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
+        yield from beyond.leading_on(self._site, [port.number for port in self._uplinks()])
+
+    def _uplinks(self) -> Iterator[Port]:
+        return (self._wires[each.port] for each in self._site.uplinks if each.port in self._wires)
 
     def _uplink_entry(self, uplink: Uplink, port: Port) -> Iterator[Flow]:
         mac = uplink.mac or port.mac
         for own in uplink.addresses:
             hop = uplink.next_hop(Family.of(own))
-            learn = str(hop.address) if hop and not hop.mac else None
+            learn = str(hop.address) if hop and (not hop.mac or self._site.other_end) else None  # or to see it alive
             yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
         for address in sources.own(self._site):
             yield from responders.from_ourselves(port.number, address)
@@ -174,8 +178,10 @@ class _Flows:
                 yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
                 yield from responders.from_ourselves(port.number, own.ip)
         for each in here:
-            match = _by_source(each, port, eth_dst=_gateway_mac(each.subnet, port))
-            yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
+            mac = _gateway_mac(each.subnet, port)
+            yield Flow(ENTRY, FORWARD_PRIORITY, _by_source(each, port, eth_dst=mac), goto=ROUTE)
+            if each.terminal.exit:
+                yield from beyond.entering(self._site, each, port.number, mac)
 
     def _between_ports(self) -> Iterator[Flow]:
         datapath = self._site.datapath

@@ -8,6 +8,7 @@ from controller.configuration.classes import BICAST, classes_of, few_enough, mod
 from controller.configuration.document import ConfigError, Mapped, Place
 from controller.configuration.mirrors import mirrored
 from controller.configuration.settings import listeners, settings_of
+from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
 from controller.model import (
     AUTO,
     EVERYBODY,
@@ -27,7 +28,6 @@ from controller.model import (
     TerminalAddress,
     TrafficClass,
     Uplink,
-    UplinkKind,
 )
 
 __all__ = ["ConfigError", "load", "parse"]
@@ -52,10 +52,11 @@ def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
 def _config(top: Place) -> Config:
     keys = top.mapping("controller", required=("sites",))
     places = dict(keys["sites"].by_name(MOST_SITES, "sites"))
+    settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
     sites = mirrored({name: _site(name, place) for name, place in places.items()}, places)
     if not sites:
         raise keys["sites"].wrong("at least one site")
-    settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
+    sites = tunnelled(sites, places, settings)
     config = Config(settings, sites)
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
@@ -163,7 +164,7 @@ def _copies(place: Place) -> CopyWindow:
 def _uplink(name: str, place: Place) -> Uplink:
     if name == AUTO:
         raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
-    keys = place.mapping("kind", "mac", required=("port", "addresses", "next_hops"))
+    keys = place.mapping("kind", "mac", *OF_TUNNELS, required=("port", "addresses", "next_hops"))
     addresses = _interfaces(keys["addresses"])
     next_hops = tuple(
         _next_hop(inner, addresses) for inner in keys["next_hops"].each(len(Family), "next hops, one of each family")
@@ -173,11 +174,11 @@ def _uplink(name: str, place: Place) -> Uplink:
     _one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
     return Uplink(
         name=name,
-        kind=keys.maybe("kind", lambda at: at.choice({kind.value: kind for kind in UplinkKind}), UplinkKind.ETHERNET),
         port=keys["port"].port_name(),
         mac=keys.maybe("mac", Place.mac, None),
         addresses=addresses,
         next_hops=next_hops,
+        tunnel=tunnel_of(keys),
     )
 
 
@@ -253,7 +254,7 @@ def _terminal(
 ) -> Terminal:
     if name == EVERYBODY:
         raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
-    keys = place.mapping("mode", "modes", "default_uplink", "access_point", required=("addresses",))
+    keys = place.mapping("mode", "modes", "default_uplink", "access_point", "exit", required=("addresses",))
     inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
     if not inside:
         raise keys["addresses"].wrong("at least one address")
@@ -266,6 +267,7 @@ def _terminal(
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
         access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
         modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),
+        exit=keys.maybe("exit", lambda at: at.choice({"true": True, "false": False}), False),
     )
 
 

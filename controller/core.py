@@ -30,12 +30,12 @@ from controller.events import (
 )
 from controller.farend.ends import Ends
 from controller.known import Wanted, without
-from controller.model import AUTO, EVERYBODY, Config, Mode, Site, Terminal
+from controller.model import AUTO, Config, Mode, Site, Terminal
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
-from controller.steering.logbook import By, Entry
+from controller.steering.logbook import By, Entry, Moved
 from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
-from controller.wishes import Answer, Impossible, reachable, unknown_terminal
+from controller.wishes import Answer, Impossible, named, reachable
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Core:
                 yield from self._ports_seen(switch, now)
             case NeighbourSeen():
                 where = switch.neighbour_seen(event, now)
-                self.ends.neighbour_seen(switch.site, where, now)
+                self.ends.neighbour_seen(switch.site, where, event.mac, now)
             case Solicited():
                 yield from switch.solicited(event, now)
 
@@ -164,14 +164,20 @@ class Core:
         """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
         an end counts as dead for those who ride it."""
         yield from self.ends.tend(now)
-        if self.ends.changed(now):
-            self.wanted = replace(self.wanted, once=self.ends.once)
+        if self._others_eliminate(now):
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
         for site, silent in self.ends.silence_changed():
             yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
         for dpid, uplinks in self.ends.screens(now):
             self.switches[dpid].screened = uplinks
             yield from self.switches[dpid].settle(self.wanted, now)
+
+    def _others_eliminate(self, now: float) -> bool:
+        """Than when this was last asked: kept from now on, whoever asks."""
+        changed = self.ends.changed(now)
+        if changed:
+            self.wanted = replace(self.wanted, once=self.ends.once)
+        return changed
 
     def _steer(self, entries: Iterable[Entry], now: float) -> Iterator[AgentEffect]:
         """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
@@ -190,7 +196,7 @@ class Core:
     def reconfigure(self, config: Config, now: float) -> Iterator[Effect | AgentEffect]:
         """Take a new configuration whole."""
         self.ends.reconfigure(config)
-        self.ends.changed(now)
+        self._others_eliminate(now)
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.pilot.reconfigure(config, self.wanted, now)
@@ -209,7 +215,7 @@ class Core:
         self, name: str, mode: Mode | None, now: float, traffic: str | None = None
     ) -> tuple[Answer, list[Effect | AgentEffect]]:
         """`traffic` is the name of a class."""
-        terminals = self._named(name)
+        terminals = named(self.config.sites, name)
         if traffic is not None:
             terminals = modes.having(terminals, traffic)
         wanted, said = modes.wished(self.wanted, terminals, traffic, mode)
@@ -217,7 +223,7 @@ class Core:
 
     def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
         """The entries tell what agents make of it, when they have answered."""
-        terminals = self._named(name)
+        terminals = named(self.config.sites, name)
         if uplink == AUTO:
             return self._leave_to_policies(terminals, now)
         for site, terminal in terminals:
@@ -269,7 +275,7 @@ class Core:
         learned: list[Effect | AgentEffect] = list(self.rest(now))  # its messages are not the wish's
         changed, self.wanted = wanted != self.wanted, wanted
         effects: list[Effect] = []
-        for dpid in dict.fromkeys(dpid for site, _ in terminals for dpid in self.config.ends(site)):
+        for dpid in self._gateways(terminals):
             ours = [entry for entry in entries if self.pilot.steered[entry.terminal].site.dpid == dpid]
             effects += follow(self.switches[dpid], ours, wanted, self.pilot.logbook, now)
         orders = [order for entry in entries for order in self.pilot.moved(entry, wanted, now)]
@@ -277,13 +283,18 @@ class Core:
         tended = list(self.pilot.tend(wanted, now))
         return Answer(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
 
-    def _when(self, site: Site) -> str:
-        here = self.switches[site.dpid].session is not None
-        return "" if here else f"; it is kept, and counts when gateway {site.name} connects"
+    def unconfirmed(self, name: str) -> list[tuple[str, Moved]]:
+        """Gateways that have not answered yet what followed from a wish for this terminal, by name."""
+        switches = [self.switches[dpid] for dpid in self._gateways(named(self.config.sites, name))]
+        orders = ((each.site.name, self.pilot.logbook.unconfirmed(each.session)) for each in switches)
+        return [(gateway, moved) for gateway, moved in orders if moved is not None]
 
-    def _named(self, name: str) -> list[tuple[Site, Terminal]]:
-        everybody = [(site, terminal) for site in self.config.sites for terminal in site.terminals]
-        found = [each for each in everybody if name in (each[1].name, EVERYBODY)]
-        if not found and name != EVERYBODY:
-            raise unknown_terminal(name, (terminal.name for _, terminal in everybody))
-        return found
+    def _gateways(self, terminals: list[tuple[Site, Terminal]]) -> Iterable[int]:
+        return dict.fromkeys(dpid for site, _ in terminals for dpid in self.config.ends(site))
+
+    def _when(self, site: Site) -> str:
+        switch = self.switches[site.dpid]
+        if switch.expected() is not None:
+            return ""
+        comes = "connects" if switch.session is None else "has been read"
+        return f"; it is kept, and counts when gateway {site.name} {comes}"

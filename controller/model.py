@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from controller.traffic import REST as REST
 from controller.traffic import Address as Address
 from controller.traffic import Family as Family
 from controller.traffic import Interface as Interface
+from controller.traffic import Network as Network
 from controller.traffic import Protocol as Protocol
 from controller.traffic import TrafficClass as TrafficClass
 
@@ -37,6 +39,7 @@ class Mode(StrEnum):
 
 class UplinkKind(StrEnum):
     ETHERNET = "ethernet"
+    TUNNEL = "tunnel"  # VXLAN, to the site at the other end
 
 
 class Datapath(StrEnum):
@@ -51,13 +54,27 @@ class NextHop:
 
 
 @dataclass(frozen=True, slots=True)
+class Tunnel:
+    """One end. That which knows the other's outer address starts; that one takes who proves to be it."""
+
+    device: str | None  # by which it leaves; None: as the host's routes say
+    remote: Address | None  # None: learned
+    udp_port: int  # of both ends
+    vni: int  # of both ends, and of no other tunnel of this file
+
+
+@dataclass(frozen=True, slots=True)
 class Uplink:
     name: str
-    kind: UplinkKind
     port: str
     mac: str | None  # None: the port's own
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHop, ...]
+    tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
+
+    @property
+    def kind(self) -> UplinkKind:
+        return UplinkKind.TUNNEL if self.tunnel else UplinkKind.ETHERNET
 
     def next_hop(self, family: Family) -> NextHop | None:
         return next((hop for hop in self.next_hops if Family.of(hop.address) is family), None)
@@ -98,6 +115,7 @@ class Terminal:
     default_uplink: str
     access_point: str | None
     modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; the others follow `mode`
+    exit: bool = False  # the way on from here for the terminals at the other end: a host that routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +157,12 @@ class Site:
     subnets: tuple[Subnet, ...]
     terminals: tuple[Terminal, ...]
     access_points: tuple[AccessPoint, ...]
-    mirrors: str | None = None  # the site at the other end of its uplinks
+    mirrors: str | None = None  # the site at the other end of its uplinks, whose terminals it serves there
+    other_end: str | None = None  # the same, or the site that mirrors this one
     returned: tuple[Returned, ...] = ()  # that one's terminals
     named: tuple[TrafficClass, ...] = ()  # apart from each other, each with its mode; `bicast` is of what they leave
     named_there: tuple[TrafficClass, ...] = ()  # the same of the site that it mirrors, for that one's terminals
+    networks_there: tuple[Network, ...] = ()  # of that one's uplinks and subnets
 
     def __hash__(self) -> int:
         """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""
@@ -153,6 +173,16 @@ class Site:
 
     def subnet(self, name: str) -> Subnet:
         return next(subnet for subnet in self.subnets if subnet.name == name)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Those that its uplinks and subnets have addresses in."""
+        between = (own.network for uplink in self.uplinks for own in uplink.addresses)
+        return (*between, *(own.network for subnet in self.subnets for own in subnet.gateways))
+
+    @property
+    def exit(self) -> Terminal | None:
+        return next((terminal for terminal in self.terminals if terminal.exit), None)
 
     @property
     def classes(self) -> tuple[TrafficClass, ...]:
@@ -214,16 +244,20 @@ class Settings:
     agents: AgentService | None = None  # None: there are none
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: its sites are found by name at every compilation
 class Config:
     settings: Settings
     sites: tuple[Site, ...]
 
     def ends(self, site: Site) -> tuple[int, ...]:
         """The dpids that a wish about a terminal of this site concerns: its own first, then of whom mirrors it."""
-        return (site.dpid, *(each.dpid for each in self.sites if each.mirrors == site.name))
+        other = self.other_end(site)
+        return (site.dpid, other.dpid) if other is not None and other.mirrors else (site.dpid,)
 
     def other_end(self, site: Site) -> Site | None:
         """The site at the other end of its uplinks, where that is one of ours."""
-        ours = (each for each in self.sites if site.name == each.mirrors or site.mirrors == each.name)
-        return next(ours, None)
+        return self._by_name.get(site.other_end) if site.other_end is not None else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, Site]:
+        return {each.name: each for each in self.sites}

@@ -6,10 +6,12 @@ one order of the core and comes back with its result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-ELIMINATES = "eliminate"  # the capability of a gateway's agent
+# Capabilities of a gateway's agent
+ELIMINATES = "eliminate"
+TUNNELS = "tunnel"
 
 
 class Role(StrEnum):
@@ -86,6 +88,27 @@ class Elimination:
 
 
 @dataclass(frozen=True, slots=True)
+class TunnelEnd:
+    """A tunnel as one of its ends has it."""
+
+    name: str  # the uplink's
+    because: str  # why it is not made, or nobody is heard; empty: the other end is
+    peer: str  # the other end's outer address and port; empty: nobody was ever heard
+    heard_ms: int | None  # since the other end was heard; None: never
+    rtt_us: int  # 0: no question was answered
+    mtu_bytes: int  # the longest IP packet that goes through both ways; 0: not known yet
+    moves: int  # how often the other end had another outer address than before
+    strangers: int  # packets that came for it from somebody else
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnelling:
+    ends: tuple[TunnelEnd, ...]
+    largest_bytes: int  # an IP packet that goes into every tunnel that is up; 0: none is known
+    missing: tuple[tuple[str, str], ...]  # ports where senders are not told so, and why
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     cpu_us: int  # since the agent was started
     rss_bytes: int
@@ -120,6 +143,7 @@ class Reported:
     connections: tuple[Connection, ...]
     cost: Cost
     elimination: Elimination | None = None  # None: none are ordered to be eliminated
+    tunnelling: Tunnelling | None = None  # None: no tunnels are ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +211,26 @@ class Eliminate:
     window_ceiling_ms: int = 0
 
 
-Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate
+@dataclass(frozen=True, slots=True)
+class TunnelOrder:
+    name: str  # the uplink's
+    port: str  # the network device that is made
+    vni: int
+    udp_port: int
+    device: str | None  # by which it leaves; None: as routes say
+    remote: str | None  # None: who proves to be the other end
+    key: bytes = field(default=b"", repr=False)  # by which the ends know each other: not the core's to know
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnels:
+    """Have these, and no others."""
+
+    tunnels: tuple[TunnelOrder, ...] = ()
+    fitted_ports: tuple[str, ...] = ()  # where comes in what goes into them
+
+
+Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels
 
 
 @dataclass(frozen=True, slots=True)

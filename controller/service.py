@@ -21,7 +21,7 @@ from controller.model import Config, Mode
 from controller.program import Program
 from controller.reports import AgentEffect, AgentEvent
 from controller.snapshot import CourseView, Snapshot
-from controller.steering.logbook import Entry
+from controller.steering.logbook import Entry, Moved
 from controller.store import Store, StoreError
 from controller.views import snapshot
 from controller.wishes import Answer, NotAnswered
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
-HANDS_WITHIN_S = 2.0
+HANDS_WITHIN_S = 2.0  # and switches
 
 
 class Service:
@@ -50,7 +50,7 @@ class Service:
         self._perform = perform
         self._core = Core(config, store.load(), time.monotonic())
         self._saved = self._tried = self._core.wanted  # what a restart would find, and what it should
-        self._awaited: list[tuple[list[Entry], threading.Event]] = []  # by people: what agents make of it
+        self._awaited: list[tuple[list[Entry | Moved], threading.Event]] = []  # by people: what both hands make of it
         self._inbox = Inbox()
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -79,25 +79,32 @@ class Service:
     # From people
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
-        return self._ask(lambda: self._wish(self._core.wish_mode(terminal, mode, time.monotonic(), traffic)))
+        return self._made(terminal, lambda now: (*self._core.wish_mode(terminal, mode, now, traffic), []))
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
-        """Waits a little for what agents make of it; what they say later is told by `decisions`."""
+        return self._made(terminal, lambda now: self._core.wish_active(terminal, uplink, now))
+
+    def _made(
+        self, terminal: str, wish: Callable[[float], tuple[Answer, list[Effect | AgentEffect], list[Entry]]]
+    ) -> Answer:
+        """Waits a little until switches hold it, and for what agents make of it: what these say later is told by
+        `decisions`."""
         answered = threading.Event()
 
-        def wish() -> tuple[Answer, list[Entry]]:
-            answer, effects, entries = self._core.wish_active(terminal, uplink, time.monotonic())
-            self._awaited.append((entries, answered))
-            return self._wish((answer, effects)), entries
+        def kept() -> tuple[Answer, list[Entry], list[tuple[str, Moved]]]:
+            answer, effects, entries = wish(time.monotonic())
+            sent = self._core.unconfirmed(terminal)
+            self._awaited.append(([*entries, *(moved for _, moved in sent)], answered))
+            return self._kept(answer, effects), entries, sent
 
-        answer, entries = self._ask(wish)
-        if entries:
-            answered.wait(HANDS_WITHIN_S)
+        answer, entries, sent = self._ask(kept)
+        answered.wait(HANDS_WITHIN_S)
 
         def said() -> tuple[list[str], list[str]]:
             self._awaited = [each for each in self._awaited if each[1] is not answered]
             done = [sentence for entry in entries for sentence in entry.hands_say()]
-            return done, [sentence for entry in entries for sentence in entry.hands_could_not()]
+            could_not = [sentence for entry in entries for sentence in entry.hands_could_not()]
+            return done, [*(_not_in_force(*each) for each in sent if not each[1].done), *could_not]
 
         done, failed = self._ask(said)
         return replace(answer, done=(*answer.done, *done), failed=(*answer.failed, *failed))
@@ -159,8 +166,8 @@ class Service:
             log.error("%s", error)
 
     def _tell_those_who_wait(self) -> None:
-        for entries, answered in self._awaited:
-            if all(entry.answered for entry in entries):
+        for awaited, answered in self._awaited:
+            if all(each.answered for each in awaited):
                 answered.set()
 
     def _carry_out(self, effects: Iterable[Effect | AgentEffect]) -> None:
@@ -185,8 +192,7 @@ class Service:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _wish(self, outcome: tuple[Answer, list[Effect | AgentEffect]]) -> Answer:
-        answer, effects = outcome
+    def _kept(self, answer: Answer, effects: list[Effect | AgentEffect]) -> Answer:
         self._carry_out(effects)
         try:
             self._save()
@@ -209,6 +215,13 @@ class Service:
             log.warning("what changed under `controller:` in %s counts from the next start on", self._config_path)
         self._carry_out(self._core.reconfigure(config, time.monotonic()))
         log.info("the configuration of %s is in force", self._config_path)
+
+
+def _not_in_force(gateway: str, moved: Moved) -> str:
+    if moved.answered:
+        return f"gateway {gateway}: {moved.said}"
+    late = f"it was sent to gateway {gateway}, whose switch has not confirmed it within {HANDS_WITHIN_S:g} s"
+    return f"{late}; `./bicast status` tells how it is"
 
 
 def _wall_offset_s() -> float:

@@ -13,7 +13,7 @@ from controller.events import Counters, PortCounters
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
 from controller.program import GroupKind
-from controller.reports import PathCopies, PathManager, Role
+from controller.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.steering.logbook import By
 
 
@@ -40,6 +40,13 @@ class NextHopView:
 
 
 @dataclass(frozen=True, slots=True)
+class TunnelView:
+    up: bool
+    because: str | None  # why not
+    end: TunnelEnd | None  # None: nobody tells
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkView:
     name: str
     port: str
@@ -48,6 +55,7 @@ class UplinkView:
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHopView, ...]
     counters: PortCounters | None
+    tunnel: TunnelView | None  # None: it is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,14 @@ class CopiesView:
 
 
 @dataclass(frozen=True, slots=True)
+class FittingView:
+    """What senders inside are told of the tunnels' room."""
+
+    largest_bytes: int | None  # of an IP packet; None: not known
+    missing: tuple[tuple[str, str], ...]  # ports where they are not told, and why
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayView:
     name: str
     dpid: str  # 16 hex digits, as in gateway.yaml
@@ -102,6 +118,7 @@ class GatewayView:
     uplinks: tuple[UplinkView, ...]
     groups: tuple[GroupView, ...]
     copies: CopiesView | None  # None: no site of ours is at the other end of its uplinks
+    fitting: FittingView | None  # None: no tunnels, or nobody tells
 
 
 @dataclass(frozen=True, slots=True)

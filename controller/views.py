@@ -17,12 +17,14 @@ from controller.snapshot import (
     BucketView,
     ClassView,
     CopiesView,
+    FittingView,
     GatewayView,
     GroupView,
     NextHopView,
     SilentView,
     Snapshot,
     TerminalView,
+    TunnelView,
     UplinkView,
 )
 from controller.tables.recall import counting_ids
@@ -58,9 +60,10 @@ def _gateway(switch: Switch, ends: Ends, wall_offset_s: float) -> GatewayView:
         last_changes=switch.last_changes,
         refusals=switch.refusals,
         conflicts=tuple(f"table {table}, priority {priority}: {match}" for table, priority, match in switch.conflicts),
-        uplinks=tuple(_uplink(switch, uplink) for uplink in switch.site.uplinks),
+        uplinks=tuple(_uplink(switch, uplink, ends) for uplink in switch.site.uplinks),
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
         copies=_copies(switch.site, ends),
+        fitting=_fitting(switch.site, ends),
     )
 
 
@@ -80,7 +83,7 @@ def _copies(site: Site, ends: Ends) -> CopiesView | None:
     )
 
 
-def _uplink(switch: Switch, uplink: Uplink) -> UplinkView:
+def _uplink(switch: Switch, uplink: Uplink, ends: Ends) -> UplinkView:
     port = switch.observed.ports.get(uplink.port) if switch.session is not None else None
     return UplinkView(
         name=uplink.name,
@@ -93,7 +96,18 @@ def _uplink(switch: Switch, uplink: Uplink) -> UplinkView:
             for hop in uplink.next_hops
         ),
         counters=switch.installed.port_counters.get(port.number) if port else None,
+        tunnel=_tunnel(switch.site, uplink.name, ends) if uplink.tunnel else None,
     )
+
+
+def _fitting(site: Site, ends: Ends) -> FittingView | None:
+    told = ends.tunnels.told(site)
+    return FittingView(told.largest_bytes or None, told.missing) if told else None
+
+
+def _tunnel(site: Site, uplink: str, ends: Ends) -> TunnelView:
+    because = ends.tunnels.why_not(site, uplink)
+    return TunnelView(because is None, because, ends.tunnels.ends(site).get(uplink))
 
 
 def _group(switch: Switch, group: Group) -> GroupView:

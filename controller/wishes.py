@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
-from controller.model import Family, Mode, Site, Terminal
+from controller.model import EVERYBODY, Family, Mode, Site, Terminal
 
 MOST_NAMED = 12  # terminals, in one sentence
 
@@ -15,7 +15,8 @@ MOST_NAMED = 12  # terminals, in one sentence
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A wish that was kept. `done` are sentences; one that was kept before changes nothing and says "already". `failed`
-    are sentences too: what agents could not do of it, and that a restart would forget it."""
+    are sentences too: what agents could not do of it, which switches are not known to hold it, and that a restart would
+    forget it."""
 
     done: tuple[str, ...]
     changed: bool
@@ -37,6 +38,15 @@ def unknown_terminal(name: str, there: Iterable[str]) -> UnknownTerminal:
     return UnknownTerminal(f"no terminal is named {name!r} of the {len(known)} that there are; {meant}")
 
 
+def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
+    """A terminal and its site, or all with theirs; or UnknownTerminal."""
+    everybody = [(site, terminal) for site in sites for terminal in site.terminals]
+    found = [each for each in everybody if name in (each[1].name, EVERYBODY)]
+    if not found and name != EVERYBODY:
+        raise unknown_terminal(name, (terminal.name for _, terminal in everybody))
+    return found
+
+
 class UnknownClass(Exception):
     """The sentence names the class and those that there are."""
 
@@ -56,7 +66,7 @@ class NotAnswered(Exception):
 
 
 class Writer(Protocol):
-    """Blocks until the core has answered. A refused wish has changed nothing."""
+    """Blocks until the core has answered, and a little for switches and agents. A refused wish has changed nothing."""
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
         """No mode: the one of the configuration. No class: of what is in none with a mode of its own."""

@@ -22,6 +22,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.agency import clock, files
@@ -59,6 +60,11 @@ class Authority:
     def pin(self) -> str:
         """By which an agent knows us at the first meeting: SHA-256 of the certificate, in base32 (api/agent.proto)."""
         return base64.b32encode(hashlib.sha256(self.der).digest()).decode().lower().rstrip("=")
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A secret of 32 bytes that only who has our key can make; it tells nothing of the key, nor of another one."""
+        raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
 
     def sign(self, name: str, request: bytes) -> x509.Certificate:
         """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""

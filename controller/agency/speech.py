@@ -33,6 +33,10 @@ from controller.reports import (
     Resulted,
     Role,
     Subflow,
+    TunnelEnd,
+    Tunnelling,
+    TunnelOrder,
+    Tunnels,
 )
 
 PROTOCOL = 1  # the highest that we speak
@@ -93,6 +97,7 @@ def reported(session: int, report: pb.Report) -> Reported:
         ),
         cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
         elimination=_elimination(report.elimination) if report.HasField("elimination") else None,
+        tunnelling=_tunnelling(report.tunnelling) if report.HasField("tunnelling") else None,
     )
 
 
@@ -117,8 +122,36 @@ def _elimination(one: pb.Elimination) -> Elimination:
             )
             for path in one.paths
         ),
-        missing=tuple((_text(each.port), _text(each.because)) for each in one.missing),
+        missing=_missing(one.missing),
     )
+
+
+def _tunnelling(one: pb.Tunnelling) -> Tunnelling:
+    if max(len(one.ends), len(one.missing)) > MOST_OF_A_HOST:
+        raise _against(f"tells of more than {MOST_OF_A_HOST} tunnels or ports")
+    if len({end.name for end in one.ends}) < len(one.ends):
+        raise _against("tells twice of one tunnel")
+    return Tunnelling(
+        ends=tuple(
+            TunnelEnd(
+                name=_text(end.name),
+                because=_text(end.because),
+                peer=_text(end.peer),
+                heard_ms=end.heard_ms if end.HasField("heard_ms") else None,
+                rtt_us=end.rtt_us,
+                mtu_bytes=end.mtu_bytes,
+                moves=end.moves,
+                strangers=end.strangers,
+            )
+            for end in one.ends
+        ),
+        largest_bytes=one.largest_bytes,
+        missing=_missing(one.missing),
+    )
+
+
+def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
+    return tuple((_text(each.port), _text(each.because)) for each in ports)
 
 
 def resulted(session: int, result: pb.Result) -> Resulted:
@@ -168,7 +201,22 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.eliminate.paths.extend(pb.CopyPath(name=name, port=port) for name, port in paths)
             word.eliminate.numbered_ports.extend(numbered_ports)
             word.eliminate.window_floor_ms, word.eliminate.window_ceiling_ms = floor_ms, ceiling_ms
+        case Tunnels(tunnels, fitted_ports):
+            word.tunnels.tunnels.extend(map(_tunnel, tunnels))
+            word.tunnels.fitted_ports.extend(fitted_ports)
     return pb.FromController(directive=word)
+
+
+def _tunnel(order: TunnelOrder) -> pb.Tunnel:
+    return pb.Tunnel(
+        name=order.name,
+        port=order.port,
+        vni=order.vni,
+        udp_port=order.udp_port,
+        device=order.device or "",
+        remote=order.remote or "",
+        key=order.key,
+    )
 
 
 def _subflow(one: pb.Subflow) -> Subflow:

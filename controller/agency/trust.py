@@ -56,6 +56,10 @@ class Trust:
         self.ledger.redeem(name, secret, issue)
         return made[0].public_bytes(DER), self._authority.der
 
+    def key(self, vni: int) -> bytes:
+        """By which a tunnel's ends know each other: the same after a restart, and nobody else's."""
+        return self._authority.derived(f"tunnel {vni}".encode())
+
     def for_joining(self) -> ssl.SSLContext:
         """Strangers come here, and are told who we are."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

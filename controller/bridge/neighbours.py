@@ -15,7 +15,8 @@ KNOWN_EVERY_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """An address whose MAC is not in the file, and the address and MAC that ask for it."""
+    """An address whose MAC is not in the file, or whose sign of life is waited for, and the address and MAC that ask
+    for it."""
 
     where: Neighbour
     source: Address
@@ -23,12 +24,12 @@ class Sought:
     uplink: str | None  # whose next hop it is; None: it is a terminal's
 
 
-def sought(site: Site, observed: Observed) -> Iterator[Sought]:
+def sought(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[Sought]:
     for uplink in site.uplinks:
         for hop in uplink.next_hops:
             own = uplink.address(Family.of(hop.address))
             port = observed.ports.get(uplink.port)
-            if own and port and not hop.mac:
+            if own and port and (not hop.mac or uplink.name in doubted):
                 yield Sought((uplink.port, hop.address), own.ip, uplink.mac or port.mac, uplink.name)
     for terminal in site.terminals:
         for place in terminal.addresses:
@@ -65,7 +66,7 @@ class Schedule:
             if uplink.name in doubted - self._doubted:
                 self.at_once(uplink.port)
         self._doubted = doubted
-        for each in sought(site, observed):
+        for each in sought(site, observed, doubted):
             if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
                 self._next[each.where] = now + self._pause(each)
                 yield each

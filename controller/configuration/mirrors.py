@@ -11,10 +11,13 @@ from controller.model import Family, Returned, Site
 
 
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Place]) -> tuple[Site, ...]:
-    return tuple(_completed(site, sites, places[name]) for name, site in sites.items())
+    mirrored_by = {site.mirrors: name for name, site in sites.items()}
+    completed = (_completed(site, sites, places[name]) for name, site in sites.items())
+    return tuple(replace(site, other_end=site.mirrors or mirrored_by.get(site.name)) for site in completed)
 
 
 def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
+    _exit_in_place(site, place)
     if site.mirrors is None:
         return site
 
@@ -46,10 +49,25 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
     flows = flows_of(other.named, (each.address for each in returned)) * len(site.inside_ports)
     if flows > MOST_FLOWS:
         raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
-    return replace(site, returned=returned, named_there=other.named)
+    return replace(site, returned=returned, named_there=other.named, networks_there=other.networks)
 
 
 def _returned(site: Site) -> Iterator[Returned]:
     for terminal in site.terminals:
         for place in terminal.addresses:
             yield Returned(terminal, place.address, site.subnet(place.subnet).uplink or terminal.default_uplink)
+
+
+def _exit_in_place(site: Site, place: Place) -> None:
+    exits = [terminal for terminal in site.terminals if terminal.exit]
+    for terminal in exits:
+        at = f"{place.where}.terminals.{terminal.name}"
+        if site.mirrors is None:
+            expected = "false: only a site that mirrors another one is a way on for that one's terminals"
+            raise ConfigError(place.file, f"{at}.exit", "true", expected)
+        if terminal is not exits[0]:
+            raise ConfigError(place.file, f"{at}.exit", "true", f"false: {exits[0].name} is the exit of this site")
+        families = [Family.of(inside.address) for inside in terminal.addresses]
+        if len(set(families)) != len(families):
+            found = ", ".join(str(inside.address) for inside in terminal.addresses)
+            raise ConfigError(place.file, f"{at}.addresses", found, "one address of each family: this is the exit")

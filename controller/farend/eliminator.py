@@ -1,16 +1,14 @@
 """One session of the agent at a site that lets the first of several copies pass: what it is told, and whether it does.
 
-opened ──► ordered ──► its reports say that it does ──► silent, or a port is missing ──► ordered again
-                │
-                └──► refused: ordered again after a while, for the reason may have gone
+It does as long as its reports say so: not once it is silent, nor while it has no program at a port.
 """
 
 from __future__ import annotations
 
+from controller.farend.standing import Standing
 from controller.reports import ELIMINATES, AgentOpened, Eliminate, Elimination, Resulted
 
 SILENT_AFTER_S = 2.5  # without a report; the agent's programs let everything pass 3 s after they were last tended
-AGAIN_AFTER_S = 5.0
 
 
 class Eliminator:
@@ -18,32 +16,24 @@ class Eliminator:
         self.name = event.name
         self.session = event.session
         self.told: Elimination | None = None  # its last report
-        self._unable = next((one.reason for one in event.capabilities if _is_lacking(one.name, one.available)), None)
-        self._refused: str | None = None
-        self._ordered: Eliminate | None = None
-        self._ordered_at = 0.0
-        self._directive: int | None = None  # not answered yet
+        self._standing = Standing[Eliminate](event, ELIMINATES)
         self._reported_at: float | None = None
 
     @property
     def is_new(self) -> bool:
         """It has reported nothing yet."""
-        return self._reported_at is None and self._refused is None
+        return self._reported_at is None and self._standing.refused is None
 
     def is_due(self, order: Eliminate, now: float) -> bool:
         """Whether it is to be told, or told again."""
-        if order != self._ordered:
-            idle = not order.paths and self._ordered is None and self.told is None
-            return not (idle or self._unable)
-        lost = not self.fulfils(order, now)
-        return lost and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S
+        idle = not order.paths and self.told is None
+        return self._standing.is_due(order, idle, self.fulfils(order, now), now)
 
     def ordered(self, order: Eliminate, directive: int, now: float) -> None:
-        self._ordered, self._directive, self._ordered_at = order, directive, now
+        self._standing.ordered(order, directive, now)
 
     def resulted(self, event: Resulted) -> None:
-        if event.directive == self._directive:
-            self._directive, self._refused = None, None if event.done else event.said
+        self._standing.resulted(event)
 
     def reported(self, told: Elimination | None, now: float) -> None:
         self.told, self._reported_at = told, now
@@ -55,8 +45,9 @@ class Eliminator:
         return wholly and self._heard_of_late(now)
 
     def why_not(self) -> str:
-        if self._unable or self._refused:
-            return self._unable or self._refused or ""
+        unwilling = self._standing.unable or self._standing.refused
+        if unwilling:
+            return unwilling
         if self.told is not None and self.told.missing:
             port, because = self.told.missing[0]
             return f"{port}: {because}"
@@ -68,7 +59,3 @@ class Eliminator:
 
 def _names(told: Elimination) -> set[str]:
     return {path.name for path in told.paths}
-
-
-def _is_lacking(name: str, available: bool) -> bool:
-    return name == ELIMINATES and not available

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from controller.farend.eliminator import Eliminator
 from controller.farend.silence import Ports, Silence
+from controller.farend.tunnels import SiteTunnels
 from controller.known import Neighbour, Wanted
 from controller.model import Config, Site
 from controller.policy.screening import Screen, answered, screened
@@ -29,6 +30,7 @@ class Ends:
         """`once` are the sites at which one copy of each packet passed when this was last known."""
         self._tickets = tickets
         self._here: dict[int, Eliminator] = {}  # by session
+        self.tunnels = SiteTunnels(tickets)
         self._silence = Silence()
         self._silent: dict[str, dict[str, str] | None] = {}  # by site, as told
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
@@ -39,6 +41,7 @@ class Ends:
 
     def reconfigure(self, config: Config) -> None:
         self._config = config
+        self.tunnels.reconfigure(config)
         ends = ((site, config.other_end(site)) for site in config.sites if site.mirrors is None)
         self._pairs = tuple((site, other) for site, other in ends if other is not None or site.name in self._silent)
         both = (site for site in config.sites if config.other_end(site) is not None)
@@ -47,6 +50,7 @@ class Ends:
     # Agents
 
     def hear(self, event: AgentEvent, wanted: Wanted, ports: Callable[[], Ports], now: float) -> None:
+        self.tunnels.hear(event)
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
@@ -73,12 +77,17 @@ class Ends:
             name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
         }
 
+    def _dead(self, *ends: Site) -> dict[str, str]:
+        """Those, and through whose tunnel nobody is heard."""
+        return self.silent(*ends) | {name: why for end in ends for name, why in self.tunnels.dead(end).items()}
+
     def silence_changed(self) -> Iterator[tuple[Site, dict[str, str] | None]]:
         """Sites whose terminals it concerns that other uplinks are silent at either end than when this was asked. None:
         at neither end are they watched."""
         for site, other in self._pairs:
-            watched = other is not None and bool(self.once & {site.name, other.name})
-            silent = self.silent(site, other) if other and watched else None
+            ends = (site, other) if other is not None else ()
+            watched = any(end.name in self.once or self.tunnels.ends(end) for end in ends)
+            silent = self._dead(*ends) if watched else None
             before = self._silent.get(site.name)
             if (silent is None) != (before is None) or (silent or {}).keys() != (before or {}).keys():
                 self._silent[site.name] = silent
@@ -97,11 +106,12 @@ class Ends:
                 log.info("%s: uplinks that get no copies: %s", site.name, ", ".join(sorted(out)) or "none")
                 yield from ((end.dpid, out) for end in (site, other) if end is not None)
 
-    def neighbour_seen(self, site: Site, where: Neighbour, now: float) -> None:
-        """What is screened is tried again as soon as its next hop answers."""
+    def neighbour_seen(self, site: Site, where: Neighbour, mac: str, now: float) -> None:
+        """What is screened is tried again as soon as its next hop answers: from the MAC that is written, if one is."""
         screens = self._screens_of(site)
         for uplink in site.uplinks if screens else ():
-            if uplink.name in screens and where in ((uplink.port, hop.address) for hop in uplink.next_hops):
+            ours = ((uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, mac))
+            if uplink.name in screens and where in ours:
                 screens[uplink.name] = answered(screens[uplink.name], now)
 
     def _screens_of(self, end: Site) -> dict[str, Screen]:
@@ -110,6 +120,7 @@ class Ends:
         return next((self._screens.get(site.name, {}) for site in found), {})
 
     def tend(self, now: float) -> Iterator[Direct]:
+        yield from self.tunnels.tend(now)
         for each in self._here.values():
             order = self._orders.get(each.name, NOTHING)
             if each.is_due(order, now):

@@ -39,6 +39,10 @@ class Moved:
     done: bool | None = None  # None: it has not answered
     said: str = "its groups are about to be changed"
 
+    @property
+    def answered(self) -> bool:
+        return self.done is not None
+
 
 @dataclass(slots=True)
 class Entry:
@@ -134,6 +138,10 @@ class Logbook:
         moved = self._tickets[session, ticket] = Moved(None, said)
         for entry in entries:
             entry.gateway = moved
+
+    def unconfirmed(self, session: int | None) -> Moved | None:
+        """The last order that this switch has not answered: it answers them in turn."""
+        return next((moved for (sent_to, _), moved in reversed(self._tickets.items()) if sent_to == session), None)
 
     def applied(self, session: int, ticket: int) -> None:
         moved = self._tickets.pop((session, ticket), None)

@@ -1,12 +1,13 @@
-"""Whom a packet from outside cannot be of: what comes in by an uplink in such a name is somebody else's (RFC 2827)."""
+"""Whom a packet from outside cannot be of: what comes in by an uplink, or from beyond the exit, in such a name is
+somebody else's (RFC 2827)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 
-from controller.model import Address, Family, Site
+from controller.model import Address, Family, Network, Site
 from controller.program import written
 
 
@@ -20,8 +21,21 @@ def own(site: Site) -> tuple[Address, ...]:
 @lru_cache(maxsize=256)
 def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
     """The inside, the gateway itself, and what no network may carry; no two overlap."""
+    return _apart(_nowhere_outside(site, family), family)
+
+
+@lru_cache(maxsize=256)
+def of_no_stranger(site: Site, family: Family) -> tuple[str, ...]:
+    """The same, and all that is between here and the other end, and there."""
+    return _apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
+
+
+def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
     inside = (each.network for subnet in site.subnets for each in subnet.gateways)
-    networks = [*inside, *(ip_network(each) for each in own(site)), *map(ip_network, family.never_routed)]
+    return (*inside, *(ip_network(each) for each in own(site)), *map(ip_network, family.never_routed))
+
+
+def _apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
     found: Iterator[IPv4Network] | Iterator[IPv6Network]
     if family is Family.IPV4:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))

@@ -34,6 +34,7 @@ class _SnapshotCollector(Collector):
         yield from _gateways(snapshot.gateways)
         yield from _uplinks(snapshot.gateways)
         yield from _copies(snapshot.gateways)
+        yield from _tunnels(snapshot.gateways)
         yield from _buckets(snapshot.gateways)
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
@@ -94,6 +95,24 @@ def _uplinks(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
                 drops.add_metric([gateway.name, uplink.name, "up"], uplink.counters.send_drops)
                 drops.add_metric([gateway.name, uplink.name, "down"], uplink.counters.receive_drops)
     yield from (up, *traffic.families, drops)
+
+
+def _tunnels(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
+    labels = ["gateway", "uplink"]
+    up = GaugeMetricFamily("bicast_tunnel_up", "1 while the other end of the uplink's tunnel is heard", labels=labels)
+    rtt = GaugeMetricFamily("bicast_tunnel_rtt_seconds", "Of the last question that was answered", labels=labels)
+    mtu = GaugeMetricFamily("bicast_tunnel_mtu_bytes", "The longest IP packet that goes through", labels=labels)
+    moves = CounterMetricFamily("bicast_tunnel_moves", "Times the other end's outer address changed", labels=labels)
+    strangers = CounterMetricFamily("bicast_tunnel_strangers", "Packets from somebody else, dropped", labels=labels)
+    for at, tunnel in (([one.name, each.name], each.tunnel) for one in gateways for each in one.uplinks if each.tunnel):
+        up.add_metric(at, float(tunnel.up))
+        end = tunnel.end
+        if end is not None:
+            rtt.add_metric(at, end.rtt_us / 1e6)
+            mtu.add_metric(at, end.mtu_bytes)
+            moves.add_metric(at, end.moves)
+            strangers.add_metric(at, end.strangers)
+    yield from (up, rtt, mtu, moves, strangers)
 
 
 def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:

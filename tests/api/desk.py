@@ -23,7 +23,7 @@ from controller.program import (
     ToGroup,
     fields,
 )
-from controller.reports import PathCopies, PathManager, Role
+from controller.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.snapshot import (
     ActiveBy,
     AddressView,
@@ -35,6 +35,7 @@ from controller.snapshot import (
     CourseView,
     DecisionView,
     EndView,
+    FittingView,
     GatewayState,
     GatewayView,
     GroupView,
@@ -46,6 +47,7 @@ from controller.snapshot import (
     SilentView,
     Snapshot,
     TerminalView,
+    TunnelView,
     UplinkView,
 )
 from controller.steering.logbook import By
@@ -82,6 +84,7 @@ def _uplink(name: str, number: int, up: bool) -> UplinkView:
         (ip_interface("192.168.100.2/24"), ip_interface("fd00:100::2/64")),
         (NextHopView(ip_address("192.168.100.1"), NEXT_HOP_MAC), NextHopView(ip_address("fd00:100::1"), None)),
         PortCounters(Counters(1000 + number, 2000), Counters(3000 + number, 4000), 5, 6),
+        tunnel=None,
     )
 
 
@@ -120,6 +123,7 @@ HOME = GatewayView(
         ),
         silent=(SilentView("lte", "it brings no copies: none for 1.0 s, while 50 packets came otherwise"),),
     ),
+    fitting=None,
 )
 SHED = replace(
     HOME,
@@ -132,6 +136,15 @@ SHED = replace(
     uplinks=(),
     groups=(),
     copies=None,
+)
+
+DUG = TunnelView(
+    False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2, 9)
+)
+TUNNELLED = replace(
+    HOME,
+    uplinks=(HOME.uplinks[0], replace(HOME.uplinks[1], tunnel=DUG)),
+    fitting=FittingView(1380, (("eth2", "it has an XDP program already"),)),
 )
 
 

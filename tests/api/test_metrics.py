@@ -8,7 +8,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.snapshot import GatewayState
-from tests.api.desk import HOME, Desk
+from tests.api.desk import HOME, TUNNELLED, Desk
 
 Labels = dict[str, str]
 
@@ -85,6 +85,15 @@ def test_what_was_not_counted_yet_is_not_told_as_zero(http: httpx.Client, desk: 
         desk.snapshot, terminals=tuple(replace(one, sent=None, received=None) for one in desk.snapshot.terminals)
     )
     assert not [key for key in _samples(http) if key[0].startswith("bicast_terminal")]
+
+
+def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = replace(desk.snapshot, gateways=(TUNNELLED,))
+    samples = _samples(http)
+    lte = {"gateway": "home", "uplink": "lte"}
+    expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "strangers_total": 9}
+    assert {name: samples[_key(f"bicast_tunnel_{name}", **lte)] for name in expected} == expected
+    assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
 
 
 def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> None:

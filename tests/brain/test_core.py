@@ -557,6 +557,9 @@ def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -
     answer, *_ = pair.core.wish_active("client", "lte", pair.now)
     assert answer.done == (f"client has lte as its active uplink{kept}",)
     pair.connect()
+    answer, effects = pair.core.wish_mode("client", Mode.BICAST, pair.now)
+    assert answer.done == ("client is in mode bicast; it is kept, and counts when gateway home has been read",)
+    assert not effects
     pair.drain()
     assert pair.installed() == pair.compiled()
     answer, *_ = pair.core.wish_active("client", "lte", pair.now)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controller.events import NeighbourSeen
-from controller.farend.eliminator import AGAIN_AFTER_S
+from controller.events import Ask, NeighbourSeen
 from controller.farend.ends import BELIEVED_S
-from controller.model import Mode, Protocol
+from controller.farend.standing import AGAIN_AFTER_S
+from controller.model import Family, Mode, Protocol
 from controller.policy.health import Health
 from controller.policy.screening import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
 from controller.policy.switching import RETURN_AFTER_S
@@ -18,14 +18,14 @@ from controller.reports import Eliminate, Role
 from controller.views import snapshot
 from tests.brain import sites
 from tests.brain.pair import Pair
-from tests.brain.sites import PORTS
+from tests.brain.sites import PORTS, WIFI_HOP_MAC
 from tests.brain.test_core import all_answer
 from tests.brain.test_mirrors import GATEWAY_MAC, SERVER, document
 from tests.brain.test_mirrors import LTE as FAR_LTE
 from tests.brain.test_mirrors import SERVERS as FAR_INSIDE
 from tests.brain.test_mirrors import WIFI as FAR_WIFI
 from tests.fakes.eliminator import FakeEliminator
-from tests.fakes.packet import Packet, udp
+from tests.fakes.packet import Packet, advertise, arp_reply, udp
 from tests.fakes.switch import FakeSwitch
 
 HOME, FAR = 1, 2
@@ -53,6 +53,11 @@ class Ends(Pair):
         self.second()
         return agent
 
+    def settle(self) -> None:
+        """Time enough for what was held down to come back."""
+        for _ in range(90):
+            self.second()
+
     def leaves_home(self) -> set[int]:
         return self._leaves(HOME, udp(CLIENT, SERVER, eth_dst="08:00:27:f9:49:62"), INSIDE)
 
@@ -75,6 +80,10 @@ class Ends(Pair):
     def told(self, name: str) -> Any:
         gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", 0.0).gateways}
         return gateways[name].copies
+
+    def tunnel(self, name: str, uplink: str) -> Any:
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", 0.0).gateways}
+        return {each.name: each.tunnel for each in gateways[name].uplinks}[uplink]
 
 
 def test_an_agent_at_a_site_is_told_its_ports_and_the_other_end_copies_everything() -> None:
@@ -183,6 +192,17 @@ def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everythin
     del written["sites"]["far"]["mirrors"]
     _reconfigured(ends, written)
     assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
+
+
+def test_who_eliminates_no_more_by_a_new_configuration_is_kept_at_once() -> None:
+    """Or a restart right after the reload would believe the old."""
+    ends = Ends()
+    ends.agent("far")
+    assert ends.core.wanted.once == {"far"}
+    written = document()
+    del written["sites"]["far"]["mirrors"]
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    assert ends.core.wanted.once == frozenset()
 
 
 def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
@@ -336,22 +356,59 @@ def test_the_last_uplink_is_never_taken_away() -> None:
     assert ends.leaves_home() == {WIFI}
 
 
-def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answers() -> None:
-    ends = Ends(learning())
+@pytest.mark.parametrize("macs", ["learned", "written"])
+@pytest.mark.parametrize("end", [HOME, FAR])
+@pytest.mark.parametrize("family", Family)
+def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answers(
+    macs: str, end: int, family: Family
+) -> None:
+    ends = Ends(learning() if macs == "learned" else with_macs())
     agent = ends.agent("far")
     for _ in range(3):
         both_bring(ends, agent, "wifi", "lte")
     both_bring(ends, agent, "lte")
+    programs = [fake.installed().program for fake in ends.fakes.values()]
     for answers in range(ENOUGH_ANSWERS):
         assert ends.leaves_home() == {LTE}, f"after {answers} answers"
         before = len(ends.asked)
         ends.pass_time(1.0)
         ends.drain()
-        asked = next(each for each in ends.asked[before:] if (each.session, each.out_port) == (ends.home, WIFI))
-        ends.tell(NeighbourSeen(ends.home, WIFI, asked.target, "08:00:27:33:6d:a7"))
+        line = (ends.switch(end).session, PORTS["wifi0"].number)
+        asked = [each for each in ends.asked[before:] if (each.session, each.out_port) == line]
+        hears(ends, end, next(each for each in asked if Family.of(each.target) is family), WIFI_HOP_MAC)
     ends.pass_time(0.1)
     ends.drain()
     assert ends.leaves_home() == {WIFI, LTE}
+    assert programs != (now := [fake.installed().program for fake in ends.fakes.values()])
+    assert [one.flows for one in programs] == [one.flows for one in now], "groups alone were changed"
+
+
+def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_and_changes_nothing() -> None:
+    ends = Ends(with_macs())
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    for _ in range(ENOUGH_ANSWERS):
+        before = len(ends.asked)
+        ends.pass_time(1.0)
+        ends.drain()
+        for each in ends.asked[before:]:
+            if (each.session, each.out_port) == (ends.home, WIFI):
+                hears(ends, HOME, each, "0a:00:00:00:00:66")
+        ends.pass_time(0.1)
+        ends.drain()
+        assert ends.leaves_home() == {LTE}
+    assert not [port for port, _ in ends.switch(HOME).observed.macs if port == "wifi0"]
+
+
+def test_where_macs_are_written_nobody_is_asked_while_copies_come() -> None:
+    ends = Ends(with_macs())
+    agent = ends.agent("far")
+    before = len(ends.asked)
+    for _ in range(3):
+        both_bring(ends, agent, "wifi", "lte")
+    hops = (PORTS["wifi0"].number, PORTS["lte0"].number)
+    assert not [each for each in ends.asked[before:] if each.out_port in hops]
 
 
 def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
@@ -367,10 +424,27 @@ def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
     assert ends.leaves_home() == {LTE}
 
 
+def hears(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
+    """The core is told of the answer if the switch shows it."""
+    answer = arp_reply if Family.of(asked.target) is Family.IPV4 else advertise
+    packet = answer(str(asked.target), str(asked.source), eth_src=mac, eth_dst=asked.source_mac)
+    for _ in ends.fakes[dpid].send(packet, asked.out_port).punted:
+        ends.tell(NeighbourSeen(asked.session, asked.out_port, asked.target, mac))
+
+
 def learning() -> dict[str, Any]:
     """With next hops that are to be found out."""
+    return _with_next_hops({})
+
+
+def with_macs() -> dict[str, Any]:
+    """With next hops that are written whole."""
+    return _with_next_hops({"mac": WIFI_HOP_MAC})
+
+
+def _with_next_hops(more: dict[str, str]) -> dict[str, Any]:
     written = document()
     for site in written["sites"].values():
         for uplink in site["uplinks"].values():
-            uplink["next_hops"] = [{"address": hop["address"]} for hop in uplink["next_hops"]]
+            uplink["next_hops"] = [{"address": hop["address"], **more} for hop in uplink["next_hops"]]
     return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -12,7 +13,7 @@ from controller.bridge.moves import Moves
 from controller.configuration.document import ConfigError
 from controller.events import AddGroup, ModifyGroup
 from controller.known import Known
-from controller.model import Mode, Site
+from controller.model import Config, Mode, Site
 from controller.reconcile import diff
 from controller.steering.logbook import By, Logbook
 from tests.brain import sites
@@ -86,6 +87,31 @@ def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> Non
     entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
     moves.owe(config.ends(config.sites[0]), entry)
     assert dict(moves.due(0.0)) == {1: [entry], 2: []}
+
+
+def test_each_end_knows_the_other_and_who_is_alone_has_none() -> None:
+    config = sites.loaded(document())
+    home, end = config.sites
+    assert (config.other_end(home), config.other_end(end)) == (end, home)
+    assert (config.ends(home), config.ends(end)) == ((1, 2), (2,))
+    alone = sites.loaded(sites.document())
+    assert alone.other_end(alone.sites[0]) is None and alone.ends(alone.sites[0]) == (1,)
+
+
+def test_the_other_ends_of_many_sites_are_found_without_a_walk_for_each() -> None:
+    class Counted(tuple[Site, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[Site]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    read = sites.loaded(document())
+    config = Config(read.settings, Counted(read.sites))
+    for site in read.sites * 10:
+        assert config.other_end(site) is not None
+        assert config.ends(site)[0] == site.dpid
+    assert Counted.walks == 1
 
 
 @pytest.mark.parametrize("uplink", ["wifi0", "lte0"])

@@ -10,6 +10,7 @@ import pytest
 from controller import config
 from controller.configuration import classes, document, settings
 from controller.configuration.document import Mapped, Place
+from tests.brain import sites
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def test_every_key_stands_in_the_example_of_everything(known: dict[str, set[str]
 
 
 def test_the_defaults_that_are_told_are_those_that_count() -> None:
-    nobody = config.parse(re.sub(r"^controller:.*(?=^sites:)", "", EXAMPLE, flags=re.MULTILINE | re.DOTALL)).settings
+    nobody = sites.loaded(sites.document()).settings
     agents = settings.DEFAULT_AGENTS
     defaults = (nobody.openflow, nobody.api, nobody.state_file, agents.listen, agents.join, agents.directory)
     for default in defaults:

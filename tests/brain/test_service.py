@@ -12,13 +12,16 @@ import pytest
 
 from controller import inbox, service
 from controller.core import Core
-from controller.events import Effect, NeighbourSeen, PortSeen, Solicited, SwitchClosed, SwitchEvent
+from controller.events import Apply, Effect, NeighbourSeen, PortSeen, Read, Solicited, SwitchClosed, SwitchEvent
 from controller.model import Mode
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Role
+from controller.snapshot import GatewayState
 from controller.store import Store
 from controller.wishes import Answer
 from tests.brain import sites
+from tests.brain.sites import PORTS
 from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.switch import FakeSwitch
 
 
 def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +177,95 @@ class Agent:
             self.service.post(self.hand.carry_out(effect))
         else:
             self.unanswered.append(effect)
+
+
+class Gateway:
+    """A switch on the service's own thread, whose answers to orders are held back until they are let go."""
+
+    def __init__(self, path: Path) -> None:
+        self.fake = FakeSwitch(PORTS)
+        self.ordered = threading.Event()
+        self._holds = False
+        self._answers: list[SwitchEvent] = []
+        written = sites.document()
+        for hop in written["sites"]["home"]["uplinks"]["lte"]["next_hops"]:
+            hop["mac"] = sites.LTE_HOP_MAC
+        config = sites.loaded(written)
+        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
+        self.service.start()
+        self.service.post(self.fake.opened(1))
+        while self.service.snapshot().gateways[0].state is not GatewayState.STEADY:
+            time.sleep(0.001)
+        self._holds = True
+        self.ordered.clear()
+
+    def let_go(self, *instead: SwitchEvent) -> None:
+        for answer in instead or self._answers:
+            self.service.post(answer)
+        self._answers = []
+
+    def _perform(self, effect: Effect | AgentEffect) -> None:
+        match effect:
+            case Read():
+                self.service.post(self.fake.read(effect))
+            case Apply():
+                self._answers += self.fake.apply(effect)
+                self.ordered.set()
+                if not self._holds:
+                    self.let_go()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    made = Gateway(tmp_path)
+    yield made
+    made.service.stop()
+
+
+@pytest.mark.parametrize("wished", [("set_mode", Mode.SINGLE), ("set_active", "lte")])
+def test_who_wishes_is_answered_when_the_switch_holds_it(
+    gateway: Gateway, wished: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    verb, what = wished
+    answers: list[Answer] = []
+    asking = threading.Thread(target=lambda: answers.append(getattr(gateway.service, verb)("client", what)))
+    asking.start()
+    assert gateway.ordered.wait(10)
+    gateway.service.snapshot()  # what was asked before this has been done
+    asking.join(0.1)
+    assert not answers
+    gateway.let_go()
+    asking.join(30)
+    (answer,) = answers
+    assert answer.changed and not answer.failed
+
+
+def test_what_a_switch_does_not_confirm_is_told_as_sent_also_to_who_wishes_the_same_again(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
+    sent = "it was sent to gateway home, whose switch has not confirmed it within 0.05 s"
+    late = (f"{sent}; `./bicast status` tells how it is",)
+    first, again = (gateway.service.set_mode("client", Mode.SINGLE) for _ in range(2))
+    assert (first.done, first.failed) == (("client is in mode single",), late)
+    assert (again.done, again.failed) == (("client is already in mode single",), late)
+    gateway.let_go()
+    assert gateway.service.set_mode("client", Mode.SINGLE).failed == ()
+
+
+def test_a_switch_that_leaves_is_waited_for_no_longer_and_named(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    answers: list[Answer] = []
+    asking = threading.Thread(target=lambda: answers.append(gateway.service.set_mode("client", Mode.SINGLE)))
+    asking.start()
+    assert gateway.ordered.wait(10)
+    gateway.let_go(SwitchClosed(1))
+    asking.join(30)
+    (left,) = answers
+    assert left.failed == ("gateway home: the switch left before it answered; what it lacks it gets when it is back",)
 
 
 @pytest.fixture

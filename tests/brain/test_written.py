@@ -11,6 +11,9 @@ import pytest
 from controller import config
 from controller.configuration import written
 from controller.configuration.document import ConfigError
+from controller.configuration.settings import DEFAULT_AGENTS
+from topologies.isolate import RUN_DIRECTORY
+from topologies.natted import CONTROLLER
 
 OLD_S = 1_000_000_000
 HALF = b"sites:\n"
@@ -92,3 +95,13 @@ def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pyte
     monkeypatch.setattr(written.time, "sleep", waits.append)
     assert written.read(str(file)) == WHOLE
     assert len(waits) == (age_s < 0)
+
+
+@pytest.mark.parametrize("name", ["twin", "natted", "beyond"])
+def test_two_sites_laboratories_serve_agents_apart_from_an_installed_controller_s(name: str) -> None:
+    """The lines of README run on them as they are."""
+    settings = config.load(str(Path(__file__).resolve().parents[2] / "topologies" / f"{name}.yaml")).settings
+    assert settings.agents is not None
+    assert {RUN_DIRECTORY} == {Path(each).parent for each in (settings.state_file, settings.agents.directory)}
+    reached = CONTROLLER if name == "natted" else DEFAULT_AGENTS.join.host
+    assert {settings.agents.listen.host, settings.agents.join.host} == {reached}

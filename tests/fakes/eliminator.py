@@ -1,4 +1,4 @@
-"""A gateway's hand that executes: it holds its order on the ports that are there, and tells of what came in."""
+"""A gateway's hand that executes: it holds its orders on the ports that are there, and tells of what came in."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from controller.reports import (
     Reported,
     Resulted,
     Role,
+    TunnelEnd,
+    Tunnelling,
+    Tunnels,
 )
 from tests.fakes.hand import FakeHand
 
@@ -21,8 +24,21 @@ EMPTY = PathCopies("", True, 0, 0, 0, 0, 0, 0, ())
 
 
 class FakeEliminator(FakeHand):
-    def __init__(self, name: str, unable: str | None = None, role: Role = Role.GATEWAY) -> None:
+    def __init__(
+        self,
+        name: str,
+        unable: str | None = None,
+        role: Role = Role.GATEWAY,
+        no_tunnels: str | None = None,
+        no_vxlan: str | None = None,
+    ) -> None:
+        """`no_tunnels`: what it says to the order for them, and `no_vxlan`: of itself."""
         super().__init__(name, role, (), [])
+        self.tunnels: Tunnels | None = None
+        self.of_tunnels: list[Tunnels] = []  # orders
+        self.unheard: dict[str, str] = {}  # tunnels, and why
+        self.invented: dict[str, str] = {}  # tunnels that were never ordered, and what it says of them
+        self._no_tunnels, self._no_vxlan = no_tunnels, no_vxlan
         self.order: Eliminate | None = None
         self.gone: dict[str, str] = {}  # ports, and why
         self._cannot = unable
@@ -31,9 +47,12 @@ class FakeEliminator(FakeHand):
     def opened(self, session: int) -> AgentOpened:
         event = super().opened(session)
         eliminates = Capability("eliminate", self._cannot is None, self._cannot or "")
-        return replace(event, capabilities=(*event.capabilities, eliminates))
+        tunnels = Capability("tunnel", self._no_vxlan is None, self._no_vxlan or "")
+        return replace(event, capabilities=(*event.capabilities, eliminates, tunnels))
 
     def carry_out(self, direct: Direct) -> Resulted:
+        if isinstance(direct.order, Tunnels):
+            return self._tunnel(direct.directive, direct.order)
         if not isinstance(direct.order, Eliminate):
             return super().carry_out(direct)
         self.orders.append(direct.order)
@@ -45,7 +64,22 @@ class FakeEliminator(FakeHand):
 
     def report(self, interval_ms: int = 1000) -> Reported:
         told = Elimination(20_000, tuple(self._came.values()), self._missing()) if self.order else None
-        return replace(super().report(interval_ms), elimination=told)
+        tunnelling = self._tunnelling(self.tunnels) if self.tunnels else None
+        return replace(super().report(interval_ms), elimination=told, tunnelling=tunnelling)
+
+    def _tunnel(self, directive: int, order: Tunnels) -> Resulted:
+        self.of_tunnels.append(order)
+        if self._no_tunnels:
+            return Resulted(self.session, directive, False, self._no_tunnels, 0, 100)
+        self.tunnels = order if order.tunnels else None
+        return Resulted(self.session, directive, True, "the tunnels stand", 0, 100)
+
+    def _tunnelling(self, order: Tunnels) -> Tunnelling:
+        whys = {each.name: self.unheard.get(each.name, "") for each in order.tunnels} | self.invented
+        ends = (
+            TunnelEnd(name, why, "192.0.2.1:4789", 4000 if why else 300, 9000, 1400, 0, 0) for name, why in whys.items()
+        )
+        return Tunnelling(tuple(ends), 1400, ())
 
     def brings(self, path: str, first: int = 0, eliminated: int = 0) -> None:
         """So many more have come in by it."""
