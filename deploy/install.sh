@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the controller a service of this machine: /etc/bicast/gateway.yaml is a copy of the given file, and systemd
 # starts it now and at boot. This tree is what runs, so it stands in /opt/bicast, where the service may read
-# it. The bridge is prepared before, by `./bicast bridge`.
+# it. The bridge is prepared before, by `./bicast bridge`, and again whenever Open vSwitch has started anew.
 #
 #   /opt/bicast/deploy/install.sh GATEWAY.yaml
 set -euo pipefail
@@ -15,7 +15,7 @@ if [[ $tree != /opt/bicast ]]; then
 fi
 "$tree/bicast" check "$1"
 install -D -m 644 "$1" /etc/bicast/gateway.yaml
-install -m 644 "$tree/deploy/bicast.service" /etc/systemd/system/bicast.service
+install -m 644 "$tree/deploy/bicast.service" "$tree/deploy/bicast-bridge.service" /etc/systemd/system/
 systemctl daemon-reload
-systemctl --quiet enable bicast
+systemctl --quiet enable bicast bicast-bridge
 systemctl restart bicast

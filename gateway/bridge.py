@@ -6,10 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from controller.model import Config, Datapath, Site
-from gateway import links, ovs, tls
+from gateway import links, ovs, sending, tls
 from gateway.host import HostError, run
-from gateway.plan import Plan, Refusal, Seen, Step, plan, ports_of, unmade, unopened
+from gateway.plan import plan, unmade
+from gateway.ports import awaited, read_by_us, tunnels_of, unopened
+from gateway.step import Plan, Refusal, Seen, Step
 from gateway.undo import removal
+
+UNABLE = "Error detected while setting up"  # says ovs-vsctl, and succeeds
 
 
 class Refused(HostError):
@@ -27,6 +31,7 @@ class Work:
 
     plans: tuple[Plan, ...]
     missing: tuple[str, ...]  # ports that are no interface of this host yet
+    awaited: tuple[str, ...]  # and those that agents make
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -46,13 +51,14 @@ class Outcome:
     @property
     def failed(self) -> bool:
         """ovs-vsctl succeeds when the database has it, whatever ovs-vswitchd could make of it."""
-        return bool(self.step.fault) or any("Error detected while setting up" in line for line in self.said)
+        return bool(self.step.fault) or any(each in line for line in self.said for each in (UNABLE, sending.FAILED))
 
 
 def look(sites: Iterable[Site]) -> Seen:
     here = {link.name: link for link in links.read()}
-    read_by_us = {name for site in sites if site.datapath is Datapath.NETDEV for name in ports_of(site)}
-    return Seen(ovs.read(), here, {name: links.offloads(name) for name in sorted(read_by_us & here.keys())})
+    ours = {name for site in sites for name in read_by_us(site)}
+    offloads = {name: links.offloads(name) for name in sorted(ours & here.keys())}
+    return Seen(ovs.read(), here, offloads, sending.room() if ours else None)
 
 
 def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False) -> Work:
@@ -68,7 +74,7 @@ def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False)
             for made in tls.makings(files, config.settings)
         )
         plans = (Plan("tls", making), *plans)
-    return Work(plans, absent(sites, seen))
+    return Work(plans, absent(sites, seen), tuple(name for site in sites for name in awaited(site, seen.links)))
 
 
 def undoing(sites: tuple[Site, ...]) -> Work:
@@ -77,32 +83,39 @@ def undoing(sites: tuple[Site, ...]) -> Work:
     refusals = tuple(refusal for each in plans for refusal in each.refusals)
     if refusals:
         raise Refused(refusals)
-    return Work(plans, ())
+    return Work(plans, (), ())
 
 
 def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
-    """Ports that neither this host nor OVS (whose patch ports are no interfaces) has."""
+    """Ports that neither this host nor OVS (whose patch ports are no interfaces) has, and nobody is to make."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
-    names = dict.fromkeys(name for site in sites for name in ports_of(site))
+    names = dict.fromkeys(name for site in sites for name in site.ports if name not in tunnels_of(site))
     return tuple(name for name in names if name not in seen.links and name not in opened)
 
 
 def failures(sites: Iterable[Site]) -> tuple[str, ...]:
     """What Open vSwitch has in its database and could not make: it answers a change that it could not carry out with
     success all the same, and a later one not at all."""
-    seen = ovs.read()
+    seen, here = ovs.read(), {link.name for link in links.read()}
     told: list[str] = []
     for site in sites:
         bridge = seen.bridge(site.bridge)
         if bridge and not bridge.there:
             told.append(f"{site.bridge}: {unmade(bridge)}")
         elif bridge:
-            ports = (port for name in ports_of(site) if (port := bridge.port(name)))
+            names = (name for name in site.ports if name not in awaited(site, here))
+            ports = (port for name in names if (port := bridge.port(name)))
             told += [f"{port.name}: {unopened(port)}" for port in ports if not port.number]
+            if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and cramped():
+                told.append(f"{site.bridge}: what waits on one uplink keeps the others from sending")
     return tuple(told)
+
+
+def cramped() -> bool:
+    return (sending.room() or 0) < sending.ROOM_BYTES
 
 
 def carry_out(work: Work) -> Iterator[Outcome]:
     for step in work.steps:
         said = tuple(run(command).complaint for command in step.commands)
-        yield Outcome(step, tuple(line for line in said if line))
+        yield Outcome(step, tuple(line for line in said if line and not (step.awaits and UNABLE in line)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gateway.checks import certificates, clock, control, kernel, ports, routes, switch, sysctls, versions
+from gateway.checks import certificates, clock, control, kernel, ports, routes, switch, sysctls, tunnels, versions
 from gateway.finding import Finding, State
 from gateway.host import HostError
 from gateway.scene import Scene
@@ -29,6 +29,13 @@ CHECKS: tuple[Check, ...] = (
     ports.addresses,
     ports.stuck_offloads,
     ports.mtu,
+    tunnels.kernel,
+    tunnels.underlays,
+    tunnels.apart,
+    tunnels.routes,
+    tunnels.rp_filter,
+    tunnels.merging,
+    tunnels.taken,
     control.listeners,
     control.reached,
     control.drops,

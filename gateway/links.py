@@ -25,6 +25,7 @@ OFFLOADS = {
 class Link:
     name: str
     up: bool
+    promiscuous: bool  # as whatever a userspace datapath reads
     mtu: int
     addresses: tuple[IPv4Interface | IPv6Interface, ...]  # without link-local ones: every interface has those
     master: str | None  # the bridge or bond it is a port of
@@ -79,11 +80,12 @@ def _link(row: dict[str, object], routes: tuple[str, ...], sessions: frozenset[s
         for info in (infos if isinstance(infos, list) else [])
         if "local" in info and info["scope"] != "link"
     )
-    flags = row["flags"]
+    flags = row["flags"] if isinstance(row["flags"], list) else []
     master = row.get("master")
     return Link(
         name=str(row["ifname"]),
-        up=isinstance(flags, list) and "UP" in flags,
+        up="UP" in flags,
+        promiscuous="PROMISC" in flags,
         mtu=int(str(row["mtu"])),
         addresses=addresses,
         master=str(master) if master else None,

@@ -11,6 +11,7 @@ from gateway.host import OVS_ANSWERS_WITHIN_S, HostError, ovs_vsctl, run
 # external_ids by which we know our own work again
 MADE = "bicast-made"
 OFFLOADS = "bicast-offloads"
+UNDERLAY = "bicast-underlay"
 
 COLUMNS = {
     "Open_vSwitch": "ovs_version",
@@ -32,6 +33,7 @@ class SeenPort:
     requested: int | None
     error: str
     offloads_taken: tuple[str, ...]  # those that we turned off
+    underlay_taken: tuple[str, ...]  # the device by which a tunnel leaves, and those that we turned off there
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ def _port(row: Row) -> SeenPort:
         requested=_number(row["ofport_request"]),
         error=_text(row["error"]),
         offloads_taken=tuple(_map(row["external_ids"]).get(OFFLOADS, "").split()),
+        underlay_taken=tuple(_map(row["external_ids"]).get(UNDERLAY, "").split()),
     )
 
 

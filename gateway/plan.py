@@ -5,14 +5,16 @@ The same plan is carried out by `bridge` and read by `doctor`, so that the two c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address
 
 from controller.model import Datapath, Endpoint, Settings, Site
+from gateway import ports, sending
 from gateway.host import ovs_vsctl
-from gateway.links import Link, Offloads
-from gateway.ovs import MADE, OFFLOADS, SeenBridge, SeenController, SeenOvs, SeenPort
+from gateway.ovs import MADE, SeenBridge, SeenController, SeenOvs
+from gateway.ports import UNMADE
+from gateway.step import Plan, Refusal, Seen, Step
 from gateway.tls import Files
 
 PROTOCOL = "OpenFlow13"
@@ -28,52 +30,6 @@ CONTROLLER_COLUMNS = {
     "controller_rate_limit": "1000",  # packets/s
     "controller_burst_limit": "250",  # packets
 }
-UNMADE = "asked for, and Open vSwitch could not make it"
-HIGHEST_PORT = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that must be so. No commands: it is."""
-
-    name: str
-    found: str
-    wanted: str
-    commands: tuple[tuple[str, ...], ...] = ()
-    fault: str = ""  # why Open vSwitch could not do what its database asks for
-
-    @property
-    def right(self) -> bool:
-        return not self.commands and not self.fault
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Something that would be harmed."""
-
-    name: str
-    sentence: str
-    forcible: bool = True
-    mend: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    ovs: SeenOvs
-    links: Mapping[str, Link]
-    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    site: str
-    steps: tuple[Step, ...]
-    refusals: tuple[Refusal, ...] = ()
-
-
-def ports_of(site: Site) -> tuple[str, ...]:
-    """Every port of the site once, uplinks first: they get the low numbers."""
-    return tuple(dict.fromkeys([*(uplink.port for uplink in site.uplinks), *site.inside_ports]))
 
 
 def meeting(settings: Settings) -> Endpoint:
@@ -95,8 +51,9 @@ def plan(site: Site, settings: Settings, files: Files | None, seen: Seen) -> Pla
         (
             *_tls(files, seen.ovs),
             *_bridge(site, bridge),
-            *_ports(site, bridge, seen),
+            *ports.steps(site, bridge, seen),
             *_controller(site, settings, bridge),
+            *_room(site, seen),
         ),
         tuple(_refusals(site, settings, files, bridge, seen)),
     )
@@ -153,66 +110,8 @@ def _bridge(site: Site, seen: SeenBridge | None) -> Iterator[Step]:
         yield Step(f"{site.bridge} {column}", have[column] or "not set", value, () if right else (command,))
 
 
-def _ports(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
-    names = ports_of(site)
-    numbers = _numbers(names, bridge.ports if bridge else ())
-    for name in names:
-        port = bridge.port(name) if bridge else None
-        there = bridge is None or bridge.there
-        yield _port(site.bridge, name, numbers[name], port, there)
-        link = seen.links.get(name)
-        if link is None:
-            continue
-        up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
-        yield Step(f"{name} link", "up" if link.up else "down", "up", up)
-        if site.datapath is Datapath.NETDEV:
-            yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
-
-
-def _port(bridge: str, name: str, number: int, port: SeenPort | None, there: bool) -> Step:
-    wanted = f"in {bridge} with number {number}"
-    request = f"ofport_request={number}"
-    if port is None:
-        command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, request)
-        return Step(f"{name} port", f"not in {bridge}", wanted, (command,))
-    if not there:  # its port may well open when the bridge does
-        return Step(f"{name} port", UNMADE, wanted, (ovs_vsctl("set", "Interface", name, request),))
-    if port.requested != number:
-        return Step(f"{name} port", "its number is not kept", wanted, (ovs_vsctl("set", "Interface", name, request),))
-    if not port.number:
-        return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
-    return Step(f"{name} port", wanted, wanted)
-
-
 def unmade(bridge: SeenBridge) -> str:
     return f"Open vSwitch could not make it with datapath_type={bridge.datapath}"
-
-
-def unopened(port: SeenPort) -> str:
-    return port.error or "Open vSwitch did not open it"
-
-
-def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
-    """Who has a number keeps it; the others get the lowest that nobody has or asked for."""
-    numbers = {port.name: port.number or port.requested for port in ports}
-    taken = {number for port in ports for number in (port.number, port.requested) if number}
-    free = iter(number for number in range(1, HIGHEST_PORT) if number not in taken)
-    return {name: numbers.get(name) or next(free) for name in names}
-
-
-def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
-    if not have.on:
-        return Step(f"{name} offloads", "off", "off")
-    remembered = " ".join(sorted({*taken, *have.on}))
-    return Step(
-        f"{name} offloads",
-        " ".join(have.on),
-        "off",
-        (
-            ovs_vsctl("set", "Interface", name, f'external_ids:{OFFLOADS}="{remembered}"'),
-            ("ethtool", "-K", name, *(word for feature in have.on for word in (feature, "off"))),
-        ),
-    )
 
 
 def _controller(site: Site, settings: Settings, bridge: SeenBridge | None) -> Iterator[Step]:
@@ -240,6 +139,16 @@ def _controller_columns(bridge: str, seen: SeenController, words: list[str]) -> 
     )
 
 
+def _room(site: Site, seen: Seen) -> Iterator[Step]:
+    """The socket is there as soon as it was sent by a port, so there must be one."""
+    if site.datapath is not Datapath.NETDEV or not any(name in seen.links for name in site.ports):
+        return
+    found = f"{seen.room_bytes >> 10} KiB" if seen.room_bytes else "it has not sent yet"
+    wanted = f"{sending.ROOM_BYTES >> 10} KiB, so that what waits on one uplink does not keep the others from sending"
+    right = (seen.room_bytes or 0) >= sending.ROOM_BYTES
+    yield Step(f"{site.bridge} room to send", found, wanted, () if right else ((*sending.COMMAND, site.bridge),))
+
+
 def _refusals(
     site: Site, settings: Settings, files: Files | None, bridge: SeenBridge | None, seen: Seen
 ) -> Iterator[Refusal]:
@@ -252,7 +161,7 @@ def _refusals(
             f"this Open vSwitch shows {tls.certificate} to its controllers, and has one certificate for all "
             "of them: they would be shown ours",
         )
-    for name in ports_of(site):
+    for name in site.ports:
         yield from _port_refusals(site, name, seen)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from controller.model import Config, Site
 from gateway import bridge, links
 from gateway.links import Link
-from gateway.plan import Seen, ports_of
+from gateway.step import Seen
 
 
 class Scene:
@@ -30,7 +30,7 @@ class Scene:
     @property
     def ports(self) -> tuple[str, ...]:
         """The sites' ports that are interfaces of this host."""
-        names = dict.fromkeys(name for site in self.sites for name in ports_of(site))
+        names = dict.fromkeys(name for site in self.sites for name in site.ports)
         return tuple(name for name in names if name in self.links)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Set
 from controller.model import Site
 from gateway.host import ovs_vsctl
 from gateway.ovs import SeenOvs
-from gateway.plan import Plan, Refusal, Step
+from gateway.step import Plan, Refusal, Step
 
 
 def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
@@ -23,6 +23,10 @@ def removal(site: Site, seen: SeenOvs, going: Set[str]) -> Plan:
         if port.offloads_taken:
             command = ("ethtool", "-K", port.name, *(word for each in port.offloads_taken for word in (each, "on")))
             steps.append(Step(f"{port.name} offloads", "off", " ".join(port.offloads_taken), (command,)))
+        if port.underlay_taken:
+            device, *taken = port.underlay_taken
+            command = ("ethtool", "-K", device, *(word for each in taken for word in (each, "on")))
+            steps.append(Step(f"{device} merging", "off", " ".join(taken), (command,)))
     if seen.tls and seen.tls.made and not any(other.made for other in seen.bridges if other.name not in going):
         steps.append(Step("switch TLS", seen.tls.certificate, "none", (ovs_vsctl("del-ssl"),)))
     return Plan(site.name, tuple(steps))

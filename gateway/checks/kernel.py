@@ -16,13 +16,13 @@ KERNEL = "another kernel: those of Debian 12 and 13 and Ubuntu 24.04 have it"
 
 
 def mptcp(scene: Scene) -> Iterator[Finding]:
-    can = _can(sys.executable, "-c", MPTCP_SOCKET)
+    can = able(sys.executable, "-c", MPTCP_SOCKET)
     expected = f"yes, for terminals and relays; a gateway passes MPTCP on without: {KERNEL}"
     yield judged("kernel MPTCP", can, _yes(can), expected, else_=State.WARNING)
 
 
 def datapath(scene: Scene) -> Iterator[Finding]:
-    can = _can("genl", "ctrl", "get", "name", "ovs_datapath")
+    can = able("genl", "ctrl", "get", "name", "ovs_datapath")
     needed = [site.name for site in scene.sites if site.datapath is Datapath.SYSTEM]
     if needed:
         # only a line that can mend: the module must be somewhere
@@ -40,7 +40,7 @@ def datapath(scene: Scene) -> Iterator[Finding]:
 
 def lab(scene: Scene) -> Iterator[Finding]:
     """Labs shape their links with netem, or with a token bucket and nft."""
-    netem = _can("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    netem = able("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
     yield Finding("kernel netem", State.OK, _yes(netem), "for labs, which do without it by TBF, HTB and nft")
     for name, command in (
         ("TBF", ("tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", "burst", "10kb", "limit", "9kb")),
@@ -48,11 +48,11 @@ def lab(scene: Scene) -> Iterator[Finding]:
         ("nft egress hook", ("nft", EGRESS_HOOK)),
         ("veth", ("ip", "link", "add", "type", "veth")),
     ):
-        can = _can(*command)
+        can = able(*command)
         yield judged(f"kernel {name}", can, _yes(can), f"yes, for labs: {KERNEL}", else_=State.WARNING)
 
 
-def _can(*command: str) -> bool:
+def able(*command: str) -> bool:
     if succeeds(("unshare", "--net", *command)):
         return True
     if not succeeds(("unshare", "--net", "true")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.finding import Finding, State, judged
-from gateway.plan import ports_of
+from gateway.ports import MERGING, tunnels_of
 from gateway.scene import Scene
 
 
@@ -26,7 +26,8 @@ def addresses(scene: Scene) -> Iterator[Finding]:
 def mtu(scene: Scene) -> Iterator[Finding]:
     """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
     for site in scene.sites:
-        here = [scene.links[name] for name in ports_of(site) if name in scene.links]
+        fitted = tunnels_of(site)  # whose room the agent tells the terminals
+        here = [scene.links[name] for name in site.ports if name in scene.links and name not in fitted]
         if not here:
             continue
         least = min(link.mtu for link in here)
@@ -39,10 +40,11 @@ def mtu(scene: Scene) -> Iterator[Finding]:
 
 def stuck_offloads(scene: Scene) -> Iterator[Finding]:
     for name, offloads in scene.seen.offloads.items():
+        stuck = [each for each in offloads.stuck if name in scene.ports or each in MERGING]
         yield judged(
             f"{name} fixed offloads",
-            not offloads.stuck,
-            " ".join(offloads.stuck) or "none",
+            not stuck,
+            " ".join(stuck) or "none",
             "none that the driver holds on: with `datapath: system` the kernel deals with them",
             else_=State.WARNING,
         )

@@ -8,6 +8,7 @@ from gateway import bridge, tls
 from gateway.finding import Finding, State, judged
 from gateway.host import START_OVS, HostError
 from gateway.plan import plan, target
+from gateway.ports import awaited
 from gateway.scene import Scene
 
 
@@ -52,6 +53,14 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
             "not there",
             "there, by this name (`ip -brief link` lists what is): the bridge takes it as soon as it appears",
         )
+    for site in scene.sites:
+        for name in awaited(site, scene.links):
+            yield Finding(
+                f"{name} tunnel",
+                State.WARNING,
+                "not there yet",
+                f"made by the agent that was enrolled as {site.name}: bicast-agent run --role gateway, on this host",
+            )
 
 
 def connected(scene: Scene) -> Iterator[Finding]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from controller.model import Datapath
 from gateway.finding import Finding, State, judged
-from gateway.plan import ports_of
 from gateway.scene import Scene, sysctl
 
 STRICT = "1"
@@ -30,17 +29,19 @@ def rp_filter(scene: Scene) -> Iterator[Finding]:
         line = f"sysctl -w net.ipv4.conf.{name}.rp_filter=0"
         state = matters if name == "all" else State.WARNING
         yield judged(f"rp_filter {name}", value != STRICT, value, NOT_STRICT, line, else_=state)
-    whole = sysctl("net/ipv4/conf/all/rp_filter") or "0"
     for name in names:
-        own = sysctl(f"net/ipv4/conf/{name}/rp_filter") or "0"
-        effective = max(whole, own)
+        effective = effective_rp_filter(name)
         line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{name}/rp_filter=0"
         yield judged(f"rp_filter {name}", effective != STRICT, effective, NOT_STRICT, line, else_=matters)
 
 
+def effective_rp_filter(name: str) -> str:
+    return max(sysctl(f"net/ipv4/conf/{each}/rp_filter") or "0" for each in ("all", name))
+
+
 def forwarding(scene: Scene) -> Iterator[Finding]:
     """A userspace datapath's ports still feed this host's own stack, which would route a second copy."""
-    ports = [name for site in scene.sites if site.datapath is Datapath.NETDEV for name in ports_of(site)]
+    ports = [name for site in scene.sites if site.datapath is Datapath.NETDEV for name in site.ports]
     everywhere = sysctl("net/ipv6/conf/all/forwarding") == "1"
     for name in (name for name in dict.fromkeys(ports) if name in scene.links):
         on = sysctl(f"net/ipv4/conf/{name}/forwarding") == "1"

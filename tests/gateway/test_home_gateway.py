@@ -11,7 +11,6 @@ import pytest
 from cli.__main__ import VERBS, main
 from controller.config import load
 from gateway.ovs import read
-from gateway.plan import ports_of
 from tests.gateway.conftest import ROOT, shell
 from topologies.ovs import PrivateOvs
 
@@ -32,7 +31,7 @@ def example(tmp_path: Path) -> str:
 def test_the_example_is_a_whole_gateway(example: str) -> None:
     (site,) = load(example).sites
     assert [uplink.name for uplink in site.uplinks] == ["fibre", "lte"]
-    assert ports_of(site) == ("enp1s0", "enp2s0", "enp3s0")
+    assert site.ports == ("enp1s0", "enp2s0", "enp3s0")
 
 
 def test_the_remote_part_fits_into_the_example(example: str, tmp_path: Path) -> None:

@@ -1,0 +1,189 @@
+"""What uplinks of kind tunnel need of the host: a kernel that can, a way to the other end, and answers that come in.
+
+Where a tunnel has no `device` its packets leave as the host's routes say, and come in wherever they come.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from controller.model import Datapath, Site, Tunnel, Uplink
+from gateway import links
+from gateway.checks.kernel import KERNEL, able
+from gateway.checks.sysctls import STRICT, effective_rp_filter
+from gateway.finding import Finding, State, judged
+from gateway.host import HostError, run
+from gateway.ports import MERGING, tunnels_of, underlays_of
+from gateway.scene import Scene
+
+ELSEWHERE = "in another network namespace, as the agent is"
+MARK = "bicast-tunnel "  # agent/tunnel/device.go begins the alias of what it makes with it
+NFT_OF_TUNNELS = "table inet t { chain c { type filter hook input priority 0; udp dport 4789 @th,96,24 1 drop; }; }"
+
+
+def tunnels(scene: Scene) -> Iterator[tuple[Site, Uplink, Tunnel]]:
+    for site in scene.sites:
+        for uplink in site.uplinks:
+            if uplink.tunnel:
+                yield site, uplink, uplink.tunnel
+
+
+def kernel(scene: Scene) -> Iterator[Finding]:
+    if not any(tunnels(scene)):
+        return
+    for name, command in (
+        ("VXLAN", ("ip", "link", "add", "type", "vxlan", "id", "1", "dstport", "4789")),
+        ("nft on VXLAN", ("nft", NFT_OF_TUNNELS)),
+    ):
+        can = able(*command)
+        yield judged(f"kernel {name}", can, "yes" if can else "no", f"yes, for tunnels: {KERNEL}", else_=State.BAD)
+
+
+def underlays(scene: Scene) -> Iterator[Finding]:
+    elsewhere = {link["ifname"] for link in _vxlan() if "link_netnsid" in link}
+    for site in scene.sites:
+        for device, port in underlays_of(site).items():
+            link = scene.links.get(device)
+            found = "not there" if link is None else "up" if link.up else "down"
+            if link is None and port in elsewhere:
+                found = ELSEWHERE
+            line = f"ip link set dev {device} up" if found == "down" else None
+            expected = "there, and up: tunnels leave by it (`ip -brief link` lists what is)"
+            yield judged(f"{device} underlay", found in ("up", ELSEWHERE), found, expected, line, else_=State.BAD)
+
+
+def apart(scene: Scene) -> Iterator[Finding]:
+    """At the end that starts: by one device all tunnels may well come in where the other end learns."""
+    for site in scene.sites:
+        ways: dict[tuple[object, ...], list[str]] = {}
+        for uplink in site.uplinks:
+            if uplink.tunnel and uplink.tunnel.remote:
+                ways.setdefault((uplink.tunnel.device, uplink.tunnel.remote), []).append(uplink.name)
+        for (device, remote), names in ways.items():
+            if len(names) > 1:
+                by = device or f"whichever device has the best route to {remote}"
+                yield Finding(
+                    f"{site.name} {' and '.join(names)}",
+                    State.WARNING,
+                    f"leave by one device, {by}",
+                    "a `device` of its own in each uplink: what one loses all copies lose, and nobody is protected",
+                )
+
+
+def routes(scene: Scene) -> Iterator[Finding]:
+    for _, uplink, tunnel in tunnels(scene):
+        if tunnel.remote is None or (tunnel.device and tunnel.device not in scene.links):
+            continue
+        by = f" by {tunnel.device}" if tunnel.device else ""
+        there = _has_route(tunnel)
+        line = f"ip route add default via ITS-ROUTER dev {tunnel.device} metric 200" if tunnel.device else None
+        expected = f"a route to {tunnel.remote}{by}, such as DHCP gives; whichever of several ways out is the best" + (
+            f" ({line})" if line else ""
+        )
+        yield judged(
+            f"{uplink.port} route",
+            there,
+            "there" if there else f"none to {tunnel.remote}{by}",
+            expected,
+            else_=State.BAD,
+        )
+
+
+def _has_route(tunnel: Tunnel) -> bool:
+    """`ip route get` with a device finds one where there is none: it takes the other end to be its neighbour then."""
+    family = f"-{tunnel.remote.version}" if tunnel.remote else "-4"
+    if tunnel.device is None:
+        try:
+            run(("ip", family, "route", "get", str(tunnel.remote)))
+        except HostError:
+            return False
+        return True
+    told = run(
+        ("ip", "-json", family, "route", "show", "table", "all", "match", str(tunnel.remote), "dev", tunnel.device)
+    )
+    return any(each.get("type", "unicast") == "unicast" for each in json.loads(told.out or "[]"))
+
+
+def rp_filter(scene: Scene) -> Iterator[Finding]:
+    """Only the device of the best route takes in what comes from the other end, where it is strict."""
+    for device in (each for each in _devices(scene) if each in scene.links):
+        value = effective_rp_filter(device)
+        line = f"sysctl -w net/ipv4/conf/all/rp_filter=0 net/ipv4/conf/{device}/rp_filter=2"
+        expected = (
+            "0 or 2: by 1 what comes from the tunnel's other end is dropped, while the best route there is another's"
+        )
+        yield judged(f"rp_filter {device}", value != STRICT, value, expected, line, else_=State.BAD)
+
+
+def merging(scene: Scene) -> Iterator[Finding]:
+    """That of a `device` is turned off by `bridge`, and undone by it."""
+    for site in scene.sites:
+        nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
+        if not nowhere or site.datapath is not Datapath.NETDEV:
+            continue
+        on = [name for name in _ways_in(scene) if set(links.offloads(name).on) & set(MERGING)]
+        names = " and ".join(uplink.port for uplink in nowhere)
+        yield judged(
+            f"{site.name} merging",
+            not on,
+            f"on at {', '.join(on)}" if on else "off",
+            f"off where {names} come in, for what was merged is longer than a userspace datapath takes; `device: NAME` "
+            f"in their uplinks has `bridge` turn it off, and on again at the end",
+            " && ".join(f"ethtool -K {name} gro off" for name in on) or None,
+            else_=State.WARNING,
+        )
+
+
+def _ways_in(scene: Scene) -> list[str]:
+    """Interfaces by which this host is reached from outside."""
+    return [name for name, link in scene.links.items() if link.default_routes and name not in scene.ports]
+
+
+def taken(scene: Scene) -> Iterator[Finding]:
+    """A kernel's socket is of another VXLAN device, of which there may be many with different numbers."""
+    for number in dict.fromkeys(tunnel.udp_port for _, _, tunnel in tunnels(scene)):
+        yield _port_taken(number)
+    sites = scene.config.sites if scene.config else scene.sites
+    ours = {port for site in sites for port in tunnels_of(site)}  # both ends have one number
+    others = [link for link in _vxlan() if link["ifname"] not in ours]
+    for _, uplink, tunnel in tunnels(scene):
+        for link in others:
+            data = link["linkinfo"]["info_data"]
+            if (data.get("id"), data.get("port")) != (tunnel.vni, tunnel.udp_port):
+                continue
+            name, numbers = f"{uplink.port} number", f"VNI {tunnel.vni} and UDP port {tunnel.udp_port}"
+            expected = f"nobody's but {uplink.port}'s: "
+            if link.get("ifalias", "").startswith(MARK):
+                found = f"{link['ifname']}, which an agent has made, has {numbers}"
+                expected += "its agent takes away what is no more in its file; or give the site another dpid"
+                yield Finding(name, State.WARNING, found, expected)
+            else:
+                expected += "give the site another dpid, or that device another VNI"
+                found = f"{link['ifname']} has {numbers}"
+                yield Finding(name, State.BAD, found, expected, f"ip link del {link['ifname']}")
+
+
+def _vxlan() -> list[dict[str, Any]]:
+    links: list[dict[str, Any]] = json.loads(
+        run(("ip", "-json", "-details", "link", "show", "type", "vxlan")).out or "[]"
+    )
+    return links
+
+
+def _port_taken(number: int) -> Finding:
+    name, expected = f"UDP port {number}", "free, or the kernel's, for VXLAN"
+    for line in run(("ss", "-Hlunp", "sport", "=", f":{number}")).out.splitlines():
+        if process := re.search(r"pid=(\d+)", line):
+            pid = int(process[1])
+            shown = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+            found = f"taken by process {pid}, {shown}"
+            return Finding(name, State.BAD, found, f"{expected}; or write another `udp_port`", f"kill {pid}")
+    return Finding(name, State.OK, "no process has it", expected)
+
+
+def _devices(scene: Scene) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(device for site in scene.sites for device in underlays_of(site)))

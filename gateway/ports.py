@@ -1,0 +1,129 @@
+"""The ports of a bridge, and the devices by which its tunnels leave: what must be so of them.
+
+A tunnel's port is made by the site's agent (`bicast-agent run --role gateway`), as it must be; the bridge has it from
+the beginning on, and takes the device when it is there. What arrives at the device by which a tunnel leaves must not be
+merged there: a tunnelled packet that was merged with others is longer than any port takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from controller.model import Datapath, Site
+from gateway.host import ovs_vsctl
+from gateway.links import Link, Offloads
+from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort
+from gateway.step import Seen, Step
+
+UNMADE = "asked for, and Open vSwitch could not make it"
+HIGHEST = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
+MERGING = ("gro", "lro")
+
+
+def tunnels_of(site: Site) -> tuple[str, ...]:
+    """The ports that the site's agent makes."""
+    return tuple(uplink.port for uplink in site.uplinks if uplink.tunnel)
+
+
+def underlays_of(site: Site) -> dict[str, str]:
+    """The devices that tunnels are told to leave by; of each, a port of a tunnel that does."""
+    tunnels = ((uplink.tunnel.device, uplink.port) for uplink in reversed(site.uplinks) if uplink.tunnel)
+    return {device: port for device, port in tunnels if device}
+
+
+def read_by_us(site: Site) -> set[str]:
+    """The links whose offloads are ours to turn off."""
+    if site.datapath is not Datapath.NETDEV:
+        return set()
+    return {*site.ports, *underlays_of(site)} - set(tunnels_of(site))
+
+
+def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
+    """Ports of tunnels that the site's agent has not made yet."""
+    return tuple(name for name in tunnels_of(site) if name not in links)
+
+
+def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
+    names = site.ports
+    numbers = _numbers(names, bridge.ports if bridge else ())
+    there = bridge is None or bridge.there
+    for name in names:
+        port, link = bridge.port(name) if bridge else None, seen.links.get(name)
+        yield _port(site, name, numbers[name], port, link, there)
+        if link is None or name in tunnels_of(site):
+            continue
+        up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
+        yield Step(f"{name} link", "up" if link.up else "down", "up", up)
+        if site.datapath is Datapath.NETDEV:
+            yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
+    if site.datapath is Datapath.NETDEV:
+        for device, name in underlays_of(site).items():
+            port = bridge.port(name) if bridge else None
+            if device in seen.links:
+                yield _merging_off(device, name, seen.offloads[device], port.underlay_taken if port else ())
+
+
+def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link | None, there: bool) -> Step:
+    bridge, wanted = site.bridge, f"in {site.bridge} with number {number}"
+    request = ovs_vsctl("set", "Interface", name, f"ofport_request={number}")
+    awaits = name in tunnels_of(site) and link is None
+    if port is None:
+        command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={number}")
+        return Step(f"{name} port", f"not in {bridge}", wanted, (command,), awaits=awaits)
+    if not there:  # its port may well open when the bridge does
+        return Step(f"{name} port", UNMADE, wanted, (request,), awaits=awaits)
+    if port.requested != number:
+        return Step(f"{name} port", "its number is not kept", wanted, (request,), awaits=awaits)
+    if awaits:
+        return Step(f"{name} port", f"awaits its device, which the agent of {site.name} makes", wanted)
+    if not port.number:
+        return Step(f"{name} port", UNMADE, wanted, fault=unopened(port))
+    if site.datapath is Datapath.NETDEV and link is not None and not link.promiscuous:
+        # It keeps the socket of a device that is gone, and reads no other until its port has another number.
+        other = ovs_vsctl("set", "Interface", name, f"ofport_request={HIGHEST}")
+        return Step(f"{name} port", "made anew since Open vSwitch opened it, and not read", wanted, (other, request))
+    return Step(f"{name} port", wanted, wanted)
+
+
+def unopened(port: SeenPort) -> str:
+    return port.error or "Open vSwitch did not open it"
+
+
+def _numbers(names: Iterable[str], ports: tuple[SeenPort, ...]) -> dict[str, int]:
+    """Who has a number keeps it; the others get the lowest that nobody has or asked for."""
+    numbers = {port.name: port.number or port.requested for port in ports}
+    taken = {number for port in ports for number in (port.number, port.requested) if number}
+    free = iter(number for number in range(1, HIGHEST) if number not in taken)
+    return {name: numbers.get(name) or next(free) for name in names}
+
+
+def _offloads_off(name: str, have: Offloads, taken: tuple[str, ...]) -> Step:
+    if not have.on:
+        return Step(f"{name} offloads", "off", "off")
+    remembered = " ".join(sorted({*taken, *have.on}))
+    return Step(
+        f"{name} offloads",
+        " ".join(have.on),
+        "off",
+        (
+            ovs_vsctl("set", "Interface", name, f'external_ids:{OFFLOADS}="{remembered}"'),
+            ("ethtool", "-K", name, *(word for feature in have.on for word in (feature, "off"))),
+        ),
+    )
+
+
+def _merging_off(device: str, port: str, have: Offloads, taken: tuple[str, ...]) -> Step:
+    """It is remembered with a port of a tunnel: the device itself is none of the bridge's."""
+    on = tuple(feature for feature in have.on if feature in MERGING)
+    if not on:
+        return Step(f"{device} merging", "off", "off")
+    remembered = " ".join((device, *sorted({*taken[1:], *on} if taken[:1] == (device,) else on)))
+    return Step(
+        f"{device} merging",
+        " ".join(on),
+        "off",
+        (
+            ovs_vsctl("set", "Interface", port, f'external_ids:{UNDERLAY}="{remembered}"'),
+            ("ethtool", "-K", device, *(word for feature in on for word in (feature, "off"))),
+        ),
+    )

@@ -1,0 +1,148 @@
+"""The one socket by which ovs-vswitchd sends for all ports of its userspace datapath, and how much may wait behind it.
+
+    python -P gateway/sending.py BRIDGE     gives it room, in the Open vSwitch that OVS_RUNDIR names
+
+Linux charges a packet to the socket that sent it for as long as it waits in a port's queue. With the room that a socket
+has by default (`net.core.wmem_default`, 208 KiB) some ninety that wait for a slow uplink are all that may: what was to
+leave by the others meanwhile is dropped. The kernel's own datapath knows no such bound. So the socket gets more room
+than all those queues fill, and each of them bounds itself alone.
+
+It is done to the socket that is there, for the default would be every socket's of the machine, and counts for those
+made later only. Open vSwitch makes this one when it sends for the first time, and another one when it starts again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+COMMAND = (sys.executable, "-P", __file__)
+ROOM_BYTES = 256 << 20  # eight uplinks with as much waiting at each as fq_codel takes (32 MiB)
+DAEMON = "ovs-vswitchd"
+PIDFD_GETFD = 438  # pidfd_getfd(2), on all machines that Debian and Ubuntu are made for
+SO_SNDBUFFORCE = 32
+ANSWERS_WITHIN_S = 10
+FAILED = "what waits got no room"
+# To the group that no bridge passes on (IEEE 802.1Q, 8.6.3), of the type for experiments (IEEE 802, 9.2): for nobody.
+UNHEARD = "0180c200000e02000000000188b5" + 46 * "00"
+
+
+class Unreachable(Exception):
+    """There is no such socket, or this process may not touch it; the sentence says which."""
+
+
+def room() -> int | None:
+    """How many bytes may wait; None: it has no such socket, or none that we may look at."""
+    try:
+        with _sockets(_daemon()) as those:
+            return min((_room(each) for each in those), default=None)
+    except Unreachable:
+        return None
+
+
+def widen(bridge: str) -> None:
+    """By this bridge it is made to send where it has not yet."""
+    pid = _daemon()
+    with _sockets(pid) as those:
+        found = bool(those)
+    if not found:
+        _have_it_send(bridge)
+    with _sockets(pid) as those:
+        if not those:
+            raise Unreachable(f"{DAEMON} has sent nothing yet: no port of {bridge} is open; do this again when one is")
+        try:
+            for each in those:
+                # The kernel doubles what it is given, and shows that.
+                each.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM_BYTES // 2)
+        except OSError as error:
+            raise Unreachable(f"{DAEMON}'s socket cannot be given room: {error.strerror}; be root") from None
+
+
+def _room(sending: socket.socket) -> int:
+    return sending.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def _daemon() -> int:
+    pidfile = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"), f"{DAEMON}.pid")
+    try:
+        if not pidfile.is_file():
+            raise ValueError
+        pid = int(pidfile.read_text())
+        running = Path(f"/proc/{pid}/comm").read_text().strip()
+    except (OSError, ValueError):
+        raise Unreachable(f"{pidfile}: no {DAEMON} runs here") from None
+    if running != DAEMON:
+        raise Unreachable(f"{pidfile}: process {pid} is {running}, expected {DAEMON}")
+    return pid
+
+
+@contextmanager
+def _sockets(pid: int) -> Iterator[list[socket.socket]]:
+    """Our hold on the sockets by which it sends."""
+    held: list[socket.socket] = []
+    try:
+        process = os.pidfd_open(pid)
+    except OSError as error:
+        raise Unreachable(f"{DAEMON}: {error.strerror}") from None
+    try:
+        for number in _numbers(pid):
+            held.append(socket.socket(fileno=_taken(process, number)))
+        yield held
+    finally:
+        os.close(process)
+        for each in held:
+            each.close()
+
+
+def _numbers(pid: int) -> Iterator[int]:
+    """Its descriptors of packet sockets that listen to nothing: those that do are bound to a port each."""
+    try:
+        lines = Path(f"/proc/{pid}/net/packet").read_text().splitlines()[1:]
+        sending = {f"socket:[{line.split()[8]}]" for line in lines if line.split()[3:5] == ["0000", "0"]}
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                target = str(entry.readlink())
+            except FileNotFoundError:
+                continue  # closed meanwhile
+            if target in sending:
+                yield int(entry.name)
+    except OSError as error:
+        raise Unreachable(f"{DAEMON}: {error.filename}: {error.strerror}") from None
+
+
+def _taken(process: int, number: int) -> int:
+    taken = _libc().syscall(PIDFD_GETFD, process, number, 0)
+    if taken < 0:
+        raise Unreachable(f"{DAEMON}'s socket is out of reach (pidfd_getfd: {os.strerror(ctypes.get_errno())})")
+    return int(taken)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _have_it_send(bridge: str) -> None:
+    """One frame by each of the bridge's ports. What they make of it is another matter: then there is a socket."""
+    words = ("ovs-ofctl", f"--timeout={ANSWERS_WITHIN_S}", "-O", "OpenFlow13", "packet-out", bridge)
+    try:
+        done = subprocess.run(
+            [*words, f"in_port=controller packet={UNHEARD} actions=all"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise Unreachable(f"{words[0]} cannot be run: {error.strerror}; install openvswitch-switch") from None
+    if done.returncode != 0:
+        raise Unreachable(f"`{' '.join(words)}` was refused: {done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    try:
+        widen(sys.argv[1])
+    except Unreachable as error:
+        # With success, for nothing else that is to be done hangs on it.
+        print(f"{FAILED}: {error}", file=sys.stderr)

@@ -1,0 +1,50 @@
+"""What a plan is made of, as values: what is seen of a host, what must be so on it, and what would be harmed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway.links import Link, Offloads
+from gateway.ovs import SeenOvs
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that must be so. No commands: it is."""
+
+    name: str
+    found: str
+    wanted: str
+    commands: tuple[tuple[str, ...], ...] = ()
+    fault: str = ""  # why Open vSwitch could not do what its database asks for
+    awaits: bool = False  # a device that somebody else makes: until then Open vSwitch complains that it is not there
+
+    @property
+    def right(self) -> bool:
+        return not self.commands and not self.fault
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that would be harmed."""
+
+    name: str
+    sentence: str
+    forcible: bool = True
+    mend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    ovs: SeenOvs
+    links: Mapping[str, Link]
+    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads, and that its tunnels leave by
+    room_bytes: int | None  # for what a netdev datapath sends; None: no such socket was seen
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    site: str
+    steps: tuple[Step, ...]
+    refusals: tuple[Refusal, ...] = ()

@@ -1,0 +1,275 @@
+"""What `./bicast bridge` and `./bicast doctor` promise of uplinks of kind tunnel, kept on a real Open vSwitch."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from controller.config import load
+from gateway import links
+from gateway.checks import switch, tunnels
+from gateway.doctor import Check
+from gateway.finding import Finding, State
+from gateway.scene import Scene
+from tests.gateway.conftest import shell
+
+GATEWAY = """\
+controller:
+  agents: {{directory: {place}/agents}}
+sites:
+  home:
+    dpid: "00000000000000a1"
+    bridge: br-home
+    datapath: netdev
+    uplinks:
+      wifi:
+        {{kind: tunnel, port: tn-w, {wifi}remote: 203.0.113.9,
+          addresses: [10.99.1.2/30], next_hops: [{{address: 10.99.1.1}}]}}
+      lte:
+        {{kind: tunnel, port: tn-l, device: l0, remote: 203.0.113.9,
+          addresses: [10.99.2.2/30], next_hops: [{{address: 10.99.2.1}}]}}
+    subnets:
+      inside: {{gateways: [192.168.110.1/24]}}
+    terminals:
+      phone: {{addresses: [{{address: 192.168.110.3, port: c0}}]}}
+  far:
+    dpid: "00000000000000a2"
+    bridge: br-far
+    mirrors: home
+    uplinks:
+      wifi: {{kind: tunnel, port: tf-w, addresses: [10.99.1.1/30], next_hops: [{{address: 10.99.1.2}}]}}
+      lte: {{kind: tunnel, port: tf-l, addresses: [10.99.2.1/30], next_hops: [{{address: 10.99.2.2}}]}}
+    subnets:
+      servers: {{gateways: [192.168.0.1/24]}}
+    terminals:
+      server: {{addresses: [{{address: 192.168.0.2, port: s0}}]}}
+"""
+COUNTED_WITHIN_S = 2.0
+VNIS = {"tn-l": 0xA1 * 8 + 1, "tn-w": 0xA1 * 8 + 2}
+# finding, what breaks it
+DEFECTS = {
+    "l0 underlay": "ip link set l0 down",
+    "rp_filter w0": "sysctl -w net.ipv4.conf.w0.rp_filter=1",
+    "tn-w number": f"ip link add x0 type vxlan id {VNIS['tn-w']} dstport 4789",
+    "w0 merging": "ethtool -K w0 gro on",
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return written(tmp_path, "device: w0, ")
+
+
+def written(tmp_path: Path, wifi: str) -> str:
+    place = tmp_path / "gateway.yaml"
+    place.write_text(GATEWAY.format(place=tmp_path, wifi=wifi))
+    return str(place)
+
+
+@pytest.fixture
+def host(ports: None) -> None:
+    """w0 and l0 are two ways out, as DHCP gives them, and both merge packets."""
+    for number, name in enumerate(("w0", "l0"), 1):
+        shell(f"ip address add 192.168.3{number}.2/24 dev {name} && ip link set {name} up && ethtool -K {name} gro on")
+        shell(f"ip route add default via 192.168.3{number}.1 dev {name} metric {number}00")
+    shell("sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.w0.rp_filter=0 net.ipv4.conf.l0.rp_filter=0")
+
+
+def prepare(file: str, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["bridge", file, "--site", "home", *words]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def findings(file: str, *checks: Check) -> dict[str, Finding]:
+    config = load(file)
+    scene = Scene(file, config, (config.sites[0],))
+    every = checks or (
+        tunnels.underlays,
+        tunnels.apart,
+        tunnels.routes,
+        tunnels.rp_filter,
+        tunnels.merging,
+        tunnels.taken,
+    )
+    return {finding.name: finding for check in every for finding in check(scene)}
+
+
+def make(name: str) -> None:
+    """As the agent does."""
+    shell(f"ip link add {name} type vxlan id {VNIS[name]} dstport 4789 dev l0 && ip link set {name} up")
+
+
+@pytest.mark.usefixtures("ovs", "host")
+def test_a_tunnel_s_port_is_awaited_and_not_missed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        told = prepare(file, capsys)
+        assert "awaited  tn-w: the site's agent makes it (bicast-agent run --role gateway)" in told
+        assert "missing" not in told
+        assert "failed" not in told
+    assert "nothing to change" in told
+    assert findings(file, switch.interfaces)["tn-w tunnel"].state is State.WARNING
+    make("tn-l")
+    shell("ovs-vsctl --timeout=10 wait-until Interface tn-l ofport=2")
+    told = prepare(file, capsys)
+    assert "tn-l" not in re.sub(r"right .*", "", told)
+    assert "nothing to change" in told
+    assert set(findings(file, switch.interfaces)) == {"tn-w tunnel"}
+
+
+@pytest.mark.usefixtures("ovs", "host")
+def test_what_merges_packets_under_a_tunnel_is_off_and_nothing_else_of_that_device(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {name: set(links.offloads(name).on) for name in ("w0", "l0")}
+    assert all("gro" in on for on in before.values())
+    prepare(file, capsys)
+    assert {name: set(links.offloads(name).on) for name in before} == {
+        name: on - {"gro", "lro"} for name, on in before.items()
+    }
+    prepare(file, capsys, "--remove")
+    assert {name: set(links.offloads(name).on) for name in before} == before
+
+
+@pytest.mark.usefixtures("ovs", "host")
+def test_a_port_that_was_made_anew_is_read_again(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Open vSwitch by itself goes on with a socket of the device that is gone."""
+    prepare(file, capsys)
+    shell("ip link del c0 && ip link add c0 type veth peer name c0-far && ip link set c0-far up && ip link set c0 up")
+    shell("ovs-ofctl -O OpenFlow13 add-flow br-home in_port=3,actions=drop")
+    assert not heard()
+    told = prepare(file, capsys)
+    assert (
+        "changed  c0 port: in br-home with number 3 (was: made anew since Open vSwitch opened it, and not read)" in told
+    )
+    assert heard()
+    assert "nothing to change" in prepare(file, capsys)
+
+
+def heard() -> bool:
+    """Whether the bridge reads what comes from the other end of c0."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as other:
+        other.bind(("c0-far", 0))
+        other.send(bytes(6 * [0xFF] + 6 * [2]) + b"\x88\xb5" + bytes(46))
+    deadline = time.monotonic() + COUNTED_WITHIN_S
+    while time.monotonic() < deadline:
+        (packets,) = re.findall(r"n_packets=(\d+)", shell("ovs-ofctl -O OpenFlow13 dump-flows br-home in_port=3"))
+        if packets != "0":
+            return True
+        time.sleep(0.1)  # nobody tells when a flow has counted
+    return False
+
+
+@pytest.mark.usefixtures("ovs", "host")
+def test_a_host_that_is_in_order_has_nothing_bad(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(file, capsys)
+    assert {name: each.found for name, each in findings(file).items() if each.state is not State.OK} == {}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.usefixtures("ovs", "host")
+def test_each_mending_line_mends(file: str, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    prepare(file, capsys)
+    checks = (switch.prepared,) if name == "w0 merging" else ()
+    shell(DEFECTS[name])
+    found = findings(file, *checks)[name]
+    assert found.state is State.BAD
+    assert found.mend is not None
+    shell(found.mend if checks == () else f"{found.mend} --site home")
+    after = findings(file, *checks)
+    assert name not in after or after[name].state is State.OK
+
+
+@pytest.mark.usefixtures("host")
+def test_a_way_to_the_other_end_by_the_device_is_missed_whatever_the_others_have(file: str) -> None:
+    assert findings(file, tunnels.routes)["tn-l route"].state is State.OK
+    shell("ip route del default dev l0")
+    missed = findings(file, tunnels.routes)
+    assert missed["tn-l route"].state is State.BAD
+    assert "ip route add default via ITS-ROUTER dev l0" in missed["tn-l route"].expected
+    assert missed["tn-w route"].state is State.OK
+
+
+@pytest.mark.usefixtures("host")
+def test_without_a_device_it_is_said_what_to_do(tmp_path: Path) -> None:
+    found = findings(written(tmp_path, ""), tunnels.merging)["home merging"]
+    assert found.state is State.WARNING
+    assert "`device: NAME`" in found.expected
+    assert found.mend is not None
+    shell(found.mend)
+    assert findings(written(tmp_path, ""), tunnels.merging)["home merging"].state is State.OK
+
+
+@pytest.mark.usefixtures("ovs", "host")
+def test_no_tunnel_of_ours_is_taken_for_somebody_else_s(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both ends of one are in the file, here by agents in two namespaces; the devices of one are elsewhere."""
+    prepare(file, capsys)
+    make("tn-w")
+    shell("ip netns add other && ip -n other link set lo up")
+    try:
+        shell(f"ip -n other link add tf-w type vxlan id {VNIS['tn-w']} dstport 4789")
+        shell("ip -n other link set tf-w netns $$")
+        assert set(bad(file)) == set()
+        shell("ip link del tn-w && ip -n other link add tn-w type vxlan id 1 dstport 4788")
+        shell("ip -n other link set tn-w netns $$ && ip link set w0 name away")
+        assert set(bad(file)) == set()
+        shell("ip link del tn-w")
+        assert bad(file) == {"w0 underlay": "not there"}
+    finally:
+        shell("ip link del tf-w; ip netns del other")
+
+
+def bad(file: str) -> dict[str, str]:
+    return {name: each.found for name, each in findings(file).items() if each.state is not State.OK}
+
+
+@pytest.mark.usefixtures("host")
+def test_what_an_agent_has_made_is_its_own_to_take_away(file: str) -> None:
+    shell(f"ip link add old type vxlan id {VNIS['tn-l']} dstport 4789 && ip link set old alias 'bicast-tunnel 1'")
+    found = findings(file)["tn-l number"]
+    assert found.state is State.WARNING
+    assert found.mend is None
+
+
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize(("wifi", "by"), [("device: l0, ", "l0"), ("", "")])
+def test_two_tunnels_by_one_device_protect_nobody(tmp_path: Path, wifi: str, by: str) -> None:
+    place = Path(written(tmp_path, wifi))
+    if not wifi:
+        place.write_text(place.read_text().replace("device: l0, ", ""))
+    found = findings(str(place))["home wifi and lte"]
+    assert found.state is State.WARNING
+    assert f"one device, {by or 'whichever device has the best route to 203.0.113.9'}" in found.found
+    assert "nobody is protected" in found.expected
+
+
+@contextmanager
+def taking(port: int) -> Iterator[subprocess.Popen[str]]:
+    words = (
+        f"import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', {port})); print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as one:
+        assert one.stdout is not None
+        one.stdout.readline()
+        yield one
+        one.kill()
+
+
+@pytest.mark.usefixtures("host")
+def test_who_has_the_port_is_named(file: str) -> None:
+    with taking(4789) as process:
+        found = findings(file, tunnels.taken)["UDP port 4789"]
+        assert found.state is State.BAD
+        assert f"process {process.pid}" in found.found
+    make("tn-w")
+    assert findings(file, tunnels.taken)["UDP port 4789"].state is State.OK, "VXLAN devices share it"
