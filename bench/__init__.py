@@ -1,7 +1,7 @@
 """What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`.
 
 Each part yields Figures. Ratios are of one run on one Open vSwitch, with the variants taken in turns, so that
-what the machine does beside it hits them alike. All parts take some 55 minutes; `python -m bench PART ...`
+what the machine does beside it hits them alike. All parts take about an hour; `python -m bench PART ...`
 measures these alone. What came out is kept in results/bench/ after each part.
 """
 
@@ -27,6 +27,7 @@ PARTS = (
     "switching",
     "failover",
     "once",
+    "eliminate",
     "transfer",
 )
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"

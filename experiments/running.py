@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ TREE = Path(__file__).resolve().parent.parent
 OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
 API = f"http://{DEFAULT_API}"
 STOPS_WITHIN_S = 10.0
+THE_FILE_S_OWN = re.compile(r"^controller:.*\n(?:[ #].*\n|\n)*", re.MULTILINE)  # settings
 LOOK_EVERY_S = 0.02  # the API has no event to wait for
 
 
@@ -31,7 +33,8 @@ class ControllerFailed(Exception):
 
 
 class Controller:
-    """Runs on a copy of `file`, kept in `directory` together with its state.
+    """Runs on a copy of `file`, kept in `directory` together with its state; its own settings take the place of the
+    file's.
 
     `python` is the interpreter, and by its environment's packages the framework, that it runs on.
     """
@@ -49,7 +52,8 @@ class Controller:
     ) -> None:
         self.file = directory / file.name
         self.file.write_text(
-            f"controller: {{state: {directory / 'state.json'}{settings}}}\n" + file.read_text(encoding="utf-8")
+            f"controller: {{state: {directory / 'state.json'}{settings}}}\n"
+            + THE_FILE_S_OWN.sub("", file.read_text(encoding="utf-8"))
         )
         self.client = Client(API)
         self._listeners = listeners

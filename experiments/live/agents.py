@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from experiments import ExperimentFailed
 from experiments.live.connections import AGENT, netns
 from experiments.running import LOOK_EVERY_S, Controller
 from topologies import command, isolate
+from topologies.natted import CONTROLLER, SITE_HOSTS
 from topologies.nodes import Machine
+from topologies.stage import Stage
 
-WITHIN_S = 20.0
 Found = TypeVar("Found")
 TERMINAL = "client"
 # What stands in the controller's part of gateway.yaml, so that agents are served.
 SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
+# Where they come from hosts of their own, whether the world has the address yet at which they find it or not.
+SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0.0.0:8656"}')
+IN_THE_WORLD: Mapping[str, Machine] = MappingProxyType({})
 
 
 class Agent:
-    def __init__(self, controller: Controller, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        self._controller, self._name, self._process, self._log = controller, name, process, log
+    def __init__(self, controller: Controller, name: str, words: list[str], log: Path) -> None:
+        self._controller, self._name, self._words, self._log = controller, name, words, log
+
+    def start(self) -> None:
+        """Again, too, when it was killed. It is in session when this returns."""
+        with self._log.open("ab") as said:
+            self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        self.await_session()
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait()
 
     def await_armed(self, watched: str) -> int:
         """Until it would leave this uplink by itself; after how many milliseconds without progress it would."""
@@ -67,11 +83,12 @@ class Agent:
         self._await(lambda: TERMINAL in self._known().get("terminals", ()) or None, f"tells of {TERMINAL}")
 
     def _await(self, look: Callable[[], Found | None], what: str) -> Found:
-        deadline = time.monotonic() + WITHIN_S
+        within_s = self._controller.PATIENCE_S
+        deadline = time.monotonic() + within_s
         while (found := look()) is None:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise ExperimentFailed(
-                    f"it is not so within {WITHIN_S:.0f} s that agent {self._name} {what}; the last that it said: "
+                    f"it is not so within {within_s:.0f} s that agent {self._name} {what}; the last that it said: "
                     f"{self._log.read_text().strip()[-500:]}"
                 )
             time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
@@ -79,31 +96,50 @@ class Agent:
 
 
 @contextmanager
-def agent(controller: Controller, machine: Machine | None, name: str, role: str) -> Iterator[Agent]:
+def agent(
+    controller: Controller, machine: Machine | None, name: str, role: str, host: Machine | None = None
+) -> Iterator[Agent]:
     """It reads and orders the machine's namespace, and reaches the controller by the world's own. None: that one is its
-    namespace too, where bridges are."""
+    namespace too, where bridges are. It lives in a `host` where what it sends itself is to leave from there: the
+    controller is then at natted.py's address, and the world's own namespace is the one that it orders."""
     invited = controller.client.invite(name)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
-        joining = ("join", invited["join"], "--name", name, "--token", invited["token"], "--directory", place)
-        command.run(AGENT, *joining, where=name)
-        log = Path(place) / "log"
-        words = [AGENT, "run", "--role", role, "--directory", place, *(["--netns", netns(machine)] if machine else [])]
-        with log.open("wb") as said:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
-        one = Agent(controller, name, process, log)
+        where = invited["join"] if host is None else f"{CONTROLLER}:{invited['join'].rpartition(':')[2]}"
+        joining = ("join", where, "--name", name, "--token", invited["token"], "--directory", place)
+        command.run(AGENT, *joining, where=name, prefix=_inside(host))
+        words = [*_inside(host), AGENT, "run", "--role", role, "--directory", place, *_ordering(machine, host)]
+        one = Agent(controller, name, words, Path(place) / "log")
         try:
-            one.await_session()
+            one.start()
             yield one
         finally:
-            process.terminate()
-            process.wait()
+            one.stop()
+
+
+def _inside(host: Machine | None) -> tuple[str, ...]:
+    return () if host is None else ("nsenter", f"--net={netns(host)}")
+
+
+def _ordering(machine: Machine | None, host: Machine | None) -> tuple[str, ...]:
+    if machine is not None:
+        return ("--netns", netns(machine))
+    return () if host is None else ("--netns", f"/proc/{os.getpid()}/ns/net")
+
+
+def hosts(net: Stage) -> Mapping[str, Machine]:
+    """Of natted.py, where each site's agent lives."""
+    return {site: net.machine(name) for site, name in SITE_HOSTS.items()}
 
 
 @contextmanager
-def eliminating(controller: Controller, *sites: str) -> Iterator[dict[str, Agent]]:
+def eliminating(
+    controller: Controller, *sites: str, hosts: Mapping[str, Machine] = IN_THE_WORLD
+) -> Iterator[dict[str, Agent]]:
     """Agents at these sites, by name, each of which lets one copy of each packet pass when this begins."""
     with ExitStack() as running:
-        agents = {name: running.enter_context(agent(controller, None, name, "gateway")) for name in sites}
+        agents = {
+            name: running.enter_context(agent(controller, None, name, "gateway", hosts.get(name))) for name in sites
+        }
         for each in agents.values():
             each.await_eliminating()
         controller.await_steady()

@@ -23,7 +23,9 @@ DEFAULT_QUEUE = "4096 16384 4194304"
 
 
 @dataclass(frozen=True, slots=True)
-class Laboratory:
+class Controlled:
+    """A stage with a client and a server, and the controller on it."""
+
     net: Stage
     controller: Controller
 
@@ -39,6 +41,10 @@ class Laboratory:
         """What TCP remembers of the runs before: a stream would begin with its ssthresh and its reordering."""
         for machine in (self.client, self.server):
             machine.run("ip", "tcp_metrics", "flush")
+
+
+class Laboratory(Controlled):
+    """Two paths that differ in delay."""
 
     def stalled(self) -> str:
         """Which links the machine has held up since this was last asked, and how long; empty: none.

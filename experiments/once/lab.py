@@ -1,45 +1,55 @@
-"""The twin laboratory with an agent at each site: of all copies the first passes. Its paths lose what is asked."""
+"""Two sites with an agent at each: of all copies the first passes. The paths between them lose what is asked."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
+from mininet.topo import Topo
+
+from controller import config
+from controller.model import Site
 from experiments import ExperimentFailed
-from experiments.live.agents import SETTINGS, TERMINAL, eliminating
+from experiments.live.agents import IN_THE_WORLD, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
+from experiments.live.laboratory import Controlled
 from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, TREE, Controller, controlled
+from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, controlled
 from topologies import command, ovs
-from topologies.nodes import Machine
+from topologies.natted import NattedTopo
 from topologies.paper import SERVER
-from topologies.stage import Stage, raised
+from topologies.stage import raised
 from topologies.twin import RATES_BPS, TwinTopo
 from topologies.watch import watched
 
-FILE = TREE / "topologies" / "twin.yaml"
-SITES = ("home", "far")
 CLIENT = "192.168.110.3"
 ACTIVE = "wifi"
 WITHIN_S = 20.0
 TOLD_S = 2.5  # within which a dead path is named
+UNCHANGED: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Laboratory:
-    net: Stage
-    controller: Controller
+class Ground:
+    """Two sites, and what lies between them."""
+
+    file: Path  # gateway.yaml
+    topo: Callable[..., Topo]
+    tunnelled: bool = False  # uplinks are tunnels, made by agents that live in hosts of their own
+
+
+TWIN = Ground(TREE / "topologies" / "twin.yaml", TwinTopo)
+NATTED = Ground(TREE / "topologies" / "natted.yaml", NattedTopo, tunnelled=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Laboratory(Controlled):
+    sites: tuple[Site, ...]
     emulated: bool
-
-    @property
-    def client(self) -> Machine:
-        return self.net.machine("client")
-
-    @property
-    def server(self) -> Machine:
-        return self.net.machine("server")
 
     def pin(self, mode: str) -> None:
         """In force when this returns, in the switches' caches, too. What rides one path alone rides Wi-Fi."""
@@ -55,18 +65,40 @@ class Laboratory:
                 way.set(loss_percent=each)
 
     def recover(self) -> None:
-        """Until no path is taken to be dead any more: one that brought no copies gets none for a while."""
+        """Until no path is taken to be dead any more: one that brought no copies, or whose tunnel was down, gets none
+        for a while."""
         self.lose(wifi=0, lte=0)
         deadline = time.monotonic() + WITHIN_S
         while True:
             self.client.run("ping", "-q", "-c", str(round(TOLD_S / 0.05)), "-i", "0.05", "-I", CLIENT, SERVER)
-            silent = [
-                each for one in self.controller.client.get("status")["gateways"] for each in one["copies"]["silent"]
-            ]
-            if not silent:
-                return
+            silent = [each for one in self._gateways() for each in one["copies"]["silent"]]
+            shunned = [site.name for site in self.sites if not sends(site)]
+            if not silent and not shunned:
+                break
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"{WITHIN_S:.0f} s after Wi-Fi was healed it is still so: {silent}")
+                told = f"silent: {silent}; sites that send nothing by it: {shunned}"
+                raise ExperimentFailed(f"{WITHIN_S:.0f} s after Wi-Fi was healed it is still so: {told}")
+        self.await_tunnels()
+
+    def await_tunnels(self) -> None:
+        """Until all that there are stand, and are measured."""
+        deadline = time.monotonic() + WITHIN_S
+        while waiting := [each for each in self._tunnels() if not each["up"] or not each["end"]["mtu_bytes"]]:
+            if time.monotonic() > deadline:
+                raise ExperimentFailed(f"after {WITHIN_S:.0f} s it is still so: {waiting}")
+            time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+
+    def largest_bytes(self) -> int:
+        """Of IP packets that go through every tunnel, both ways."""
+        return min(int(each["end"]["mtu_bytes"]) for each in self._tunnels())
+
+    def _tunnels(self) -> list[dict[str, Any]]:
+        uplinks = (uplink for one in self._gateways() for uplink in one["uplinks"])
+        return [uplink["tunnel"] for uplink in uplinks if uplink["tunnel"] is not None]
+
+    def _gateways(self) -> list[dict[str, Any]]:
+        gateways: list[dict[str, Any]] = self.controller.client.get("status")["gateways"]
+        return gateways
 
     def stalled(self) -> str:
         """Which emulated links the machine has held up since this was last asked; the kernel's own do not tell."""
@@ -75,18 +107,30 @@ class Laboratory:
 
 
 @contextmanager
-def laboratory(logs: Path, **slower: float) -> Iterator[Laboratory]:
-    """Everything is copied, and comes once. `slower` goes to the topology."""
+def laboratory(
+    ground: Ground, logs: Path, *, eliminated: bool = True, slower: Mapping[str, float] = UNCHANGED
+) -> Iterator[Laboratory]:
+    """Everything is copied, and comes once; or else TCP alone is, and comes twice. `slower` goes to the topology."""
     with (
-        controlled(FILE, SETTINGS) as controller,
-        raised(TwinTopo(**slower), controller=OPENFLOW) as net,
+        controlled(ground.file, SETTINGS_FOR_HOSTS if ground.tunnelled else SETTINGS) as controller,
+        raised(ground.topo(**slower), controller=OPENFLOW) as net,
         watched(ovs.needed(), logs),
+        ExitStack() as agents,
     ):
         controller.await_steady()
-        lab = Laboratory(net, controller, emulated=bool(slower))
+        lab = Laboratory(net, controller, config.load(str(controller.file)).sites, emulated=bool(slower))
+        if eliminated:
+            at = hosts(net) if ground.tunnelled else IN_THE_WORLD
+            agents.enter_context(eliminating(controller, *(site.name for site in lab.sites), hosts=at))
+        lab.await_tunnels()
         _await_found(lab)
-        with eliminating(controller, *SITES):
-            yield lab
+        yield lab
+
+
+def sends(site: Site) -> bool:
+    """Whether any of its groups does so by the active uplink, as the switch has them."""
+    port = site.uplink(ACTIVE).port
+    return f"output:{port}" in ovs.ofctl("dump-groups", "--names", site.bridge).replace('"', "")
 
 
 def _await_found(lab: Laboratory) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 
 ONCE, SINGLE, OFF = "bicast", "single", "off"  # modes; with an agent at each site, bicast is each packet twice and once
 MODES = (ONCE, SINGLE, OFF)
+TWICE = "bicast, TCP twice"  # with no agents
 # Wi-Fi's packets take 0 to 30 ms and LTE's 15 ms, each way: now this one is first, now that one.
 JITTER = {"wifi_jitter_ms": 30.0, "lte_delay_ms": 15.0}
+# An upload that is copied keeps LTE's queue full; what is sent after a cut waits behind all that waits there, and that
+# all came by Wi-Fi before. So no pause is shorter than the queue of the path that remains: 60 kB and 150 kB here.
+UPLOADS: Mapping[str, tuple[float, ...]] = {ONCE: (48, 120), SINGLE: (120,)}  # by mode, LTE's full queue in ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,13 @@ class Plan:
     beside: tuple[Losses, ...]  # those with which single and off are measured, too
     flow_s: float
     ask_s: float
-    cuts: int  # in each mode
+    cuts: int  # in each mode, under datagrams
+    upload_cuts: int  # and under an upload
+    deluge: int  # packets
+    bulk_s: float
+    blacks: int  # downloads in each mode
+    deaths: int
+    tunnelled: int  # rounds of all that is measured through tunnels
 
     @property
     def flows(self) -> tuple[tuple[str, Losses], ...]:
@@ -64,7 +75,35 @@ class Plan:
         return (*grid, *((mode, losses) for losses, mode in product(self.beside, (SINGLE, OFF))))
 
 
-QUICK = Plan("quick", 2, 400, (0, 5, 20), (Losses(5, 5), Losses(20, 20)), 8.0, 10.0, 5)
+QUICK = Plan(
+    name="quick",
+    rounds=2,
+    pings=400,
+    percent=(0, 5, 20),
+    beside=(Losses(5, 5), Losses(20, 20)),
+    flow_s=8.0,
+    ask_s=8.0,
+    cuts=5,
+    upload_cuts=3,
+    deluge=300_000,
+    bulk_s=4.0,
+    blacks=1,
+    deaths=2,
+    tunnelled=2,
+)
 FULL = Plan(
-    "full", 5, 400, (0, 1, 2, 5, 10, 20), tuple(Losses(each, each) for each in (0, 1, 2, 5, 10, 20)), 40.0, 20.0, 30
+    name="full",
+    rounds=4,
+    pings=400,
+    percent=(0, 1, 2, 5, 10, 20),
+    beside=tuple(Losses(each, each) for each in (0, 1, 2, 5, 10, 20)),
+    flow_s=8.0,
+    ask_s=10.0,
+    cuts=30,
+    upload_cuts=8,
+    deluge=10_000_000,
+    bulk_s=8.0,
+    blacks=2,
+    deaths=4,
+    tunnelled=2,
 )

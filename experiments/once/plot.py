@@ -1,4 +1,4 @@
-"""The runs as a picture: what was lost beside what chance takes, how long answers took, and what each cut cost."""
+"""The runs as a picture: what was lost beside what chance takes, how long answers took, what cuts and deaths cost."""
 
 from __future__ import annotations
 
@@ -9,24 +9,37 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.typing import FillStyleType
 
-from experiments.once.flows import Cut, Flowed
-from experiments.once.plan import OFF, ONCE, SINGLE
+from experiments.once.black import BLACK_S, Blackened
+from experiments.once.bulk import Carried
+from experiments.once.dying import Died
+from experiments.once.flows import DOWN, UP, Cut, Flowed
+from experiments.once.plan import OFF, ONCE, SINGLE, TWICE, UPLOADS
 from experiments.once.runs import Run
 from experiments.once.streams import LOSSES, Asked, Uploaded
+from experiments.once.tunnelled import Followed, Tunnelled
 
-COLOURS = {ONCE: "tab:blue", SINGLE: "tab:orange", OFF: "tab:grey"}
+COLOURS = {ONCE: "tab:blue", SINGLE: "tab:orange", OFF: "tab:grey", TWICE: "tab:green"}
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
-    figure = Figure(figsize=(14, 4.5), layout="constrained")
+    figure = Figure(figsize=(14, 9), layout="constrained")
     FigureCanvasAgg(figure)
-    lost, took, cuts = figure.subplots(1, 3)
+    (lost, took, cuts), (bulk, black, deaths) = figure.subplots(2, 3)
     _losses(lost, [run for run in good if isinstance(run, Flowed)])
     _answers(took, [run for run in good if isinstance(run, Asked)])
     _cuts(cuts, good)
-    for panel in (lost, took, cuts):
+    _bulk(bulk, [run for run in good if isinstance(run, Carried)])
+    inside = [run.run for run in good if isinstance(run, Tunnelled)]
+    _bulk(bulk, [run for run in inside if isinstance(run, Carried)], " through tunnels", fillstyle="none")
+    _blacks(black, [run for run in good if isinstance(run, Blackened)])
+    _deaths(deaths, [run for run in good if isinstance(run, Died)])
+    _followed(deaths, [run for run in good if isinstance(run, Followed)])
+    for panel in (bulk, deaths):
+        panel.set_ylim(bottom=0)
+    for panel in (lost, took, cuts, bulk, black, deaths):
         if panel.get_legend_handles_labels()[1]:
             panel.legend(fontsize="small")
     figure.savefig(file, dpi=120)
@@ -66,8 +79,52 @@ def _cuts(panel: Axes, runs: Sequence[Run]) -> None:
             panel.plot(range(1, len(lost) + 1), lost, "o", color=COLOURS[run.mode], label=f"{run.mode}: datagrams lost")
         elif isinstance(run, Uploaded):
             pauses_ms = [each * 1000 for each in run.pauses_s]
-            label = f"{run.mode}: an upload's pause, ms"
-            panel.plot(range(1, len(pauses_ms) + 1), pauses_ms, "x", color=COLOURS[run.mode], label=label)
+            label = f"{run.mode}: an upload's pause, ms ({run.queue_ms:g} waiting on LTE)"
+            mark = "x" if run.queue_ms == UPLOADS[run.mode][0] else "+"
+            panel.plot(range(1, len(pauses_ms) + 1), pauses_ms, mark, color=COLOURS[run.mode], label=label)
     panel.set_yscale("symlog", linthresh=1)
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_xlabel("cut of Wi-Fi")
+
+
+def _bulk(panel: Axes, runs: Sequence[Carried], through: str = "", fillstyle: FillStyleType = "full") -> None:
+    known = set[str]()
+    for run in runs:
+        label = "" if run.how in known else run.how + through
+        known.add(run.how)
+        mark = {UP: "^", DOWN: "v"}[run.way]
+        panel.plot(
+            run.of_thousand(run.dsacks), run.bps / 1e6, mark, color=COLOURS[run.how], label=label, fillstyle=fillstyle
+        )
+    panel.set_xscale("symlog", linthresh=1)
+    panel.set_xlabel("DSACKs of 1000 segments")
+    panel.set_ylabel("bulk up and down (the way of the triangle), Mbit/s")
+
+
+def _blacks(panel: Axes, runs: Sequence[Blackened]) -> None:
+    for run in runs:
+        since_s = [moment - run.moment for moment in run.streamed.moments]
+        come_mb = [size / 1e6 for size in run.streamed.sizes]
+        label = f"{run.mode}: {run.wire_percent:.0f} % on the wires"
+        panel.plot(since_s, come_mb, drawstyle="steps-post", color=COLOURS[run.mode], label=label)
+    panel.axvspan(0, BLACK_S, color="0.9")
+    panel.set_xlabel("s since Wi-Fi is black, for as long as is grey")
+    panel.set_ylabel("MB downloaded")
+
+
+def _deaths(panel: Axes, runs: Sequence[Died]) -> None:
+    for number, run in enumerate(runs, 1):
+        label = "" if number > 1 else "told"
+        panel.plot(number, run.told_s, "o", color="tab:red", label=label)
+        for (site, left_s), mark in zip(run.left_s.items(), "<>", strict=True):
+            label = "" if number > 1 else f"out of the groups at {site}"
+            panel.plot(number, run.told_s + left_s, mark, color="tab:purple", label=label)
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel("silent death of Wi-Fi, or change of its NAT's outer address")
+    panel.set_ylabel("s after it")
+
+
+def _followed(panel: Axes, runs: Sequence[Followed]) -> None:
+    for mode in dict.fromkeys(run.mode for run in runs):
+        took_s = [run.took_s for run in runs if run.mode == mode]
+        panel.plot(range(1, len(took_s) + 1), took_s, "x", color=COLOURS[mode], label=f"{mode}: address followed")

@@ -5,32 +5,62 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from bench.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
+from experiments.once.black import BLACK_S, Blackened
+from experiments.once.bulk import Carried
 from experiments.once.chance import interval
-from experiments.once.flows import EVERY_S, THIN_PPS, Cut, Flowed
+from experiments.once.deluge import Deluged
+from experiments.once.dying import TOLD_S, Died
+from experiments.once.flows import EVERY_S, RATE_PPS, THIN_PPS, Cut, Flowed
 from experiments.once.pinging import Pinged
 from experiments.once.plan import ONCE, Losses
 from experiments.once.runs import Run
 from experiments.once.streams import LOSSES, RATE_PER_S, Asked, Uploaded
+from experiments.once.tunnelled import FOLLOWED_S, Followed, Tunnelled, left_by_headers
 
 LOST_PER_CUT, PAUSE_MS = 2, 100
-HEADER = ("what", "how", "mode", "way", "sent", "lost", "duplicated", "p50_ms", "p99_ms", "longest_ms")
+LEFT_MS = 1000
+COUNTED = ("what", "how", "mode", "way", "sent", "lost", "duplicated", "p50_ms", "p99_ms", "longest_ms")
+HEADER = (*COUNTED, "mbit_s", "dsacks", "sent_again", "in_vain", "wire_percent")
+# For 48.8 MB with one path black in the middle, by schedulers of MPTCP; nobody here has verified them.
+PUBLISHED = (("default", 106, 106), ("redundant, screened", 246, 293), ("redundant, unscreened", 1900, 1900))
 
 
 def figures(runs: Iterable[Run]) -> Iterator[Figure]:
     good = [run for run in runs if not run.stalled]
+    for deluge in (run for run in good if isinstance(run, Deluged)):
+        yield from _of_deluge(deluge)
     yield from _of_pings([run for run in good if isinstance(run, Pinged)])
     yield from _of_flows([run for run in good if isinstance(run, Flowed)])
     yield from _of_questions([run for run in good if isinstance(run, Asked)])
     yield from _of_cuts([run for run in good if isinstance(run, Cut)])
     yield from _of_uploads([run for run in good if isinstance(run, Uploaded)])
+    yield from _of_bulk([run for run in good if isinstance(run, Carried)])
+    yield from _of_blacks([run for run in good if isinstance(run, Blackened)])
+    yield from _of_deaths([run for run in good if isinstance(run, Died)])
+    tunnelled = [run for run in good if isinstance(run, Tunnelled)]
+    yield from _of_pings([run.run for run in tunnelled if isinstance(run.run, Pinged)], " through tunnels")
+    yield from _of_tunnels(tunnelled, [run for run in good if isinstance(run, Carried)])
+    yield from _of_followed([run for run in good if isinstance(run, Followed)])
 
 
-def _of_pings(runs: Sequence[Pinged]) -> Iterator[Figure]:
+def _of_deluge(run: Deluged) -> Iterator[Figure]:
+    head = f"{run.sent} packets of 1000 flows, skew 0 to 200 ms, jitter, bursts of loss"
+    yield middle(f"{head}: lost by elimination", [run.lost_by_elimination], "packets", exactly(0))
+    yield middle("  lost by both paths", [run.lost_by_both], "packets")
+    yield middle("  delivered", [run.delivered], "packets")
+    yield middle("  duplicated, while the table grew or copies came late", [run.duplicated], "packets")
+    yield middle("  window, in the end", [run.window_ms], "ms")
+    yield middle(f"  room, grown from {run.room_before}", [run.room], "packets")
+    yield middle("  packets a second", [run.sent / run.seconds], "1/s")
+
+
+def _of_pings(runs: Sequence[Pinged], through: str = "") -> Iterator[Figure]:
     for scenario in dict.fromkeys(run.scenario for run in runs):
         those = [run for run in runs if run.scenario == scenario]
-        head = f"{those[0].sent} pings at 10 ms, {scenario.name}"
+        head = f"{those[0].sent} pings at 10 ms{through}, {scenario.name}"
         yield worst(f"{head}: lost", [float(run.lost) for run in those], "pings", exactly(0))
         most = at_most(scenario.most_doubled) if scenario.most_doubled else exactly(0)
         yield worst("  duplicated", [float(run.doubled) for run in those], "pings", most)
@@ -97,9 +127,81 @@ def _of_uploads(runs: Sequence[Uploaded]) -> Iterator[Figure]:
     for run in runs:
         pauses_ms = [each * 1000 for each in run.pauses_s]
         promise = at_most(PAUSE_MS) if run.mode == ONCE else None
-        yield worst(f"  {run.mode}, longest pause at a cut", pauses_ms, "ms", promise)
+        head = f"  {run.mode}, {run.queue_ms:g} ms waiting on LTE, longest pause at a cut"
+        yield worst(head, pauses_ms, "ms", promise)
         yield middle(f"  {run.mode}, the same, median of the cuts", pauses_ms, "ms")
         yield middle(f"  {run.mode}, goodput before the first cut", [run.bps / 1e6], "Mbit/s")
+
+
+def _of_bulk(runs: Sequence[Carried]) -> Iterator[Figure]:
+    if runs:
+        broken = [float(not run.whole) for run in runs]
+        yield figure(
+            "bulk over clean paths: transfers whose bytes differ", sum(broken), broken, "transfers", exactly(0)
+        )
+    for way, how in dict.fromkeys((run.way, run.how) for run in runs):
+        those = [run for run in runs if (run.way, run.how) == (way, how)]
+        yield middle(f"  {way}, {how}: goodput", [run.bps / 1e6 for run in those], "Mbit/s")
+        for what, counts in (
+            ("DSACKs", [run.dsacks for run in those]),
+            ("segments sent again", [run.again for run in those]),
+        ):
+            shares = [run.of_thousand(count) for run, count in zip(those, counts, strict=True)]
+            yield middle(f"    {what}", shares, "of 1000")
+        yield middle("    the sender's reactions to losses that were none", [run.undone for run in those], "reactions")
+
+
+def _of_blacks(runs: Sequence[Blackened]) -> Iterator[Figure]:
+    for number, mode in enumerate(dict.fromkeys(run.mode for run in runs)):
+        those = [run for run in runs if run.mode == mode]
+        head = f"48.8 MB downloaded, Wi-Fi black for {BLACK_S:g} s in the middle; " if number == 0 else "  "
+        yield middle(f"{head}{mode}, on the wires", [run.wire_percent for run in those], "% of payload")
+        yield worst(f"  {mode}, longest stall", [run.stall_s * 1000 for run in those], "ms")
+        broken = [float(not run.streamed.whole) for run in those]
+        yield figure(f"  {mode}, downloads whose bytes differ", sum(broken), broken, "downloads", exactly(0))
+    for scheduler, low, high in PUBLISHED if runs else ():
+        what = f"  as OpenMPTCProuter published for a test of this kind, unverified: {scheduler}"
+        yield Figure(what, high, "% of payload", 0, low, high)
+
+
+def _of_deaths(runs: Sequence[Died]) -> Iterator[Figure]:
+    if runs:
+        told_s = [run.told_s for run in runs]
+        yield worst("Wi-Fi dies silently: told after", told_s, "s", at_most(TOLD_S))
+    for site in runs[0].left_s if runs else ():
+        left_ms = [run.left_s[site] * 1000 for run in runs]
+        yield worst(f"  then out of all groups at {site} within", left_ms, "ms", at_most(LEFT_MS))
+
+
+def _of_tunnels(tunnelled: Sequence[Tunnelled], plain: Sequence[Carried]) -> Iterator[Figure]:
+    inside = [run.run for run in tunnelled if isinstance(run.run, Carried)]
+    broken = [float(not run.whole) for run in inside]
+    if inside:
+        what = "bulk through tunnels: transfers whose bytes differ"
+        yield figure(what, sum(broken), broken, "transfers", exactly(0))
+        largest_bytes = [run.largest_bytes for run in tunnelled]
+        yield middle("  they take IP packets of", largest_bytes, "bytes")
+        left = [100 * left_by_headers(each) for each in largest_bytes]
+        yield middle("  their headers alone leave", left, "% of goodput over Ethernet")
+    for way, how in dict.fromkeys((run.way, run.how) for run in inside):
+        bps = [run.bps for run in inside if (run.way, run.how) == (way, how)]
+        yield middle(f"  {way}, {how}: goodput", [each / 1e6 for each in bps], "Mbit/s")
+        beside = [run.bps for run in plain if (run.way, run.how) == (way, how)]
+        if beside:
+            shares = [100 * each / median(beside) for each in bps]
+            yield middle("    of the same over Ethernet, above", shares, "%")
+
+
+def _of_followed(runs: Sequence[Followed]) -> Iterator[Figure]:
+    for number, mode in enumerate(dict.fromkeys(run.mode for run in runs)):
+        those = [run for run in runs if run.mode == mode]
+        head = "Wi-Fi's NAT has another outer address; " if number == 0 else "  "
+        yield worst(f"{head}{mode}, followed after", [run.took_s for run in those], "s", at_most(FOLLOWED_S))
+        none = exactly(0) if mode == ONCE else None
+        yield worst(
+            f"  {mode}, lost meanwhile of {2 * RATE_PPS}/s", [float(run.lost) for run in those], "datagrams", none
+        )
+        yield worst(f"  {mode}, duplicated", [float(run.doubled) for run in those], "datagrams", none)
 
 
 def keep_runs(runs: Iterable[Run], file: Path) -> None:
@@ -109,7 +211,7 @@ def keep_runs(runs: Iterable[Run], file: Path) -> None:
         writer.writerow(HEADER)
         for run in runs:
             if not run.stalled:
-                writer.writerows(_rows(run))
+                writer.writerows((*row, *[""] * (len(HEADER) - len(row))) for row in _rows(run))
 
 
 def _rows(run: Run) -> Iterator[tuple[object, ...]]:
@@ -125,4 +227,35 @@ def _rows(run: Run) -> Iterator[tuple[object, ...]]:
             yield "questions", str(LOSSES), run.mode, "there and back", len(run.took_s), "", "", *spans
         case Uploaded():
             for number, pause_s in enumerate(run.pauses_s, 1):
-                yield "upload", f"cut {number}", run.mode, "up", "", "", "", "", "", f"{pause_s * 1000:.1f}"
+                yield (
+                    "upload",
+                    f"cut {number}, {run.queue_ms:g} ms waiting on LTE",
+                    run.mode,
+                    "up",
+                    "",
+                    "",
+                    "",
+                    "",
+                    "",
+                    f"{pause_s * 1000:.1f}",
+                )
+        case Deluged():
+            told = f"{run.lost_by_both} lost by both paths"
+            yield "deluge", told, ONCE, "one way", run.sent, run.lost_by_elimination, run.duplicated
+        case Carried():
+            blank = ("", "", "", "", "")
+            counts = (run.dsacks, run.again, run.undone)
+            yield "bulk", "clean paths", run.how, run.way, run.segments, *blank, f"{run.bps / 1e6:.2f}", *counts
+        case Blackened():
+            blank = ("", "", "", "", "")
+            stall, wire = f"{run.stall_s * 1000:.1f}", f"{run.wire_percent:.1f}"
+            yield "black", "Wi-Fi, in the middle", run.mode, "down", *blank, stall, "", "", "", "", wire
+        case Died():
+            for told, each_s in {"told": run.told_s, **{f"out at {site}": s for site, s in run.left_s.items()}}.items():
+                yield "death", told, ONCE, "", "", "", "", "", "", f"{each_s * 1000:.1f}"
+        case Tunnelled():
+            yield from ((f"{what} through tunnels", *rest) for what, *rest in _rows(run.run))
+        case Followed():
+            for way, each in run.ways.items():
+                counts = (each.sent, len(each.lost), each.doubled)
+                yield "followed", "another outer address", run.mode, way, *counts, "", "", f"{run.took_s * 1000:.1f}"

@@ -16,6 +16,7 @@ from experiments.once.flows import EVERY_S, cutting
 from experiments.once.lab import Laboratory
 from experiments.once.plan import Losses
 from topologies.paper import SERVER
+from topologies.twin import RATES_BPS
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("questions.py"))]
 PORT = 7500
@@ -39,13 +40,14 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Uploaded:
     mode: str
+    queue_ms: float  # what waits on LTE when its queue is full
     moments: Sequence[float]  # of time.monotonic(), at which Wi-Fi was cut
     streamed: Streamed
     stalled: str
 
     def __str__(self) -> str:
         told = f"{self.bps / 1e6:.1f} Mbit/s before, longest pause at a cut {max(self.pauses_s) * 1000:.0f} ms"
-        return f"an upload, {len(self.moments)} cuts, {self.mode}: {told}"
+        return f"an upload, {len(self.moments)} cuts, {self.mode}, {self.queue_ms:g} ms waiting on LTE: {told}"
 
     @property
     def bps(self) -> float:
@@ -75,10 +77,12 @@ def asked(lab: Laboratory, mode: str, seconds: float) -> Asked:
     return Asked(mode, json.loads(said), stalled)
 
 
-def uploaded(lab: Laboratory, mode: str, cuts: int) -> Uploaded:
+def uploaded(lab: Laboratory, mode: str, queue_ms: float, cuts: int) -> Uploaded:
     """The mode is in force already."""
-    for machine in (lab.client, lab.server):
-        machine.run("ip", "tcp_metrics", "flush")  # or it would begin with what the ones before it learned
+    lab.forget()
+    lte = lab.net.uplink("lte").forward
+    before = lte.shape.queue_bytes
+    lte.set(queue_bytes=round(RATES_BPS["lte"] * queue_ms / 8000))
     with streaming(lab.server, lab.client, SERVER, upload=True) as stream:
         stream.await_flowing()
         till(time.monotonic() + STEADY_S)
@@ -86,4 +90,5 @@ def uploaded(lab: Laboratory, mode: str, cuts: int) -> Uploaded:
         moments = list(cutting(lab, cuts))
         stalled = lab.stalled()
         streamed = stream.finish()
-    return Uploaded(mode, moments, streamed, stalled)
+    lte.set(queue_bytes=before)
+    return Uploaded(mode, queue_ms, moments, streamed, stalled)
