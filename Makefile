@@ -8,7 +8,7 @@ help:
 	@echo '             (LAB_ONCE=1 ends it after the comparison)'
 	@echo 'make test    every check and every test'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
-	@echo 'make bench   all that is promised in figures, measured: about 55 minutes, results in results/bench'
+	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'

@@ -22,7 +22,7 @@ from controller.snapshot import ActiveBy, GatewayState
 from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
-from tests.api.desk import HOME, SETTINGS, START, WITH_CLASSES, Desk
+from tests.api.desk import HOME, SETTINGS, START, TUNNELLED, WITH_CLASSES, Desk
 
 Captured = pytest.CaptureFixture[str]
 
@@ -201,6 +201,17 @@ def test_status_shows_every_gateway_uplink_and_terminal(api: str, desk: Desk, ca
     assert ["home", "lte", "4", "98", "2", "0", "0", "20", "ms", "tcp"] in lines, "what became of copies"
     (lte,) = [line for line in lines if line[0] == "lte"]
     assert lte[3] == "down" and lte[-4:] == ["3002", "1002", "4000", "2000"]
+
+
+def test_status_shows_each_tunnel_and_says_first_which_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = replace(START, gateways=(TUNNELLED,))
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    warnings = told.split("\n\n")[0]
+    assert "! home: lte: its tunnel is down: nobody is heard" in warnings
+    assert "! home: eth2: senders are not told how long packets may be: it has an XDP program already" in warnings
+    lines = [line.split() for line in told.splitlines()]
+    assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
 
 
 @pytest.mark.parametrize(("by", "mark"), [("people", "*"), ("policies", "+"), ("default", "")])

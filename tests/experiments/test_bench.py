@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import bench
-from bench import ports
+from bench import eliminate, ports
 from bench.figures import at_least, below, middle, percentile, table, worst
 from bench.mode_change import LATE_S, Change, Round
 from bench.numbered import Counted
@@ -42,6 +42,19 @@ def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
 
 def test_the_99th_percentile_of_a_hundred_is_the_last_but_one() -> None:
     assert percentile([float(value) for value in range(1, 101)], 99) == 99
+
+
+def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_of_its_runs() -> None:
+    lines = [
+        f"BenchmarkSpeed/native/{length}/room_4096-2   12  136.0 KiB  1.9 copy:Mpps  4.2 copy:idle-Mpps  0.4 copy:ratio"
+        f"  1.2 pair:Mpps  1.8 pair:idle-Mpps  {ratio} pair:ratio"
+        for length, ratio in (("64_bytes", 0.6), ("64_bytes", 0.45), ("64_bytes", 0.5), ("1400_bytes", 0.3))
+    ]
+    told = {one.what: one for one in eliminate.figures("\n".join(["goos: linux", *lines, "PASS"]))}
+    small = told["packets of 64 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
+    assert (small.value, small.n, small.low, small.high, small.met) == (0.5, 3, 0.45, 0.6, True)
+    large = told["packets of 1400 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
+    assert (large.value, large.met) == (0.3, None)
 
 
 def round_of(*datagrams: tuple[float, int]) -> Round:

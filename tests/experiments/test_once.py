@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,20 @@ from bench.figures import Figure
 from bench.numbered import Counted
 from experiments.live.streaming import Streamed
 from experiments.once import CAMPAIGN
+from experiments.once.black import Blackened
+from experiments.once.bulk import Carried
 from experiments.once.chance import interval
+from experiments.once.deluge import Deluged
+from experiments.once.dying import Died
 from experiments.once.flows import DOWN, THIN_PPS, UP, Cut, Flowed
 from experiments.once.pinging import Pinged, counted
-from experiments.once.plan import FULL, OFF, ONCE, QUICK, SCENARIOS, SINGLE, Losses, Plan
+from experiments.once.plan import FULL, OFF, ONCE, QUICK, SCENARIOS, SINGLE, TWICE, Losses, Plan
 from experiments.once.results import HEADER, figures
 from experiments.once.runs import Run, carry_out
 from experiments.once.streams import Asked, Uploaded
+from experiments.once.tunnelled import Followed, Tunnelled, left_by_headers
 
-SHORT = Plan("short", 1, 40, (0,), (Losses(20, 0),), 0.4, 0.4, 1)
+SHORT = Plan("short", 1, 40, (0,), (Losses(20, 0),), 0.4, 0.4, 1, 1, 5_000, 0.5, 1, 1, 1)
 LATE = "on lte 3 of 900 packets left more than 15 ms late, the latest by 18.1 ms"
 CLEAN, CUT = SCENARIOS[:2]
 SELDOM = 0.1  # a copy that a loaded machine holds up for longer than the window passes; without elimination all do
@@ -34,7 +40,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         patch.setattr("experiments.once.runs.ATTEMPTS", 1)
         patch.setattr("experiments.once.flows.EVERY_S", 0.4)
         patch.setattr("experiments.once.streams.STEADY_S", 0.2)
-        patch.setattr("experiments.once.lab.TOLD_S", 0.2)  # none is dead for long enough to be named
+        patch.setattr("experiments.once.lab.TOLD_S", 0.2)  # none is dead for long enough to be named, but one
+        patch.setattr("experiments.once.black.BYTES", 4_000_000)
+        patch.setattr("experiments.once.black.BLACK_S", 0.6)
+        patch.setattr("experiments.once.bulk.STEADY_S", 0.2)
+        patch.setattr("experiments.once.tunnelled.AROUND_S", 0.3)
         return list(carry_out(SHORT, tmp_path_factory.mktemp("once")))
 
 
@@ -65,7 +75,56 @@ def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: lis
     assert [run.mode for run in asked] == [ONCE, SINGLE, OFF]
     assert all(0 < took_s < 60 for run in asked for took_s in run.took_s)
     uploads = [run for run in runs if isinstance(run, Uploaded)]
-    assert [(run.mode, run.streamed.whole) for run in uploads] == [(ONCE, True), (SINGLE, True)]
+    assert [(run.mode, run.queue_ms) for run in uploads] == [(ONCE, 48), (ONCE, 120), (SINGLE, 120)]
+    assert all(run.streamed.whole for run in uploads)
+
+
+def test_of_a_deluge_every_packet_is_accounted_for_and_none_is_lost_by_elimination(runs: list[Run]) -> None:
+    (deluge,) = (run for run in runs if isinstance(run, Deluged))
+    assert (deluge.sent, deluge.lost_by_elimination) == (5_000, 0)
+    assert deluge.delivered + deluge.lost_by_both == 5_000
+
+
+def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Run]) -> None:
+    bulk = [run for run in runs if isinstance(run, Carried)]
+    assert [(run.how, run.way, run.whole) for run in bulk] == [
+        (how, way, True) for how in (ONCE, SINGLE, TWICE) for way in (UP, DOWN)
+    ]
+    dsacks = {(run.how, run.way): run.of_thousand(run.dsacks) for run in bulk}
+    for way in (UP, DOWN):
+        assert dsacks[TWICE, way] > max(dsacks[ONCE, way], dsacks[SINGLE, way])
+
+
+def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides_that_alone(runs: list[Run]) -> None:
+    ours, alone = (run for run in runs if isinstance(run, Blackened))
+    assert ours.streamed.whole and alone.streamed.whole
+    assert ours.stall_s < alone.stall_s > 0.6
+    assert alone.wire_percent > 100
+
+
+def test_a_silent_death_is_told_and_leaves_the_groups_of_both_sites(runs: list[Run]) -> None:
+    (death,) = (run for run in runs if isinstance(run, Died))
+    assert death.told_s > 0 and set(death.left_s) == {"home", "far"}
+
+
+def test_through_tunnels_all_is_as_over_ethernet(runs: list[Run]) -> None:
+    inside = [run for run in runs if isinstance(run, Tunnelled)]
+    assert {run.largest_bytes for run in inside} == {1450}
+    pings = [run.run for run in inside if isinstance(run.run, Pinged)]
+    assert [(run.scenario, run.sent, run.lost) for run in pings] == [(CLEAN, 40, 0), (CUT, 40, 0)]
+    assert all(run.doubled < SELDOM * run.sent for run in pings)
+    bulk = [run.run for run in inside if isinstance(run.run, Carried)]
+    assert [(run.how, run.way, run.whole) for run in bulk] == [
+        (how, way, True) for how in (ONCE, SINGLE) for way in (UP, DOWN)
+    ]
+
+
+def test_another_outer_address_is_followed_and_costs_only_who_rides_that_path_alone(runs: list[Run]) -> None:
+    those = [run for run in runs if isinstance(run, Followed)]
+    assert [run.mode for run in those] == [ONCE, ONCE, SINGLE, SINGLE]
+    assert all(0 < run.took_s < 20 for run in those)
+    assert all(run.lost == 0 and run.doubled < SELDOM * run.sent for run in those if run.mode == ONCE)
+    assert sum(run.lost for run in those if run.mode == SINGLE) > 0
 
 
 def a_stream(sent: int, *numbers: int) -> Counted:
@@ -105,12 +164,19 @@ def test_a_lost_datagram_belongs_to_the_cut_before_it() -> None:
 
 def test_a_pause_at_a_cut_is_one_that_ends_before_the_path_heals() -> None:
     reads = Streamed([9.0, 9.9, 10.05, 11.9, 12.5, 20.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], whole=True)
-    assert Uploaded(ONCE, (10.0,), reads, "").pauses_s == [pytest.approx(1.85)]
+    assert Uploaded(ONCE, 48, (10.0,), reads, "").pauses_s == [pytest.approx(1.85)]
+
+
+def test_a_pause_at_a_cut_is_judged_whatever_waits_on_the_path_that_remains() -> None:
+    for queue_ms, pause_s, met in ((48, 0.099, True), (48, 0.101, False), (120, 0.121, False), (120, 0.099, True)):
+        reads = Streamed([9.0, 10.0, 10.0 + pause_s], [1.0, 2.0, 3.0], whole=True)
+        name = f"bicast, {queue_ms} ms waiting on LTE, longest pause at a cut"
+        assert told(Uploaded(ONCE, queue_ms, (10.0,), reads, ""))[name].met is met
 
 
 def test_an_upload_s_goodput_is_that_before_the_first_cut() -> None:
     reads = Streamed([7.0, 9.0, 9.5, 10.5], [1000.0, 2000.0, 3000.0, 9000.0], whole=True)
-    assert Uploaded(ONCE, (10.0, 14.0), reads, "").bps == pytest.approx(2000 * 8 / 2)
+    assert Uploaded(ONCE, 48, (10.0, 14.0), reads, "").bps == pytest.approx(2000 * 8 / 2)
 
 
 @pytest.mark.parametrize(("tries", "chance", "expected"), [(1000, 0.0, (0, 0)), (1000, 1.0, (1000, 1000))])
@@ -158,18 +224,98 @@ def test_a_stalled_run_counts_nowhere_and_the_files_hold_a_line_for_each_run_and
         Flowed(ONCE, Losses(5, 5), {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
         Asked(ONCE, (0.001, 0.002), ""),
         Cut(SINGLE, (100.01,), {UP: a_stream(2, 0), DOWN: a_stream(2, 0, 1)}, ""),
-        Uploaded(ONCE, (10.0,), reads, ""),
+        Uploaded(ONCE, 48, (10.0,), reads, ""),
+        A_DELUGE,
+        Carried(TWICE, UP, 9e6, 1000, 200, 5, 1, True, ""),
+        Blackened(ONCE, 9.5, 6, reads, ""),
+        Died(1.5, {"home": 0.1, "far": 0.2}, "", ""),
+        Tunnelled(Carried(ONCE, UP, 9e6, 1000, 200, 5, 1, True, ""), 1450),
+        Followed(ONCE, 0.5, {UP: a_stream(2, 0, 1), DOWN: a_stream(2, 1)}, ""),
     ]
     late = Pinged(CLEAN, 400, 9, 9, LATE)
-    assert list(figures([*good, late])) == list(figures(good))
-    CAMPAIGN.present(SHORT, [*good, late], tmp_path, as_json=True)
+    bad = [late, Tunnelled(late, 1450)]
+    assert list(figures([*good, *bad])) == list(figures(good))
+    CAMPAIGN.present(SHORT, [*good, *bad], tmp_path, as_json=True)
     document = json.loads(capsys.readouterr().out)
-    assert document["runs_left_out"] == 1
+    assert document["runs_left_out"] == 2
     with (tmp_path / "short-runs.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
-    assert tuple(header) == HEADER and len(rows) == 7
-    assert rows[2][-7:] == ["down", "2", "1", "0", "", "", ""]
+    assert tuple(header) == HEADER and len(rows) == 16
+    assert {len(row) for row in rows} == {len(HEADER)}
+    assert rows[2][3:7] == ["down", "2", "1", "0"]
     assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+A_DELUGE = Deluged(1000, 2, 998, 0, 3, 1, 0, 4, 500.0, 4096, 8192, 0.5)
+
+
+def test_one_packet_lost_by_elimination_breaks_the_promise() -> None:
+    for lost in (0, 1):
+        those = told(replace(A_DELUGE, lost_by_elimination=lost))
+        head = "1000 packets of 1000 flows, skew 0 to 200 ms, jitter, bursts of loss: lost by elimination"
+        assert those[head].met is (lost == 0)
+
+
+def test_a_death_is_judged_by_the_latest_telling_and_the_slowest_switch() -> None:
+    those = told(Died(1.0, {"home": 0.1, "far": 0.2}, "", ""), Died(2.1, {"home": 0.1, "far": 1.1}, "", ""))
+    assert those["Wi-Fi dies silently: told after"].met is False
+    assert those["then out of all groups at home within"].met is True
+    assert those["then out of all groups at far within"].met is False
+
+
+def test_what_others_published_stands_beside_ours_as_theirs() -> None:
+    reads = Streamed([9.0, 10.5, 11.0], [1.0, 2.0, 100.0], whole=True)
+    those = told(Blackened(ONCE, 9.5, 130, reads, ""))
+    assert those["48.8 MB downloaded, Wi-Fi black for 10 s in the middle; bicast, on the wires"].value == 130
+    assert those["bicast, longest stall"].value == 1500
+    theirs = [one for what, one in those.items() if "published" in what and "unverified" in what]
+    assert [(one.n, one.low, one.high, one.met) for one in theirs] == [
+        (0, 106, 106, None),
+        (0, 246, 293, None),
+        (0, 1900, 1900, None),
+    ]
+
+
+def test_headers_of_tunnels_take_what_they_are_longer() -> None:
+    assert left_by_headers(1450) == pytest.approx(1374 / 1424)  # frames of 1514 bytes in either case
+    assert left_by_headers(1350) == pytest.approx((1274 / 1414) / (1424 / 1514))
+
+
+def test_bulk_through_tunnels_is_held_against_the_same_over_ethernet() -> None:
+    def carrying(how: str, way: str, mbit_s: float, whole: bool = True) -> Carried:
+        return Carried(how, way, mbit_s * 1e6, 1000, 0, 0, 0, whole, "")
+
+    plain = [carrying(ONCE, UP, 90), carrying(ONCE, UP, 70), carrying(ONCE, UP, 80), carrying(ONCE, DOWN, 10)]
+    those = list(figures([*plain, Tunnelled(carrying(ONCE, UP, 60, whole=False), 1450)]))
+    inside = {one.what.strip(): one for one in those[[one.what for one in those].index(BROKEN) :]}
+    assert inside[BROKEN].met is False
+    assert inside["up, bicast: goodput"].value == 60
+    assert inside["of the same over Ethernet, above"].value == 75
+    assert inside["their headers alone leave"].value == pytest.approx(96.49, abs=0.01)
+
+
+BROKEN = "bulk through tunnels: transfers whose bytes differ"
+
+
+def test_who_follows_too_late_or_loses_a_packet_meanwhile_breaks_the_promise() -> None:
+    for took_s, numbers, late, lost, doubled in (
+        (3.0, (0, 1), False, False, False),
+        (3.1, (0, 1), True, False, False),
+        (1.0, (0,), False, True, False),
+        (1.0, (0, 1, 1), False, False, True),
+    ):
+        those = told(*(Followed(mode, took_s, {UP: a_stream(2, *numbers)}, "") for mode in (ONCE, SINGLE)))
+        assert those["Wi-Fi's NAT has another outer address; bicast, followed after"].met is not late
+        assert those["bicast, lost meanwhile of 500/s"].met is not lost
+        assert those["bicast, duplicated"].met is not doubled
+        assert those["single, followed after"].met is not late
+        assert those["single, lost meanwhile of 500/s"].met is None
+
+
+def test_pings_through_tunnels_are_judged_by_themselves() -> None:
+    those = told(Pinged(CLEAN, 400, 0, 0, ""), Tunnelled(Pinged(CLEAN, 400, 1, 0, ""), 1450))
+    assert those["400 pings at 10 ms, both paths clean: lost"].met is True
+    assert those["400 pings at 10 ms through tunnels, both paths clean: lost"].met is False
 
 
 def test_quick_is_a_part_of_full() -> None:

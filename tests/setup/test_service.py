@@ -25,7 +25,7 @@ def in_opt(*lines: str) -> list[str]:
 
 
 def test_systemd_finds_nothing_wrong_with_the_units() -> None:
-    units = "/opt/bicast/deploy/bicast.service /opt/bicast/deploy/bicast.socket"
+    units = " ".join(f"/opt/bicast/deploy/bicast{kind}" for kind in (".service", ".socket", "-bridge.service"))
     done = run(in_opt(f"systemd-analyze verify --man=no {units}"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -41,6 +41,29 @@ def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
     place = ("mount -t tmpfs none /usr/local/bin", "install -m 755 /bin/true /usr/local/bin/bicast-agent")
     done = run(in_opt(*place, "systemd-analyze verify --man=no /opt/bicast/deploy/bicast-agent.service"), os.environ)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit_of_a_gateways_agent() -> None:
+    """As deploy/install-agent.sh installs it, and with all that both files give."""
+    place = (
+        "for each in /usr/local/bin /etc/systemd/system /var/lib; do mount -t tmpfs none $each; done",
+        "mkdir /var/lib/bicast-agent",
+        "mount -t tmpfs none /usr/local/sbin",
+        'printf "#!/bin/sh\\necho systemctl \\$*\\n" >/usr/local/sbin/systemctl',
+        "chmod +x /usr/local/sbin/systemctl",
+        "PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh",
+        "/usr/local/bin/bicast-agent --version >&2",
+        "systemd-analyze verify --man=no bicast-agent.service",
+    )
+    done = run(in_opt(*place), os.environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "systemctl restart bicast-agent"
+
+
+def test_an_agent_that_has_not_joined_is_not_installed() -> None:
+    done = run(in_opt("mount -t tmpfs none /var/lib", "/opt/bicast/deploy/install-agent.sh"), os.environ)
+    assert done.returncode == 78
+    assert "has joined no controller" in done.stderr
 
 
 def test_a_tree_elsewhere_is_not_installed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,7 @@ class Home:
             ovs.vsctl("set", "Controller", gateway.name, f"max_backoff={MAX_BACKOFF_MS + 1}")
 
     def await_in_force(self) -> None:
-        """What was wished: an answer says that it was sent, and not that the switches hold it, nor their caches."""
+        """What was wished or written: the switches hold it, and so do their caches, of which no answer tells."""
         self.controller.await_steady()
         run("ovs-appctl", "revalidator/wait")
 
@@ -60,6 +60,7 @@ class Home:
 THE_SAME = OPENFLOW.replace("127.0.0.1", "[::ffff:127.0.0.1]")  # is another to Open vSwitch
 PAPER = TREE / "topologies" / "paper.yaml"
 WIDE = TREE / "topologies" / "wide.yaml"
+TWIN = TREE / "topologies" / "twin.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +99,28 @@ def snoop(paper: Home) -> Iterator[Snoop]:
 
 @pytest.fixture(scope="module")
 def twin(place: Path) -> Iterator[Home]:
-    """Two sites that are each other's ends, and agents are served; there are none yet."""
-    file = TREE / "topologies" / "twin.yaml"
+    with two_sites(place) as home:
+        yield home
+
+
+@contextmanager
+def two_sites(place: Path) -> Iterator[Home]:
+    """Each other's ends, and agents are served; there are none yet."""
     with (
-        controlled(file, SETTINGS, directory=place) as controller,
+        controlled(TWIN, SETTINGS, directory=place) as controller,
         raised(TwinTopo(shaped=False), controller=OPENFLOW) as net,
     ):
         controller.await_steady()
         home = Home(net, controller)
         home.returns_soon()
-        for address in ("192.168.110.3", "192.168.210.3"):  # whose MAC home learns when it first speaks
-            until(lambda own=address: reaches(net.machine("client"), own, SERVER), f"{address} is found")
+        greeted(home)
         yield home
+
+
+def greeted(twin: Home) -> None:
+    """The client's MACs are learned when it first speaks."""
+    for address in ("192.168.110.3", "192.168.210.3"):
+        until(lambda own=address: reaches(twin.net.machine("client"), own, SERVER), f"{address} is found")
 
 
 @dataclass(frozen=True)

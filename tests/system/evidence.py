@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import threading
@@ -16,7 +17,8 @@ from datetime import UTC, datetime
 from topologies import ovs
 from topologies.nodes import Machine
 
-PATIENCE_S = 10.0
+SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
+PATIENCE_S = 10.0 * SLOWNESS
 MODIFICATIONS = ("OFPT_FLOW_MOD", "OFPT_GROUP_MOD", "OFPT_METER_MOD")
 COUNTED = {
     "tcp": "meta l4proto tcp",

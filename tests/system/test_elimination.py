@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import re
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from experiments.live.agents import eliminating
 from tests.system.conftest import Home
-from tests.system.evidence import pings, until
+from tests.system.evidence import reaches, until
+from tests.system.pinging import PINGS, assert_each_once, copies, pinged, pinging
+from tests.system.test_reload import IN_FORCE, reload
+from topologies import ovs
 from topologies.paper import SERVER
 
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
-PINGS = 200
+HOPS = {"100.1": "fe-wifi", "100.2": "gw-wifi", "200.1": "fe-lte", "200.2": "gw-lte"}
+TIMES_OUT = 3  # the third time for 20 s
 
 
 @pytest.fixture(scope="module")
@@ -30,26 +28,9 @@ def once(twin: Home) -> Iterator[Home]:
 
 @pytest.fixture
 def lossy(once: Home) -> Iterator[Home]:
-    """Wi-Fi loses a third of what goes, and of what comes."""
-    wifi = once.net.uplink("wifi")
-    for way in (wifi.forward, wifi.backward):
-        way.set(loss_percent=33)
+    lose(once, "wifi", 33)
     yield once
-    for way in (wifi.forward, wifi.backward):
-        way.set(loss_percent=0)
-
-
-def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
-    """How many were answered, and how many answers came too often."""
-    said = pings(home.net.machine("client"), source, target, "-i", "0.01", count=PINGS)
-    (answered,) = re.findall(r"(\d+) received", said)
-    print(said, json.dumps({site: copies(home, site) for site in ("home", "far")}))  # where it is another number
-    return int(answered), said.count("DUP!")
-
-
-def copies(home: Home, site: str) -> dict[str, Any]:
-    gateways = {one["name"]: one for one in home.controller.client.get("status")["gateways"]}
-    return {one["name"]: one for one in gateways[site]["copies"]["paths"]}
+    lose(once, "wifi", 0)
 
 
 @pytest.mark.parametrize("source", [CLIENT, BY_LTE])
@@ -62,14 +43,11 @@ def test_what_one_uplink_loses_the_other_brings(lossy: Home) -> None:
 
 
 def test_an_uplink_that_is_cut_costs_nothing(once: Home) -> None:
-    wifi = once.net.uplink("wifi")
-    for way in (wifi.forward, wifi.backward):
-        way.set(loss_percent=100)
+    lose(once, "wifi", 100)
     try:
         assert pinged(once, CLIENT) == (PINGS, 0)
     finally:
-        for way in (wifi.forward, wifi.backward):
-            way.set(loss_percent=0)
+        lose(once, "wifi", 0)
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
@@ -87,23 +65,7 @@ def test_an_uplink_that_brings_no_copies_is_named_and_left_while_nobody_loses_an
         finally:
             way.set(loss_percent=0)
         until(lambda: silent(once, site) == set(), "Wi-Fi brings copies again")
-    numbers = [int(number) for number in re.findall(r"icmp_seq=(\d+)", answers())]
-    assert sorted(numbers) == list(range(1, len(numbers) + 1)), (
-        "none is lost, none comes twice; the last may be under way"
-    )
-
-
-@contextmanager
-def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
-    """While the block runs; what ping said is known after it."""
-    words = ["ping", "-i", "0.02", "-I", source, SERVER]
-    process = home.net.machine("client").popen(words, stdout=subprocess.PIPE, text=True)
-    said: list[str] = []
-    try:
-        yield lambda: said[0]
-    finally:
-        process.send_signal(signal.SIGINT)
-        said.append(process.communicate()[0])
+    assert_each_once(answers())
 
 
 def silent(home: Home, site: str) -> set[str]:
@@ -113,6 +75,45 @@ def silent(home: Home, site: str) -> set[str]:
 
 def active(home: Home) -> str:
     return str(home.controller.client.get("terminals", "client")["active_uplink"])
+
+
+@pytest.fixture
+def written(once: Home) -> Iterator[Home]:
+    """The MACs of all next hops are in the file."""
+    before = text = once.controller.file.read_text()
+    for host, device in HOPS.items():
+        mac = ovs.vsctl("get", "Interface", device, "mac_in_use").strip()
+        text = text.replace(f"{{address: 192.168.{host}}}", f"{{address: 192.168.{host}, mac: {mac}}}")
+    assert text.count("mac: ") == len(HOPS)
+    once.controller.file.write_text(text)
+    reload(once, IN_FORCE)
+    once.await_in_force()
+    yield once
+    once.controller.file.write_text(before)
+    reload(once, IN_FORCE)
+
+
+def test_an_uplink_that_has_healed_carries_on_when_the_other_one_dies_long_before_its_next_trial(written: Home) -> None:
+    try:
+        with pinging(written, CLIENT):
+            lose(written, "wifi", 100)
+            for _ in range(TIMES_OUT):
+                written.controller.await_word("get no copies: wifi")
+        lose(written, "wifi", 0)
+        lose(written, "lte", 100)
+        until(lambda: reaches(written.net.machine("client"), CLIENT, SERVER), "Wi-Fi carries")
+    finally:
+        lose(written, "wifi", 0)
+        lose(written, "lte", 0)
+    with pinging(written, CLIENT):
+        until(lambda: not silent(written, "home") | silent(written, "far"), "both bring copies again")
+
+
+def lose(home: Home, name: str, percent: float) -> None:
+    """Whatever goes by this uplink, and what comes."""
+    uplink = home.net.uplink(name)
+    for way in (uplink.forward, uplink.backward):
+        way.set(loss_percent=percent)
 
 
 def test_it_is_told_what_became_of_copies(once: Home) -> None:

@@ -12,7 +12,6 @@ import pytest
 from bench.numbered import numbered
 from controller import config
 from experiments.running import OPENFLOW, TREE, controlled
-from gateway.plan import ports_of
 from tests.system.evidence import arrivals, flows, groups, program
 from topologies import ovs
 from topologies.command import Done, run
@@ -52,10 +51,10 @@ def office() -> Iterator[tuple[Path, str]]:
     with ovs.PrivateOvs():
         words = ["add-br", site.bridge, "--", "set", "Bridge", site.bridge, "datapath_type=netdev", "fail_mode=secure"]
         words += ["protocols=OpenFlow13", f"other_config:datapath-id={site.dpid:016x}"]
-        for port in ports_of(site):
+        for port in site.ports:
             words += ["--", "add-port", site.bridge, port, "--", "set", "Interface", port, "type=internal"]
         ovs.vsctl(*words, "--", "set-controller", site.bridge, OPENFLOW)
-        for port in ports_of(site):
+        for port in site.ports:
             run("ip", "link", "set", port, "up")
         yield path, site.bridge
         ovs.vsctl("del-br", site.bridge)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import pytest
 
 from tests.system.conftest import Home, Wishes
 from tests.system.evidence import groups, pings
+from topologies import ovs
 from topologies.command import Done, run
 from topologies.paper import BRIDGE, SERVER
 
@@ -43,6 +46,21 @@ def test_mode_and_switch_change_the_groups_and_say_so(paper: Home, wish: Wishes)
     bicast("switch", "client", "wifi")
     bicast("mode", "client", "bicast")
     assert groups(BRIDGE) == before
+
+
+def test_who_asks_while_the_switch_stands_still_is_told_that_it_was_sent_alone(paper: Home, wish: Wishes) -> None:
+    (pid,) = (each.pid for each in ovs.needed() if each.name == "ovs-vswitchd")
+    before = groups(BRIDGE)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        said = bicast("mode", "client", "single")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert (said.returncode, said.stdout) == (4, "client is in mode single\n")
+    assert "it was sent to gateway home, whose switch has not confirmed it within 2 s" in said.stderr
+    again = bicast("mode", "client", "single")
+    assert (again.returncode, again.stdout) == (0, "client is already in mode single\n")
+    assert groups(BRIDGE) != before
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,26 @@ These tests want a kernel that has that datapath, and netem: `make vm` boots one
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mininet.topo import Topo
 
-from experiments.running import Controller
+from controller import config
+from controller.web import client
+from controller.web.client import Client, NoAnswer
+from experiments.live.agents import SETTINGS_FOR_HOSTS
+from experiments.running import API, Controller
 from tests.system.conftest import PAPER, WIDE, Home, place, snoop, wish
+from tests.system.evidence import SLOWNESS
+from tests.system.tunnelled import NATTED, Tunnelled, ruled
+from topologies import isolate
 from topologies.links import UNSHAPED
+from topologies.natted import NattedTopo
 from topologies.nodes import Gateway
 from topologies.paper import PaperTopo
 from topologies.stage import raised
@@ -24,14 +34,33 @@ from topologies.wide import WideTopo
 __all__ = ["place", "snoop", "wish"]
 
 IN_THE_VM = os.environ.get("BICAST_VM") == "1"  # setup/vm/inside.sh
-SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))
+client.TIMEOUT_S *= SLOWNESS  # of a question to the controller; it is read at each
+# Of sites that are each other's ends: where all is slow, copies of a packet are apart for longer.
+FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (config.COPIES.floor_ms, config.COPIES.ceiling_ms))
+COPIES = f"\n    copies: {{window_floor_ms: {FLOOR_MS}, window_ceiling_ms: {CEILING_MS}}}"
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
+
+
+class Insistent(Client):
+    """Whose questions are asked again where the core was too slow to answer: that says `try again`."""
+
+    def get(self, *path: str) -> Any:
+        for _ in range(SLOWNESS - 1):
+            try:
+                return super().get(*path)
+            except NoAnswer:
+                continue
+        return super().get(*path)
 
 
 class Patient(Controller):
     """On an emulated processor all takes longer."""
 
     PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
+
+    def __init__(self, file: Path, settings: str, *, directory: Path) -> None:
+        super().__init__(file, settings, directory=directory)
+        self.client = Insistent(API)
 
 
 class Prepared(Gateway):
@@ -46,12 +75,12 @@ class Prepared(Gateway):
         self.run("./bicast", "bridge", str(self.file))
 
 
-def on_the_kernel(topo: type[Topo], file: Path) -> Topo:
+def on_the_kernel(topo: type[Topo], file: Path, gateway: type[Prepared]) -> Topo:
     """Without rates and losses: Open vSwitch removes what shapes its ports, unless it is told of it."""
 
     class OnTheKernel(topo):  # type: ignore[misc,valid-type]
         def addSwitch(self, name: str, **options: Any) -> str:  # Mininet's name
-            return str(super().addSwitch(name, **options | {"cls": Prepared, "file": file}))
+            return str(super().addSwitch(name, **options | {"cls": gateway, "file": file}))
 
         def addLink(self, *nodes: str, **options: Any) -> Any:  # Mininet's name
             return super().addLink(*nodes, **options | {"forward": UNSHAPED, "backward": UNSHAPED})
@@ -59,26 +88,36 @@ def on_the_kernel(topo: type[Topo], file: Path) -> Topo:
     return OnTheKernel()
 
 
-def home(topo: type[Topo], file: Path, place: Path) -> Iterator[Home]:
-    written = place / file.name
-    written.write_text(file.read_text().replace("datapath: netdev", "datapath: system"))
-    running = place / "controller"
-    running.mkdir()
-    controller = Patient(written, directory=running)
-    controller.start()
-    try:
-        with raised(on_the_kernel(topo, written)) as net:
-            controller.await_steady()
-            yield Home(net, controller)
-    finally:
-        controller.stop()
+@contextmanager
+def home(topo: type[Topo], file: Path, settings: str = "", gateway: type[Prepared] = Prepared) -> Iterator[Home]:
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=isolate.RUN_DIRECTORY)))
+        written = place / file.name
+        copies = COPIES if "mirrors:" in file.read_text() else ""
+        written.write_text(file.read_text().replace("datapath: netdev", f"datapath: system{copies}"))
+        running = place / "controller"
+        running.mkdir()
+        controller = Patient(written, settings, directory=running)
+        controller.start()
+        stack.callback(controller.stop)
+        net = stack.enter_context(raised(on_the_kernel(topo, controller.file, gateway)))
+        controller.await_steady()
+        yield Home(net, controller)
 
 
 @pytest.fixture(scope="module")
-def paper(place: Path) -> Iterator[Home]:
-    yield from home(PaperTopo, PAPER, place)
+def paper() -> Iterator[Home]:
+    with home(PaperTopo, PAPER) as paper:
+        yield paper
 
 
 @pytest.fixture(scope="module")
-def wide(place: Path) -> Iterator[Home]:
-    yield from home(WideTopo, WIDE, place)
+def wide() -> Iterator[Home]:
+    with home(WideTopo, WIDE) as wide:
+        yield wide
+
+
+@pytest.fixture(scope="module")
+def natted() -> Iterator[Tunnelled]:
+    with home(NattedTopo, NATTED, SETTINGS_FOR_HOSTS) as sites, ruled(sites) as both:
+        yield both

@@ -1,0 +1,49 @@
+"""What becomes of pings between two sites: how many are answered, and which are answered too often."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.system.conftest import Home
+from tests.system.evidence import pings
+from topologies.paper import SERVER
+
+PINGS = 200
+
+
+def pinged(home: Home, source: str, target: str = SERVER) -> tuple[int, int]:
+    """How many were answered, and how many answers came too often."""
+    said = pings(home.net.machine("client"), source, target, "-i", "0.01", count=PINGS)
+    (answered,) = re.findall(r"(\d+) received", said)
+    print(said, json.dumps({site: copies(home, site) for site in ("home", "far")}))  # where it is another number
+    return int(answered), said.count("DUP!")
+
+
+def copies(home: Home, site: str) -> dict[str, Any]:
+    gateways = {one["name"]: one for one in home.controller.client.get("status")["gateways"]}
+    return {one["name"]: one for one in gateways[site]["copies"]["paths"]}
+
+
+@contextmanager
+def pinging(home: Home, source: str) -> Iterator[Callable[[], str]]:
+    """While the block runs; what ping said is known after it."""
+    words = ["ping", "-i", "0.02", "-I", source, SERVER]
+    process = home.net.machine("client").popen(words, stdout=subprocess.PIPE, text=True)
+    said: list[str] = []
+    try:
+        yield lambda: said[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        said.append(process.communicate()[0])
+
+
+def assert_each_once(said: str) -> None:
+    """None is lost, none comes twice; the last may be under way."""
+    answered = [int(number) for number in re.findall(r"icmp_seq=(\d+)", said)]
+    assert sorted(answered) == list(range(1, len(answered) + 1)), said

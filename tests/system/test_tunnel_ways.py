@@ -1,0 +1,119 @@
+"""A tunnel's way that takes less than before, or nothing at all: senders are told, and nobody loses a packet."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.system.evidence import groups, until
+from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
+from tests.system.tunnelled import CLIENT, FOUND_WITHIN_S, SITES, Tunnelled, tunnelling
+from topologies.command import run
+from topologies.natted import narrowed, nat
+from topologies.nodes import Machine
+from topologies.paper import BRIDGE, SERVER
+from topologies.twin import FAR
+
+NARROW = 1400
+TUNNEL_BYTES = 50  # IPv4, UDP and VXLAN outside, Ethernet inside
+TCP_BYTES = 40
+UPLOAD_BYTES = 3_000_000
+PORT = 7001
+# Says when it listens, takes one connection to its end, and prints the digest of what came.
+SINK = f"""
+import hashlib, socket
+with socket.create_server(("{SERVER}", {PORT})) as listener:
+    print("ready", flush=True)
+    connection, _ = listener.accept()
+    digest = hashlib.sha256()
+    while part := connection.recv(1 << 16):
+        digest.update(part)
+    print(digest.hexdigest())
+"""
+SEND = f"""
+import socket, sys
+with socket.create_connection(("{SERVER}", {PORT}), source_address=("{CLIENT}", 0)) as connection:
+    connection.sendall(sys.stdin.buffer.read())
+"""
+
+
+@pytest.fixture(scope="module")
+def tunnelled(place: Path) -> Iterator[Tunnelled]:
+    with tunnelling(place) as both:
+        yield both
+
+
+@pytest.fixture
+def narrow(tunnelled: Tunnelled) -> Iterator[int]:
+    """Wi-Fi takes 1400 bytes, and says nothing of it; both sites have found out what remains inside."""
+    inside = NARROW - TUNNEL_BYTES
+    with narrowed(tunnelled.net, "wifi", NARROW):
+        for site in SITES:
+            until(lambda site=site: tunnelled.largest(site) == inside, f"{site} has found out", FOUND_WITHIN_S)
+        yield inside
+    nat(tunnelled.net, "wifi").redial()  # another peer's way is measured anew
+    tunnelled.await_up()
+
+
+@contextmanager
+def first_syn(machine: Machine) -> Iterator[list[str]]:
+    """What a terminal's end is told of the first connection that comes; known after the block."""
+    words = ["timeout", "20", "tcpdump", "-nn", "-c", "1", "-i", "lan", "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn"]
+    dump = machine.popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert dump.stderr is not None
+    while "listening" not in dump.stderr.readline():
+        assert dump.poll() is None
+    said: list[str] = []
+    yield said
+    said.append(dump.communicate()[0])
+
+
+def upload(client: Machine, server: Machine) -> None:
+    content = bytes(range(256)) * (UPLOAD_BYTES // 256)
+    sink = server.popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True)
+    assert sink.stdout is not None
+    assert sink.stdout.readline() == "ready\n"
+    sender = client.popen([sys.executable, "-c", SEND], stdin=subprocess.PIPE)
+    sender.communicate(content)
+    assert sender.returncode == 0
+    assert sink.communicate()[0].strip() == hashlib.sha256(content).hexdigest()
+
+
+def test_senders_are_told_what_a_narrow_way_takes(tunnelled: Tunnelled, narrow: int) -> None:
+    client, server = tunnelled.net.machine("client"), tunnelled.net.machine("server")
+    words = ("ping", "-M", "do", "-s", "1450", "-c", "2", "-i", "0.2", "-W", "1", "-I", CLIENT, SERVER)
+    said = client.run(*words, check=False).stdout
+    assert re.search(rf"Frag needed and DF set \(mtu = {narrow}\)", said), said
+    client.run("ip", "route", "flush", "cache")  # so that it begins with 1500 again
+    with first_syn(server) as syn:
+        upload(client, server)
+    assert re.findall(r"mss (\d+)", syn[0]) == [str(narrow - TCP_BYTES)]
+
+
+def test_a_way_that_takes_nothing_is_an_alarm_and_left_while_nobody_loses_a_packet(tunnelled: Tunnelled) -> None:
+    wifi = tunnelled.net.uplink("wifi")
+    with pinging(tunnelled, CLIENT) as answers:
+        for way in (wifi.forward, wifi.backward):
+            way.set(loss_percent=100)
+        try:
+            until(lambda: not any(tunnelled.tunnel(site, "wifi")["up"] for site in SITES), "both sites have noticed")
+            until(lambda: not rides(BRIDGE, "tn-wifi") and not rides(FAR, "tf-wifi"), "nothing is sent there any more")
+            assert re.search(r"^! home: wifi: its tunnel is down: ", run("./bicast", "status").stdout, re.MULTILINE)
+        finally:
+            for way in (wifi.forward, wifi.backward):
+                way.set(loss_percent=0)
+        until(lambda: all(tunnelled.tunnel(site, "wifi")["up"] for site in SITES), "it stands again")
+        until(lambda: rides(BRIDGE, "tn-wifi") and rides(FAR, "tf-wifi"), "it is used again", FOUND_WITHIN_S)
+    assert_each_once(answers())
+    assert pinged(tunnelled, CLIENT) == (PINGS, 0)
+
+
+def rides(bridge: str, port: str) -> bool:
+    return any(f'output:"{port}"' in group for group in groups(bridge))

@@ -1,0 +1,176 @@
+"""Two sites behind what lies between sites in truth, with real agents that make real tunnels through it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system import stranger
+from tests.system.evidence import SLOWNESS, arrivals, reaches, until
+from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
+from tests.system.tunnelled import BY_LTE, CLIENT, FULL, SITES, Tunnelled, tunnelling
+from topologies.command import run
+from topologies.natted import FAR_OUTER, OUTER, behind_one_address, nat
+from topologies.paper import SERVER
+from topologies.web import web_server
+
+FOLLOWED_WITHIN_S = 3.0 * SLOWNESS
+PORTS = {"home": "tn", "far": "tf"}
+UDP_PORT = stranger.UDP_PORT
+
+
+@pytest.fixture(scope="module")
+def tunnelled(place: Path) -> Iterator[Tunnelled]:
+    with tunnelling(place) as both:
+        yield both
+
+
+@pytest.mark.parametrize("source", [CLIENT, BY_LTE])
+def test_every_ping_is_answered_once(tunnelled: Tunnelled, source: str) -> None:
+    assert pinged(tunnelled, source) == (PINGS, 0)
+
+
+def test_both_tunnels_carry_each_packet(tunnelled: Tunnelled) -> None:
+    with arrivals(tunnelled.net.machine("farhost"), "un") as outer:
+        outer.since()
+        assert pinged(tunnelled, CLIENT) == (PINGS, 0)
+        assert outer.since()["un", "udp"] >= 2 * PINGS
+
+
+def test_status_names_them(tunnelled: Tunnelled) -> None:
+    said = run("./bicast", "status").stdout
+    for uplink in OUTER:
+        assert re.search(rf"^{uplink} +home +up +{FAR_OUTER}:{UDP_PORT} .* {FULL} ", said, re.MULTILINE), said
+        assert re.search(rf"^{uplink} +far +up +{OUTER[uplink]}\.10:\d+ .* {FULL} ", said, re.MULTILINE), said
+
+
+@pytest.fixture
+def dialled(tunnelled: Tunnelled) -> Iterator[Tunnelled]:
+    """Afterwards wifi is where it was, and known to be."""
+    yield tunnelled
+    nat(tunnelled.net, "wifi").redial(f"{OUTER['wifi']}.10/24")
+    until(lambda: tunnelled.peer("wifi").startswith(f"{OUTER['wifi']}.10 "), "wifi is found again")
+    tunnelled.await_up()
+
+
+def test_another_outer_address_is_followed_while_nobody_loses_a_packet(dialled: Tunnelled) -> None:
+    moves = dialled.tunnel("far", "wifi")["end"]["moves"]
+    with pinging(dialled, CLIENT) as answers:
+        nat(dialled.net, "wifi").redial(f"{OUTER['wifi']}.77/24")
+        until(lambda: dialled.peer("wifi").startswith(f"{OUTER['wifi']}.77"), "it is followed", FOLLOWED_WITHIN_S)
+        until(lambda: dialled.tunnel("far", "wifi")["end"]["moves"] == moves + 1, "and told of")
+    assert_each_once(answers())
+    assert pinged(dialled, CLIENT) == (PINGS, 0)
+
+
+def test_a_nat_that_forgets_is_followed_while_nobody_loses_a_packet(dialled: Tunnelled) -> None:
+    before = dialled.peer("wifi")
+    with pinging(dialled, CLIENT) as answers:
+        nat(dialled.net, "wifi").redial()
+        until(lambda: dialled.peer("wifi") != before, "another port is followed", FOLLOWED_WITHIN_S)
+        until(lambda: dialled.peer("wifi") != "", "there")
+    assert_each_once(answers())
+    assert dialled.peer("wifi").startswith(f"{OUTER['wifi']}.10")
+
+
+def test_both_uplinks_may_be_behind_one_address(tunnelled: Tunnelled) -> None:
+    net = tunnelled.net
+    with behind_one_address(net):
+        for uplink in OUTER:
+            nat(net, uplink).redial()  # what the internet has passed on before goes on as before
+        until(
+            lambda: {tunnelled.peer(uplink).split(" ")[0] for uplink in OUTER} == {"203.0.113.1"}, "both are followed"
+        )
+        assert tunnelled.peer("wifi") != tunnelled.peer("lte"), "each by a port of its own"
+        tunnelled.await_up()
+        assert pinged(tunnelled, CLIENT) == (PINGS, 0)
+    for uplink in OUTER:
+        nat(net, uplink).redial()
+    until(
+        lambda: all(tunnelled.peer(uplink).startswith(f"{net}.10 ") for uplink, net in OUTER.items()),
+        "both are followed back",
+    )
+    tunnelled.await_up()
+
+
+STRANGERS_PACKETS = 20
+
+
+def send_as(tunnelled: Tunnelled, source: str, port: str) -> None:
+    (link,) = json.loads(run("ip", "-json", "-details", "link", "show", "tf-wifi").stdout)
+    vni, mac = link["linkinfo"]["info_data"]["id"], link["address"].replace(":", "")
+    words = (source, port, str(vni), mac, str(STRANGERS_PACKETS), FAR_OUTER, CLIENT, SERVER)
+    tunnelled.net.machine("internet").run(sys.executable, stranger.__file__, *words)
+
+
+def test_a_stranger_s_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> None:
+    before = tunnelled.tunnel("far", "wifi")["end"]["strangers"]
+    address, _, port = tunnelled.peer("wifi").partition(" port ")
+    with arrivals(tunnelled.net.machine("server"), "lan") as came:
+        came.since()
+        send_as(tunnelled, "198.51.100.1", str(UDP_PORT))
+        send_as(tunnelled, address, str(UDP_PORT))
+        until(
+            lambda: tunnelled.tunnel("far", "wifi")["end"]["strangers"] == before + 2 * STRANGERS_PACKETS,
+            "all are counted",
+        )
+        assert came.since()["lan", "ping"] == 0
+        send_as(tunnelled, address, port)
+        until(lambda: came.since()["lan", "ping"] > 0, "nothing else was wrong with them")
+    assert tunnelled.tunnel("far", "wifi")["end"]["strangers"] == before + 2 * STRANGERS_PACKETS
+
+
+def index_of(device: str) -> int:
+    (link,) = json.loads(run("ip", "-json", "link", "show", device).stdout)
+    return int(link["ifindex"])
+
+
+def gone(tunnelled: Tunnelled, site: str) -> bool:
+    agents = tunnelled.controller.client.get("status")["agents"]
+    return all(one["name"] != site or one["state"] == "gone" for one in agents)
+
+
+def test_what_an_agent_leaves_that_is_killed_goes_on_and_the_next_one_takes_it_over(tunnelled: Tunnelled) -> None:
+    server, client = tunnelled.net.machine("server"), tunnelled.net.machine("client")
+    devices = {f"{PORTS[site]}-{uplink}": index_of(f"{PORTS[site]}-{uplink}") for site in SITES for uplink in OUTER}
+    with web_server(server, SERVER) as web:
+        file = web.offer("file", 20_000_000)
+        words = ["curl", "--silent", "--fail", "--limit-rate", "5M", file.url]
+        fetching = client.popen(words, stdout=subprocess.PIPE)
+        assert fetching.stdout is not None
+        content = hashlib.sha256(fetching.stdout.read(file.size_bytes // 4))
+        tunnelled.agents["home"].kill()
+        content.update(fetching.stdout.read(file.size_bytes // 4))
+        until(lambda: gone(tunnelled, "home"), "it is known to be gone")
+        tunnelled.agents["home"].start()
+        content.update(fetching.stdout.read())
+        assert fetching.wait() == 0
+        assert content.hexdigest() == file.sha256
+    tunnelled.agents["home"].await_eliminating()
+    tunnelled.await_up()
+    tunnelled.await_in_force()
+    assert {name: index_of(name) for name in devices} == devices
+    assert pinged(tunnelled, CLIENT) == (PINGS, 0)
+
+
+def test_tunnels_of_an_agent_that_was_stopped_and_started_carry_again(tunnelled: Tunnelled) -> None:
+    for site in SITES:
+        tunnelled.agents[site].stop()
+        until(lambda site=site: gone(tunnelled, site), "it is known to be gone")
+        assert not run("ip", "link", "show", f"{PORTS[site]}-wifi", check=False).stdout, "it left nothing"
+        tunnelled.agents[site].start()
+        tunnelled.agents[site].await_eliminating()
+        tunnelled.await_up()
+    until(lambda: reaches(tunnelled.net.machine("client"), CLIENT, SERVER), "they carry")
+    tunnelled.await_in_force()
+    with arrivals(tunnelled.net.machine("farhost"), "un") as outer:
+        outer.since()
+        assert pinged(tunnelled, CLIENT) == (PINGS, 0)
+        assert outer.since()["un", "udp"] >= 2 * PINGS, "both do"

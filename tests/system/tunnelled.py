@@ -1,0 +1,82 @@
+"""The two sites of natted.py with a real agent at each: what is asked of them, and of the kernel that they rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, eliminating, hosts
+from experiments.running import OPENFLOW, TREE, controlled
+from tests.system.conftest import Home
+from tests.system.evidence import PATIENCE_S, reaches, until
+from topologies.command import run
+from topologies.natted import OUTER, NattedTopo
+from topologies.paper import SERVER
+from topologies.stage import raised
+
+NATTED = TREE / "topologies" / "natted.yaml"
+CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
+SITES = ("home", "far")
+FULL = 1450  # bytes of an IP packet in a tunnel through 1500
+FOUND_WITHIN_S = 2 * PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Tunnelled(Home):
+    agents: Mapping[str, Agent]
+
+    def gateway(self, site: str) -> dict[str, Any]:
+        gateways: list[dict[str, Any]] = self.controller.client.get("status")["gateways"]
+        return next(one for one in gateways if one["name"] == site)
+
+    def tunnel(self, site: str, uplink: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(one for one in self.gateway(site)["uplinks"] if one["name"] == uplink)["tunnel"]
+        return found
+
+    def await_up(self) -> None:
+        """All tunnels, as both ends have them, through the whole of what the underlay takes."""
+        for site in SITES:
+            until(lambda site=site: self._stand(site), f"{site}'s tunnels stand", FOUND_WITHIN_S)
+            until(lambda site=site: self.largest(site) == FULL, f"{site}'s tunnels are measured", FOUND_WITHIN_S)
+
+    def _stand(self, site: str) -> bool:
+        return all(self.tunnel(site, name)["up"] for name in OUTER)
+
+    def largest(self, site: str) -> int | None:
+        fitting = self.gateway(site)["fitting"]
+        return None if fitting is None else fitting["largest_bytes"]
+
+    def peer(self, uplink: str) -> str:
+        """Where the far site's kernel sends what leaves by this uplink, as ADDRESS port NUMBER; empty: nowhere."""
+        told = run("bridge", "fdb", "show", "dev", f"tf-{uplink}").stdout
+        return " ".join(re.findall(r"^00:00:00:00:00:00 dst (\S+(?: port \d+)?)", told, re.MULTILINE))
+
+
+@contextmanager
+def tunnelling(place: Path) -> Iterator[Tunnelled]:
+    """Raised for the block, and `ruled`."""
+    with (
+        controlled(NATTED, SETTINGS_FOR_HOSTS, directory=place) as controller,
+        raised(NattedTopo(shaped=False), controller=OPENFLOW) as net,
+    ):
+        controller.await_steady()
+        with ruled(Home(net, controller)) as both:
+            yield both
+
+
+@contextmanager
+def ruled(natted: Home) -> Iterator[Tunnelled]:
+    """By an agent at each site, from when everything rides both tunnels and comes once."""
+    net, controller = natted.net, natted.controller
+    with eliminating(controller, *SITES, hosts=hosts(net)) as agents:
+        both = Tunnelled(net, controller, agents)
+        both.returns_soon()
+        both.await_up()
+        for source in (CLIENT, BY_LTE):
+            until(lambda own=source: reaches(net.machine("client"), own, SERVER), f"{source} is found")
+        both.await_in_force()
+        yield both

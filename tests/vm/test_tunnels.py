@@ -1,0 +1,11 @@
+"""Tunnels are system ports of the kernel's datapath like any other."""
+
+import pytest
+
+from tests.system.test_tunnels import *  # noqa: F403
+from tests.system.tunnelled import Tunnelled
+
+
+@pytest.fixture(scope="module")
+def tunnelled(natted: Tunnelled) -> Tunnelled:
+    return natted

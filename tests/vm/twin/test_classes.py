@@ -1,0 +1,3 @@
+"""Classes of traffic on the kernel's datapath."""
+
+from tests.system.test_classes import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""Copies on the kernel's datapath: programs at its ports see what comes in before the bridge does."""
+
+from tests.system.test_elimination import *  # noqa: F403
