@@ -84,11 +84,20 @@ def _report(file: str, work: Work, done: tuple[Outcome, ...], failed: tuple[str,
             }
             for outcome in done
         ]
-        told = {"file": file, "changed": changed, "missing": work.missing, "failed": failed, "steps": steps}
+        told = {
+            "file": file,
+            "changed": changed,
+            "missing": work.missing,
+            "awaited": work.awaited,
+            "failed": failed,
+            "steps": steps,
+        }
         print(json.dumps(told))
         return
     for name in work.missing:
         print(f"missing  {name}: no such interface on this host yet; the bridge takes it as soon as it appears")
+    for name in work.awaited:
+        print(f"awaited  {name}: the site's agent makes it (bicast-agent run --role gateway); the bridge takes it then")
     if not failed:
         print(f"{file}: {changed} changed" if changed else f"{file}: nothing to change")
 

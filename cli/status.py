@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         return OK
     now = time.time()
     warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
-    parts = (_gateways(status, now), _uplinks(status), _copies(status), _terminals(status))
+    parts = (_gateways(status, now), _uplinks(status), _tunnels(status), _copies(status), _terminals(status))
     tables = [table for table in map(aligned, parts) if table]
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
@@ -92,6 +92,11 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
             yield f"{gateway['name']}: every copy of a packet passes: {copies['because']}"
         for silent in copies["silent"] if copies is not None else ():
             yield f"{gateway['name']}: {silent['uplink']}: {silent['because']}; it protects nobody now"
+        for uplink in gateway["uplinks"]:
+            if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
+                yield f"{gateway['name']}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"
+        for port, because in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
+            yield f"{gateway['name']}: {port}: senders are not told how long packets may be: {because}"
         for conflict in gateway["conflicts"]:
             yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
         for uplink in gateway["uplinks"]:
@@ -141,6 +146,22 @@ def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             yield (one["name"], gateway["name"], one["port"], _link(gateway, one), hops, *_traffic(sent, received))
 
 
+def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    tunnels = [
+        (gateway["name"], uplink["name"], uplink["tunnel"]["up"], uplink["tunnel"]["end"])
+        for gateway in status["gateways"]
+        for uplink in gateway["uplinks"]
+        if uplink["tunnel"] is not None and uplink["tunnel"]["end"] is not None
+    ]
+    if tunnels:
+        yield ("TUNNEL", "GATEWAY", "STATE", "OTHER END AT", "HEARD", "RTT", "MTU", "MOVES", "STRANGERS' PACKETS")
+    for gateway, uplink, up, end in tunnels:
+        heard = "never" if end["heard_ms"] is None else f"{end['heard_ms'] / 1000:.1f} s ago"
+        rtt = f"{end['rtt_us'] / 1000:.1f} ms" if end["rtt_us"] else "-"
+        counts = (str(end["mtu_bytes"] or "-"), str(end["moves"]), str(end["strangers"]))
+        yield (uplink, gateway, "up" if up else "down", end["peer"] or "-", heard, rtt, *counts)
+
+
 def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """What came in more than once, where two of our sites are each other's ends."""
     ends = [one for one in status["gateways"] if one["copies"] is not None]
@@ -148,7 +169,7 @@ def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield ("COPIES AT", "BY", "FIRST", "ELIMINATED", "LATE", "ROGUE", "EVICTED", "WINDOW", "COPIED FROM HERE")
     for gateway in ends:
         copies = gateway["copies"]
-        window = "-" if copies["window_us"] is None else f"{copies['window_us'] / 1000:g} ms"
+        window = "-" if copies["window_us"] is None else f"{copies['window_us'] / 1000:.0f} ms"
         for path in copies["paths"] or [None]:
             counts = ("first", "eliminated", "late", "rogue", "evicted")
             by = (path["name"], *(str(path[count]) for count in counts)) if path else ("-",) * (1 + len(counts))

@@ -18,7 +18,8 @@ modes:
           all of a class that has a name leaves by every usable uplink
   single  everything leaves by the active uplink; the others take over when its port goes down
   off     every subflow subnet leaves by its own uplink, as if there were no controller
-  auto    takes back what was set here: as gateway.yaml says
+  auto    takes back what was set here: as gateway.yaml says, and where it says nothing of a class, as its terminal;
+          what was set for a terminal's classes stays when that of the terminal is taken back
 """
 
 

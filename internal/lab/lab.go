@@ -54,6 +54,9 @@ func Two(t testing.TB) (client, server *Host) {
 	return client, server
 }
 
+// One is a host by itself.
+func One(t testing.TB) *Host { return newHost(t) }
+
 func newHost(t testing.TB) *Host {
 	h := &Host{t: t}
 	h.must(onOwnThread(func() error {
