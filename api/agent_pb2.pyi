@@ -112,7 +112,7 @@ class Taken(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -122,6 +122,7 @@ class Report(_message.Message):
     CONNECTIONS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     ELIMINATION_FIELD_NUMBER: _ClassVar[int]
     TUNNELLING_FIELD_NUMBER: _ClassVar[int]
+    CAPPING_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -131,7 +132,8 @@ class Report(_message.Message):
     connections_left_out: int
     elimination: Elimination
     tunnelling: Tunnelling
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ...) -> None: ...
+    capping: Capping
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -277,6 +279,44 @@ class TunnelEnd(_message.Message):
     strangers: int
     def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., peer: _Optional[str] = ..., heard_ms: _Optional[int] = ..., rtt_us: _Optional[int] = ..., mtu_bytes: _Optional[int] = ..., moves: _Optional[int] = ..., strangers: _Optional[int] = ...) -> None: ...
 
+class Capping(_message.Message):
+    __slots__ = ("hand", "held", "missing", "passing")
+    HAND_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    PASSING_FIELD_NUMBER: _ClassVar[int]
+    hand: str
+    held: int
+    missing: _containers.RepeatedCompositeFieldContainer[Missing]
+    passing: _containers.RepeatedCompositeFieldContainer[Passing]
+    def __init__(self, hand: _Optional[str] = ..., held: _Optional[int] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ..., passing: _Optional[_Iterable[_Union[Passing, _Mapping]]] = ...) -> None: ...
+
+class Passing(_message.Message):
+    __slots__ = ("terminal_address", "terminal_port", "other_address", "other_port", "bytes_sent", "srtt_us", "min_rtt_us", "mss_bytes", "since_data_ms", "joined", "has_scale")
+    TERMINAL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TERMINAL_PORT_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_PORT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_SENT_FIELD_NUMBER: _ClassVar[int]
+    SRTT_US_FIELD_NUMBER: _ClassVar[int]
+    MIN_RTT_US_FIELD_NUMBER: _ClassVar[int]
+    MSS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SINCE_DATA_MS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    HAS_SCALE_FIELD_NUMBER: _ClassVar[int]
+    terminal_address: str
+    terminal_port: int
+    other_address: str
+    other_port: int
+    bytes_sent: int
+    srtt_us: int
+    min_rtt_us: int
+    mss_bytes: int
+    since_data_ms: int
+    joined: bool
+    has_scale: bool
+    def __init__(self, terminal_address: _Optional[str] = ..., terminal_port: _Optional[int] = ..., other_address: _Optional[str] = ..., other_port: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., srtt_us: _Optional[int] = ..., min_rtt_us: _Optional[int] = ..., mss_bytes: _Optional[int] = ..., since_data_ms: _Optional[int] = ..., joined: _Optional[bool] = ..., has_scale: _Optional[bool] = ...) -> None: ...
+
 class Cost(_message.Message):
     __slots__ = ("cpu_us", "rss_bytes")
     CPU_US_FIELD_NUMBER: _ClassVar[int]
@@ -286,7 +326,7 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +334,7 @@ class Directive(_message.Message):
     DISARM_FIELD_NUMBER: _ClassVar[int]
     ELIMINATE_FIELD_NUMBER: _ClassVar[int]
     TUNNELS_FIELD_NUMBER: _ClassVar[int]
+    CAPS_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
@@ -301,7 +342,8 @@ class Directive(_message.Message):
     disarm: Disarm
     eliminate: Eliminate
     tunnels: Tunnels
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ...) -> None: ...
+    caps: Caps
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -392,6 +434,34 @@ class Tunnel(_message.Message):
     remote: str
     key: bytes
     def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., vni: _Optional[int] = ..., udp_port: _Optional[int] = ..., device: _Optional[str] = ..., remote: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class Caps(_message.Message):
+    __slots__ = ("caps", "lease_ms", "sharers", "block_bytes", "ports")
+    CAPS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    SHARERS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    caps: _containers.RepeatedCompositeFieldContainer[Cap]
+    lease_ms: int
+    sharers: int
+    block_bytes: int
+    ports: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, caps: _Optional[_Iterable[_Union[Cap, _Mapping]]] = ..., lease_ms: _Optional[int] = ..., sharers: _Optional[int] = ..., block_bytes: _Optional[int] = ..., ports: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Cap(_message.Message):
+    __slots__ = ("terminal_address", "other_address", "most_segments", "least_segments", "pace_bps")
+    TERMINAL_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MOST_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    PACE_BPS_FIELD_NUMBER: _ClassVar[int]
+    terminal_address: str
+    other_address: str
+    most_segments: int
+    least_segments: int
+    pace_bps: int
+    def __init__(self, terminal_address: _Optional[str] = ..., other_address: _Optional[str] = ..., most_segments: _Optional[int] = ..., least_segments: _Optional[int] = ..., pace_bps: _Optional[int] = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("directive", "done", "said", "connections", "took_us")

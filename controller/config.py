@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.configuration import document, written
+from controller.configuration.air import access_points as access_points_of
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.classes import BICAST, classes_of, few_enough, modes_of
 from controller.configuration.document import ConfigError, Mapped, Place
@@ -12,7 +13,6 @@ from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
 from controller.model import (
     AUTO,
     EVERYBODY,
-    AccessPoint,
     Address,
     Config,
     CopyWindow,
@@ -34,7 +34,7 @@ __all__ = ["ConfigError", "load", "parse"]
 
 MOST_SITES = 128
 MOST_UPLINKS = 8
-MOST_SUBNETS = MOST_ACCESS_POINTS = 250
+MOST_SUBNETS = 250
 MOST_TERMINALS = 250
 LONGEST_WINDOW_MS = 10_000
 COPIES = CopyWindow(floor_ms=200, ceiling_ms=1000)
@@ -89,7 +89,7 @@ def _site(name: str, place: Place) -> Site:
         _subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name(MOST_SUBNETS, "subnets")
     )
     networks_apart(uplinks, subnets, place)
-    access_points = keys.maybe("access_points", _access_points, ())
+    access_points = keys.maybe("access_points", access_points_of, ())
     named = keys.maybe("classes", classes_of, ())
     air = {access_point.name: access_point.name for access_point in access_points}
     terminals = tuple(
@@ -231,17 +231,6 @@ def _subnet(name: str, place: Place, uplinks: dict[str, str]) -> Subnet:
         mac=keys.maybe("mac", Place.mac, None),
         uplink=keys.maybe("uplink", lambda at: at.choice(uplinks), None),
     )
-
-
-def _access_points(place: Place) -> tuple[AccessPoint, ...]:
-    return tuple(
-        AccessPoint(name, inner.mapping("bandwidth_bps").maybe("bandwidth_bps", _bandwidth_bps, None))
-        for name, inner in place.by_name(MOST_ACCESS_POINTS, "access points")
-    )
-
-
-def _bandwidth_bps(place: Place) -> int:
-    return place.integer(1, 10**12)
 
 
 def _terminal(

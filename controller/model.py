@@ -118,12 +118,29 @@ class Terminal:
     exit: bool = False  # the way on from here for the terminals at the other end: a host that routes
 
 
+class CapRule(StrEnum):
+    """By what the congestion windows of an access point's terminals are bounded."""
+
+    OFF = "off"
+    PAPER = "paper"  # the two tables of paper 000
+    IDEAL = "ideal"  # each its part of what fits on the way
+
+
+class CapTables(StrEnum):
+    """Android's versions, for each of which paper 000 has tables."""
+
+    GINGERBREAD = "gb"
+    JELLY_BEAN = "jb"
+
+
 @dataclass(frozen=True, slots=True)
 class AccessPoint:
     """The air that terminals share; its bandwidth is not the uplink's."""
 
     name: str
     bandwidth_bps: int | None
+    rule: CapRule = CapRule.OFF
+    tables: CapTables = CapTables.JELLY_BEAN  # of the rule `paper`
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,10 @@ from enum import StrEnum
 # Capabilities of a gateway's agent
 ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
+NARROWS = "window"
+# Of a terminal's
+CAPS = "caps"
+CLAMPS = "clamp"
 
 
 class Role(StrEnum):
@@ -109,6 +113,33 @@ class Tunnelling:
 
 
 @dataclass(frozen=True, slots=True)
+class Passing:
+    """A connection of a terminal as its gateway sees it pass."""
+
+    terminal_address: str
+    terminal_port: int
+    other_address: str
+    other_port: int
+    bytes_sent: int  # acknowledged to the terminal, since it was first seen
+    srtt_us: int  # from the terminal to the other end and back; 0: not known yet
+    min_rtt_us: int
+    mss_bytes: int  # 0: not known
+    since_data_ms: int  # since the last data came from the terminal
+    joined: bool  # a further subflow of an MPTCP connection
+    has_scale: bool  # its beginning was seen, so its window can be lowered
+
+
+@dataclass(frozen=True, slots=True)
+class Capping:
+    """What holds caps at a host, and what it sees."""
+
+    hand: str  # congestion-control, clamp or window; empty: none, only reports
+    held: int  # connections that are under a cap now
+    missing: tuple[tuple[str, str], ...]  # ports without a program, and why
+    passing: tuple[Passing, ...] = ()  # at a gateway
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     cpu_us: int  # since the agent was started
     rss_bytes: int
@@ -144,6 +175,7 @@ class Reported:
     cost: Cost
     elimination: Elimination | None = None  # None: none are ordered to be eliminated
     tunnelling: Tunnelling | None = None  # None: no tunnels are ordered
+    capping: Capping | None = None  # None: nothing of caps was ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +262,29 @@ class Tunnels:
     fitted_ports: tuple[str, ...] = ()  # where comes in what goes into them
 
 
-Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Of each connection between these two; the subflows of one MPTCP connection share it."""
+
+    terminal_address: str
+    other_address: str
+    most_segments: int
+    least_segments: int = 0  # 0: none
+    pace_bps: int = 0  # where the window cannot be so small; 0: no bound
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Hold these, and no others, for as long as the lease."""
+
+    lease_ms: int
+    caps: tuple[Cap, ...] = ()
+    sharers: int = 0  # active terminals of the access point; 0: not known
+    block_bytes: int = 0  # that a local program had best write at once; 0: as it likes
+    ports: tuple[str, ...] = ()  # of a gateway: where its terminals are
+
+
+Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels | Caps
 
 
 @dataclass(frozen=True, slots=True)

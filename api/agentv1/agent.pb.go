@@ -563,7 +563,7 @@ func (x *Hello) GetAddresses() []string {
 // What the agent found out by trying, at every start of a session.
 type Capability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, probe, eliminate, tunnel
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, window, probe, eliminate, tunnel
 	Available     bool                   `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not, and what to do
 	unknownFields protoimpl.UnknownFields
@@ -728,6 +728,7 @@ type Report struct {
 	ConnectionsLeftOut uint32                 `protobuf:"varint,7,opt,name=connections_left_out,json=connectionsLeftOut,proto3" json:"connections_left_out,omitempty"` // did not fit: those which heard of their peers longest ago
 	Elimination        *Elimination           `protobuf:"bytes,8,opt,name=elimination,proto3" json:"elimination,omitempty"`                                            // what became of copies here; absent: none are ordered to be eliminated
 	Tunnelling         *Tunnelling            `protobuf:"bytes,9,opt,name=tunnelling,proto3" json:"tunnelling,omitempty"`                                              // absent: no tunnels are ordered
+	Capping            *Capping               `protobuf:"bytes,10,opt,name=capping,proto3" json:"capping,omitempty"`                                                   // absent: nothing of caps was ordered
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -821,6 +822,13 @@ func (x *Report) GetElimination() *Elimination {
 func (x *Report) GetTunnelling() *Tunnelling {
 	if x != nil {
 		return x.Tunnelling
+	}
+	return nil
+}
+
+func (x *Report) GetCapping() *Capping {
+	if x != nil {
+		return x.Capping
 	}
 	return nil
 }
@@ -1566,6 +1574,201 @@ func (x *TunnelEnd) GetStrangers() uint64 {
 	return 0
 }
 
+// What holds caps here, and what it sees.
+type Capping struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hand          string                 `protobuf:"bytes,1,opt,name=hand,proto3" json:"hand,omitempty"`       // congestion-control, clamp or window; empty: none, only reports
+	Held          uint32                 `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`      // connections that are under a cap now
+	Missing       []*Missing             `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"` // a port of the order that has no program
+	Passing       []*Passing             `protobuf:"bytes,4,rep,name=passing,proto3" json:"passing,omitempty"` // at a gateway: what comes in by those ports
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Capping) Reset() {
+	*x = Capping{}
+	mi := &file_api_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Capping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Capping) ProtoMessage() {}
+
+func (x *Capping) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Capping.ProtoReflect.Descriptor instead.
+func (*Capping) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Capping) GetHand() string {
+	if x != nil {
+		return x.Hand
+	}
+	return ""
+}
+
+func (x *Capping) GetHeld() uint32 {
+	if x != nil {
+		return x.Held
+	}
+	return 0
+}
+
+func (x *Capping) GetMissing() []*Missing {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *Capping) GetPassing() []*Passing {
+	if x != nil {
+		return x.Passing
+	}
+	return nil
+}
+
+// A TCP connection that passes through a gateway, as its two directions show it: data from the terminal, acknowledgements
+// to it. One whose beginning was not seen has no scale, and is left alone.
+type Passing struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	TerminalAddress string                 `protobuf:"bytes,1,opt,name=terminal_address,json=terminalAddress,proto3" json:"terminal_address,omitempty"`
+	TerminalPort    uint32                 `protobuf:"varint,2,opt,name=terminal_port,json=terminalPort,proto3" json:"terminal_port,omitempty"`
+	OtherAddress    string                 `protobuf:"bytes,3,opt,name=other_address,json=otherAddress,proto3" json:"other_address,omitempty"`
+	OtherPort       uint32                 `protobuf:"varint,4,opt,name=other_port,json=otherPort,proto3" json:"other_port,omitempty"`
+	BytesSent       uint64                 `protobuf:"varint,5,opt,name=bytes_sent,json=bytesSent,proto3" json:"bytes_sent,omitempty"` // acknowledged to the terminal, since it was first seen
+	SrttUs          uint32                 `protobuf:"varint,6,opt,name=srtt_us,json=srttUs,proto3" json:"srtt_us,omitempty"`          // from the terminal to the other end and back; 0: not known yet
+	MinRttUs        uint32                 `protobuf:"varint,7,opt,name=min_rtt_us,json=minRttUs,proto3" json:"min_rtt_us,omitempty"`
+	MssBytes        uint32                 `protobuf:"varint,8,opt,name=mss_bytes,json=mssBytes,proto3" json:"mss_bytes,omitempty"`            // 0: not known
+	SinceDataMs     uint32                 `protobuf:"varint,9,opt,name=since_data_ms,json=sinceDataMs,proto3" json:"since_data_ms,omitempty"` // since the last data came from the terminal
+	Joined          bool                   `protobuf:"varint,10,opt,name=joined,proto3" json:"joined,omitempty"`                               // a further subflow of an MPTCP connection
+	HasScale        bool                   `protobuf:"varint,11,opt,name=has_scale,json=hasScale,proto3" json:"has_scale,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Passing) Reset() {
+	*x = Passing{}
+	mi := &file_api_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Passing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Passing) ProtoMessage() {}
+
+func (x *Passing) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Passing.ProtoReflect.Descriptor instead.
+func (*Passing) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Passing) GetTerminalAddress() string {
+	if x != nil {
+		return x.TerminalAddress
+	}
+	return ""
+}
+
+func (x *Passing) GetTerminalPort() uint32 {
+	if x != nil {
+		return x.TerminalPort
+	}
+	return 0
+}
+
+func (x *Passing) GetOtherAddress() string {
+	if x != nil {
+		return x.OtherAddress
+	}
+	return ""
+}
+
+func (x *Passing) GetOtherPort() uint32 {
+	if x != nil {
+		return x.OtherPort
+	}
+	return 0
+}
+
+func (x *Passing) GetBytesSent() uint64 {
+	if x != nil {
+		return x.BytesSent
+	}
+	return 0
+}
+
+func (x *Passing) GetSrttUs() uint32 {
+	if x != nil {
+		return x.SrttUs
+	}
+	return 0
+}
+
+func (x *Passing) GetMinRttUs() uint32 {
+	if x != nil {
+		return x.MinRttUs
+	}
+	return 0
+}
+
+func (x *Passing) GetMssBytes() uint32 {
+	if x != nil {
+		return x.MssBytes
+	}
+	return 0
+}
+
+func (x *Passing) GetSinceDataMs() uint32 {
+	if x != nil {
+		return x.SinceDataMs
+	}
+	return 0
+}
+
+func (x *Passing) GetJoined() bool {
+	if x != nil {
+		return x.Joined
+	}
+	return false
+}
+
+func (x *Passing) GetHasScale() bool {
+	if x != nil {
+		return x.HasScale
+	}
+	return false
+}
+
 // What the agent itself costs.
 type Cost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1577,7 +1780,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1792,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[17]
+	mi := &file_api_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1805,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{17}
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -1631,6 +1834,7 @@ type Directive struct {
 	//	*Directive_Disarm
 	//	*Directive_Eliminate
 	//	*Directive_Tunnels
+	//	*Directive_Caps
 	Order         isDirective_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1638,7 +1842,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1854,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[18]
+	mi := &file_api_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1867,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{18}
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -1734,6 +1938,15 @@ func (x *Directive) GetTunnels() *Tunnels {
 	return nil
 }
 
+func (x *Directive) GetCaps() *Caps {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Caps); ok {
+			return x.Caps
+		}
+	}
+	return nil
+}
+
 type isDirective_Order interface {
 	isDirective_Order()
 }
@@ -1762,6 +1975,10 @@ type Directive_Tunnels struct {
 	Tunnels *Tunnels `protobuf:"bytes,7,opt,name=tunnels,proto3,oneof"`
 }
 
+type Directive_Caps struct {
+	Caps *Caps `protobuf:"bytes,8,opt,name=caps,proto3,oneof"`
+}
+
 func (*Directive_ReportEvery) isDirective_Order() {}
 
 func (*Directive_Prefer) isDirective_Order() {}
@@ -1774,6 +1991,8 @@ func (*Directive_Eliminate) isDirective_Order() {}
 
 func (*Directive_Tunnels) isDirective_Order() {}
 
+func (*Directive_Caps) isDirective_Order() {}
+
 // The path of a subflow is told by its addresses: of the terminal's end, and that is local at the terminal
 // and remote where connections are served.
 type Path struct {
@@ -1785,7 +2004,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +2016,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +2029,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -1829,7 +2048,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +2060,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +2073,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -1877,7 +2096,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +2108,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +2121,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -1942,7 +2161,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2173,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2186,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Arm) GetName() string {
@@ -2021,7 +2240,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2033,7 +2252,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2046,7 +2265,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Disarm) GetName() string {
@@ -2071,7 +2290,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2302,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2315,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -2137,7 +2356,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2368,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2381,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CopyPath) GetName() string {
@@ -2192,7 +2411,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2423,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2436,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -2249,7 +2468,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2480,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2493,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2326,6 +2545,162 @@ func (x *Tunnel) GetKey() []byte {
 	return nil
 }
 
+// How much may be on its way on connections that share an access point. It takes the place of what was ordered before;
+// what is not named has no cap. A terminal holds its own sockets' congestion windows, a gateway the windows that its
+// terminals are told. Past the lease caps end by themselves, whoever was killed; the same once more renews it.
+type Caps struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caps          []*Cap                 `protobuf:"bytes,1,rep,name=caps,proto3" json:"caps,omitempty"`                                // up to 4096, one for each pair of addresses
+	LeaseMs       uint32                 `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`          // 500 to 10000, from when it is received
+	Sharers       uint32                 `protobuf:"varint,3,opt,name=sharers,proto3" json:"sharers,omitempty"`                         // active terminals of the access point; local programs are told; 0: not known
+	BlockBytes    uint32                 `protobuf:"varint,4,opt,name=block_bytes,json=blockBytes,proto3" json:"block_bytes,omitempty"` // that a local program had best write at once; 0: as it likes
+	Ports         []string               `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`                              // of a gateway: where its terminals are
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Caps) Reset() {
+	*x = Caps{}
+	mi := &file_api_agent_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Caps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Caps) ProtoMessage() {}
+
+func (x *Caps) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Caps.ProtoReflect.Descriptor instead.
+func (*Caps) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Caps) GetCaps() []*Cap {
+	if x != nil {
+		return x.Caps
+	}
+	return nil
+}
+
+func (x *Caps) GetLeaseMs() uint32 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *Caps) GetSharers() uint32 {
+	if x != nil {
+		return x.Sharers
+	}
+	return 0
+}
+
+func (x *Caps) GetBlockBytes() uint32 {
+	if x != nil {
+		return x.BlockBytes
+	}
+	return 0
+}
+
+func (x *Caps) GetPorts() []string {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// Of each connection between these two. The subflows of one MPTCP connection share one cap.
+type Cap struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	TerminalAddress string                 `protobuf:"bytes,1,opt,name=terminal_address,json=terminalAddress,proto3" json:"terminal_address,omitempty"`
+	OtherAddress    string                 `protobuf:"bytes,2,opt,name=other_address,json=otherAddress,proto3" json:"other_address,omitempty"`
+	MostSegments    uint32                 `protobuf:"varint,3,opt,name=most_segments,json=mostSegments,proto3" json:"most_segments,omitempty"`    // 1 or more
+	LeastSegments   uint32                 `protobuf:"varint,4,opt,name=least_segments,json=leastSegments,proto3" json:"least_segments,omitempty"` // no more than that; 0: none. A gateway cannot hold it
+	PaceBps         uint64                 `protobuf:"varint,5,opt,name=pace_bps,json=paceBps,proto3" json:"pace_bps,omitempty"`                   // where the window cannot be so small; 0: no bound
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Cap) Reset() {
+	*x = Cap{}
+	mi := &file_api_agent_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cap) ProtoMessage() {}
+
+func (x *Cap) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cap.ProtoReflect.Descriptor instead.
+func (*Cap) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Cap) GetTerminalAddress() string {
+	if x != nil {
+		return x.TerminalAddress
+	}
+	return ""
+}
+
+func (x *Cap) GetOtherAddress() string {
+	if x != nil {
+		return x.OtherAddress
+	}
+	return ""
+}
+
+func (x *Cap) GetMostSegments() uint32 {
+	if x != nil {
+		return x.MostSegments
+	}
+	return 0
+}
+
+func (x *Cap) GetLeastSegments() uint32 {
+	if x != nil {
+		return x.LeastSegments
+	}
+	return 0
+}
+
+func (x *Cap) GetPaceBps() uint64 {
+	if x != nil {
+		return x.PaceBps
+	}
+	return 0
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Directive     uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
@@ -2339,7 +2714,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2726,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2739,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -2416,7 +2791,7 @@ type Fired struct {
 
 func (x *Fired) Reset() {
 	*x = Fired{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2803,7 @@ func (x *Fired) String() string {
 func (*Fired) ProtoMessage() {}
 
 func (x *Fired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2816,7 @@ func (x *Fired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fired.ProtoReflect.Descriptor instead.
 func (*Fired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Fired) GetName() string {
@@ -2520,7 +2895,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"#\n" +
 	"\x05Taken\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xbd\x03\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xf1\x03\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -2535,7 +2910,9 @@ const file_api_agent_proto_rawDesc = "" +
 	"\velimination\x18\b \x01(\v2\x1c.bicast.agent.v1.EliminationR\velimination\x12;\n" +
 	"\n" +
 	"tunnelling\x18\t \x01(\v2\x1b.bicast.agent.v1.TunnellingR\n" +
-	"tunnelling\"\xb6\x01\n" +
+	"tunnelling\x122\n" +
+	"\acapping\x18\n" +
+	" \x01(\v2\x18.bicast.agent.v1.CappingR\acapping\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -2614,10 +2991,31 @@ const file_api_agent_proto_rawDesc = "" +
 	"\tmtu_bytes\x18\x06 \x01(\rR\bmtuBytes\x12\x14\n" +
 	"\x05moves\x18\a \x01(\rR\x05moves\x12\x1c\n" +
 	"\tstrangers\x18\b \x01(\x04R\tstrangersB\v\n" +
-	"\t_heard_ms\":\n" +
+	"\t_heard_ms\"\x99\x01\n" +
+	"\aCapping\x12\x12\n" +
+	"\x04hand\x18\x01 \x01(\tR\x04hand\x12\x12\n" +
+	"\x04held\x18\x02 \x01(\rR\x04held\x122\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\x122\n" +
+	"\apassing\x18\x04 \x03(\v2\x18.bicast.agent.v1.PassingR\apassing\"\xe9\x02\n" +
+	"\aPassing\x12)\n" +
+	"\x10terminal_address\x18\x01 \x01(\tR\x0fterminalAddress\x12#\n" +
+	"\rterminal_port\x18\x02 \x01(\rR\fterminalPort\x12#\n" +
+	"\rother_address\x18\x03 \x01(\tR\fotherAddress\x12\x1d\n" +
+	"\n" +
+	"other_port\x18\x04 \x01(\rR\totherPort\x12\x1d\n" +
+	"\n" +
+	"bytes_sent\x18\x05 \x01(\x04R\tbytesSent\x12\x17\n" +
+	"\asrtt_us\x18\x06 \x01(\rR\x06srttUs\x12\x1c\n" +
+	"\n" +
+	"min_rtt_us\x18\a \x01(\rR\bminRttUs\x12\x1b\n" +
+	"\tmss_bytes\x18\b \x01(\rR\bmssBytes\x12\"\n" +
+	"\rsince_data_ms\x18\t \x01(\rR\vsinceDataMs\x12\x16\n" +
+	"\x06joined\x18\n" +
+	" \x01(\bR\x06joined\x12\x1b\n" +
+	"\thas_scale\x18\v \x01(\bR\bhasScale\":\n" +
 	"\x04Cost\x12\x15\n" +
 	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs\x12\x1b\n" +
-	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xe9\x02\n" +
+	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\x96\x03\n" +
 	"\tDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12A\n" +
 	"\freport_every\x18\x02 \x01(\v2\x1c.bicast.agent.v1.ReportEveryH\x00R\vreportEvery\x121\n" +
@@ -2625,7 +3023,8 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x03arm\x18\x04 \x01(\v2\x14.bicast.agent.v1.ArmH\x00R\x03arm\x121\n" +
 	"\x06disarm\x18\x05 \x01(\v2\x17.bicast.agent.v1.DisarmH\x00R\x06disarm\x12:\n" +
 	"\teliminate\x18\x06 \x01(\v2\x1a.bicast.agent.v1.EliminateH\x00R\teliminate\x124\n" +
-	"\atunnels\x18\a \x01(\v2\x18.bicast.agent.v1.TunnelsH\x00R\atunnelsB\a\n" +
+	"\atunnels\x18\a \x01(\v2\x18.bicast.agent.v1.TunnelsH\x00R\atunnels\x12+\n" +
+	"\x04caps\x18\b \x01(\v2\x15.bicast.agent.v1.CapsH\x00R\x04capsB\a\n" +
 	"\x05order\"5\n" +
 	"\x04Path\x12-\n" +
 	"\x12terminal_addresses\x18\x01 \x03(\tR\x11terminalAddresses\".\n" +
@@ -2663,7 +3062,20 @@ const file_api_agent_proto_rawDesc = "" +
 	"\budp_port\x18\x04 \x01(\rR\audpPort\x12\x16\n" +
 	"\x06device\x18\x05 \x01(\tR\x06device\x12\x16\n" +
 	"\x06remote\x18\x06 \x01(\tR\x06remote\x12\x10\n" +
-	"\x03key\x18\a \x01(\fR\x03key\"\x89\x01\n" +
+	"\x03key\x18\a \x01(\fR\x03key\"\x9c\x01\n" +
+	"\x04Caps\x12(\n" +
+	"\x04caps\x18\x01 \x03(\v2\x14.bicast.agent.v1.CapR\x04caps\x12\x19\n" +
+	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\x12\x18\n" +
+	"\asharers\x18\x03 \x01(\rR\asharers\x12\x1f\n" +
+	"\vblock_bytes\x18\x04 \x01(\rR\n" +
+	"blockBytes\x12\x14\n" +
+	"\x05ports\x18\x05 \x03(\tR\x05ports\"\xbc\x01\n" +
+	"\x03Cap\x12)\n" +
+	"\x10terminal_address\x18\x01 \x01(\tR\x0fterminalAddress\x12#\n" +
+	"\rother_address\x18\x02 \x01(\tR\fotherAddress\x12#\n" +
+	"\rmost_segments\x18\x03 \x01(\rR\fmostSegments\x12%\n" +
+	"\x0eleast_segments\x18\x04 \x01(\rR\rleastSegments\x12\x19\n" +
+	"\bpace_bps\x18\x05 \x01(\x04R\apaceBps\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
@@ -2705,7 +3117,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),              // 0: bicast.agent.v1.Role
 	(PathManager)(0),       // 1: bicast.agent.v1.PathManager
@@ -2726,62 +3138,71 @@ var file_api_agent_proto_goTypes = []any{
 	(*Missing)(nil),        // 16: bicast.agent.v1.Missing
 	(*Tunnelling)(nil),     // 17: bicast.agent.v1.Tunnelling
 	(*TunnelEnd)(nil),      // 18: bicast.agent.v1.TunnelEnd
-	(*Cost)(nil),           // 19: bicast.agent.v1.Cost
-	(*Directive)(nil),      // 20: bicast.agent.v1.Directive
-	(*Path)(nil),           // 21: bicast.agent.v1.Path
-	(*ReportEvery)(nil),    // 22: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),         // 23: bicast.agent.v1.Prefer
-	(*Arm)(nil),            // 24: bicast.agent.v1.Arm
-	(*Disarm)(nil),         // 25: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),      // 26: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),       // 27: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),        // 28: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),         // 29: bicast.agent.v1.Tunnel
-	(*Result)(nil),         // 30: bicast.agent.v1.Result
-	(*Fired)(nil),          // 31: bicast.agent.v1.Fired
+	(*Capping)(nil),        // 19: bicast.agent.v1.Capping
+	(*Passing)(nil),        // 20: bicast.agent.v1.Passing
+	(*Cost)(nil),           // 21: bicast.agent.v1.Cost
+	(*Directive)(nil),      // 22: bicast.agent.v1.Directive
+	(*Path)(nil),           // 23: bicast.agent.v1.Path
+	(*ReportEvery)(nil),    // 24: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),         // 25: bicast.agent.v1.Prefer
+	(*Arm)(nil),            // 26: bicast.agent.v1.Arm
+	(*Disarm)(nil),         // 27: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),      // 28: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),       // 29: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),        // 30: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),         // 31: bicast.agent.v1.Tunnel
+	(*Caps)(nil),           // 32: bicast.agent.v1.Caps
+	(*Cap)(nil),            // 33: bicast.agent.v1.Cap
+	(*Result)(nil),         // 34: bicast.agent.v1.Result
+	(*Fired)(nil),          // 35: bicast.agent.v1.Fired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	30, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	31, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
+	34, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	35, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
 	8,  // 4: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
 	9,  // 5: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
-	20, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	22, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
 	0,  // 7: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
 	7,  // 8: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
 	1,  // 9: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
 	11, // 10: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
 	13, // 11: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	19, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	21, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
 	14, // 13: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
 	17, // 14: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	12, // 15: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	15, // 16: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	16, // 17: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	18, // 18: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	16, // 19: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	22, // 20: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	23, // 21: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	24, // 22: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	25, // 23: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	26, // 24: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	28, // 25: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	21, // 26: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	21, // 27: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	21, // 28: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	21, // 29: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	27, // 30: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	29, // 31: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	2,  // 32: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 33: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 34: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 35: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	34, // [34:36] is the sub-list for method output_type
-	32, // [32:34] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	19, // 15: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	12, // 16: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	15, // 17: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	16, // 18: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	18, // 19: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	16, // 20: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	16, // 21: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	20, // 22: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	24, // 23: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	25, // 24: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	26, // 25: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	27, // 26: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	28, // 27: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	30, // 28: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	32, // 29: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	23, // 30: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	23, // 31: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	23, // 32: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	23, // 33: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	29, // 34: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	31, // 35: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	33, // 36: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	2,  // 37: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 38: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 39: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 40: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	39, // [39:41] is the sub-list for method output_type
+	37, // [37:39] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -2801,13 +3222,14 @@ func file_api_agent_proto_init() {
 		(*FromController_Directive)(nil),
 	}
 	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[18].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[20].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
 		(*Directive_Disarm)(nil),
 		(*Directive_Eliminate)(nil),
 		(*Directive_Tunnels)(nil),
+		(*Directive_Caps)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2815,7 +3237,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

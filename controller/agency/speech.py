@@ -17,13 +17,17 @@ from controller.brevity import shortened
 from controller.reports import (
     AgentOpened,
     Arm,
+    Cap,
     Capability,
+    Capping,
+    Caps,
     Connection,
     Cost,
     Directive,
     Disarm,
     Eliminate,
     Elimination,
+    Passing,
     PathCopies,
     PathManager,
     Prefer,
@@ -98,6 +102,7 @@ def reported(session: int, report: pb.Report) -> Reported:
         cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
         elimination=_elimination(report.elimination) if report.HasField("elimination") else None,
         tunnelling=_tunnelling(report.tunnelling) if report.HasField("tunnelling") else None,
+        capping=_capping(report.capping) if report.HasField("capping") else None,
     )
 
 
@@ -147,6 +152,28 @@ def _tunnelling(one: pb.Tunnelling) -> Tunnelling:
         ),
         largest_bytes=one.largest_bytes,
         missing=_missing(one.missing),
+    )
+
+
+def _capping(one: pb.Capping) -> Capping:
+    if len(one.passing) > MOST_OF_A_REPORT or len(one.missing) > MOST_OF_A_HOST:
+        raise _against(f"tells of more than {MOST_OF_A_REPORT} connections that pass, or {MOST_OF_A_HOST} ports")
+    return Capping(_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing))
+
+
+def _passing(one: pb.Passing) -> Passing:
+    return Passing(
+        terminal_address=_address(one.terminal_address),
+        terminal_port=one.terminal_port,
+        other_address=_address(one.other_address),
+        other_port=one.other_port,
+        bytes_sent=one.bytes_sent,
+        srtt_us=one.srtt_us,
+        min_rtt_us=one.min_rtt_us,
+        mss_bytes=one.mss_bytes,
+        since_data_ms=one.since_data_ms,
+        joined=one.joined,
+        has_scale=one.has_scale,
     )
 
 
@@ -204,6 +231,8 @@ def directive(number: int, order: Directive) -> pb.FromController:
         case Tunnels(tunnels, fitted_ports):
             word.tunnels.tunnels.extend(map(_tunnel, tunnels))
             word.tunnels.fitted_ports.extend(fitted_ports)
+        case Caps():
+            word.caps.CopyFrom(_caps(order))
     return pb.FromController(directive=word)
 
 
@@ -216,6 +245,26 @@ def _tunnel(order: TunnelOrder) -> pb.Tunnel:
         device=order.device or "",
         remote=order.remote or "",
         key=order.key,
+    )
+
+
+def _caps(order: Caps) -> pb.Caps:
+    return pb.Caps(
+        caps=map(_cap, order.caps),
+        lease_ms=order.lease_ms,
+        sharers=order.sharers,
+        block_bytes=order.block_bytes,
+        ports=order.ports,
+    )
+
+
+def _cap(one: Cap) -> pb.Cap:
+    return pb.Cap(
+        terminal_address=one.terminal_address,
+        other_address=one.other_address,
+        most_segments=one.most_segments,
+        least_segments=one.least_segments,
+        pace_bps=one.pace_bps,
     )
 
 
