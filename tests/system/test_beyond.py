@@ -33,16 +33,29 @@ def lines() -> str:
     return "".join(re.findall(r"```sh\n(.*?)```", TOLD.split("\n## ")[0], re.DOTALL))
 
 
+@contextmanager
+def exit_made() -> Iterator[None]:
+    """In the namespace of this process, which other tests have after these."""
+    # The machine's own IPv6, which the topology has off for devices to come; and off again on the bridge's port.
+    run("sysctl", "--quiet", "--write", "net.ipv6.conf.default.disable_ipv6=0")
+    run("sh", "-ec", lines())
+    run("sysctl", "--quiet", "--write", "net.ipv6.conf.ve-far.disable_ipv6=1")
+    try:
+        yield
+    finally:
+        run("ip", "link", "delete", "ve-far")
+        for family in ("ip", "ip6"):
+            run("nft", "delete", "table", family, "beyond")
+        run("sysctl", "--quiet", "--write", "net.ipv6.conf.all.forwarding=0")
+
+
 @pytest.fixture(scope="module")
 def beyond(place: Path) -> Iterator[Home]:
     with (
         controlled(TREE / "topologies" / "beyond.yaml", SETTINGS, directory=place) as controller,
         raised(BeyondTopo(shaped=False), controller=OPENFLOW) as net,
+        exit_made(),
     ):
-        # The machine's own IPv6, which the topology has off for devices to come; and off again on the bridge's port.
-        run("sysctl", "--quiet", "--write", "net.ipv6.conf.default.disable_ipv6=0")
-        run("sh", "-ec", lines())
-        run("sysctl", "--quiet", "--write", "net.ipv6.conf.ve-far.disable_ipv6=1")
         controller.await_steady()
         home = Home(net, controller)
         home.returns_soon()
