@@ -1,0 +1,190 @@
+"""How much each terminal of an access point may have on its way, and why.
+
+    ideal    what fits on the way to each place, divided by who sends: bandwidth x shortest round trip / 1.5 kB / active
+             terminals, and one segment more, without which a receiver that acknowledges every second one has them wait
+    paper    the tables of paper 000, as they are printed
+    off      nothing
+
+A terminal's part is divided among its connections that send, and none gets fewer than two segments; where that is more
+than its part, `ideal` paces them besides. What nobody knows bounds nobody: where a figure is wanting there is no cap.
+Of other terminals counts how many are active, and what the middle one of several says of a place that it knows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from controller.counting import counted
+from controller.model import AccessPoint, CapRule
+from controller.policy.cap_accounts import account
+from controller.policy.cap_windows import Part, Window, window
+from controller.policy.flows import Pair
+from controller.policy.sharers import BULK_BYTES, Sharer, silent
+
+# Paper 003, figure 4. The middle, by factors, of what it found best: 128 to 512 KB alone, 2 to 128 KB for two; from
+# three on 8 KB, where the windows of all came back soonest and were alike.
+BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
+
+OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # above what others know, for another uplink, and air that is worse
+WITNESSES = 2  # of one alone nobody knows whether it is the one that errs
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Of one terminal."""
+
+    active: bool
+    connections: int  # among which its part is divided
+    because: str
+    windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection of a pair
+    most_segments: int | None = None  # of its connections together; None: no cap
+    least_segments: int | None = None
+    ratio: float | None = None  # of its round trip to the shortest one, where that is largest; None: not known
+    doubts: tuple[str, ...] = ()
+    doubted: int = 0  # how much was not believed, ever
+    bounded: int = 0  # of that, how many round trips, ever
+    bounding: frozenset[Pair] = frozenset()  # those now
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    access_point: AccessPoint
+    caps: Mapping[str, Cap] = field(default_factory=dict)  # by terminal, of those that are heard
+    active: int = 0
+    block_bytes: int = 0  # 0: as programs like
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of a terminal's live connections: their pairs' round trips, in microseconds."""
+
+    rtt_us: Mapping[Pair, int]  # that a cap goes by; without those of which it is not known
+    srtt_us: Mapping[Pair, int]
+    bounded: Mapping[Pair, str]  # those that are not believed, and why
+    ratio: float | None
+
+
+def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Ruling | None, now: float) -> Ruling:
+    if access_point.rule is CapRule.OFF:
+        return Ruling(access_point)
+    here = [sharer for sharer in sharers if not silent(sharer, now)]
+    active = sum(sharer.active for sharer in here)
+    if before is None or before.access_point != access_point:
+        before = Ruling(access_point)
+    told = _told(here)
+    caps = {sharer.terminal: _cap(access_point, sharer, told, active, before) for sharer in here}
+    return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
+
+
+def _cap(
+    access_point: AccessPoint, sharer: Sharer, told: Mapping[str, Mapping[str, int]], active: int, before: Ruling
+) -> Cap:
+    known = _known(sharer, told)
+    old = before.caps.get(sharer.terminal)
+    bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
+    connections = sharer.live_connections
+    part = Part(access_point, active, max(connections, 1))
+    # What others do now acts at once; only what a terminal's own figures do by themselves is left to settle.
+    settled = old.windows if old and before.active == active and old.connections == connections else {}
+    rtt_us = known.rtt_us if _is_given(access_point) else {}
+    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in rtt_us.items()}
+    most, least = _together(sharer, windows)
+    return Cap(
+        active=sharer.active,
+        connections=connections,
+        because=_because(access_point, sharer, part, known, windows),
+        windows=windows,
+        most_segments=most,
+        least_segments=least,
+        ratio=known.ratio,
+        doubts=(*sharer.doubts.said, *dict.fromkeys(known.bounded.values())),
+        doubted=sharer.doubts.total + bounded,
+        bounded=bounded,
+        bounding=frozenset(known.bounded),
+    )
+
+
+def _is_given(access_point: AccessPoint) -> bool:
+    return access_point.rule is CapRule.PAPER or access_point.bandwidth_bps is not None
+
+
+def _told(sharers: Collection[Sharer]) -> dict[str, dict[str, int]]:
+    """By address of the other end: each terminal's shortest round trip."""
+    told: dict[str, dict[str, int]] = {}
+    for sharer in sharers:
+        for pair, least in sharer.least.items():
+            of_place = told.setdefault(pair[1], {})
+            of_place[sharer.terminal] = min(least.both_us, of_place.get(sharer.terminal, least.both_us))
+    return told
+
+
+def _known(sharer: Sharer, told: Mapping[str, Mapping[str, int]]) -> _Known:
+    shortest: dict[Pair, int | None] = {}
+    srtts: dict[Pair, int] = {}
+    bounded: dict[Pair, str] = {}
+    for path in (path for live in sharer.live for path in live.paths):
+        if path.pair not in shortest:
+            shortest[path.pair], doubt = _believed(sharer, path.pair, told)
+            if doubt:
+                bounded[path.pair] = doubt
+        if path.srtt_us is not None:
+            srtts[path.pair] = min(path.srtt_us, srtts.get(path.pair, path.srtt_us))
+    rtts: dict[Pair, int | None] = {}
+    for live in sharer.live:
+        # The subflows of one connection share a window, which must do for the longest way that is in use.
+        ways = [shortest[path.pair] if path.pair in srtts else None for path in live.in_use]
+        rtt_us = None if None in ways else max(way for way in ways if way is not None)
+        for path in live.paths:
+            other = rtts.get(path.pair, rtt_us)
+            rtts[path.pair] = None if rtt_us is None or other is None else max(rtt_us, other)
+    ratios = (srtts[pair] / us for pair, us in shortest.items() if us is not None and pair in srtts)
+    return _Known(
+        {pair: us for pair, us in rtts.items() if us is not None and pair in srtts},
+        srtts,
+        bounded,
+        max(ratios, default=None),
+    )
+
+
+def _believed(sharer: Sharer, pair: Pair, told: Mapping[str, Mapping[str, int]]) -> tuple[int | None, str | None]:
+    """The shortest round trip of a pair, and why it is not the one that was told."""
+    own_us = sharer.min_rtt_us(pair)
+    others = sorted(us for terminal, us in told.get(pair[1], {}).items() if terminal != sharer.terminal)
+    if own_us is None or len(others) < WITNESSES:
+        return own_us, None
+    middle_us = others[len(others) // 2]  # the upper one of two: one that errs is not the one that counts
+    most_us = OTHERS_FACTOR * middle_us + OTHERS_MORE_US
+    if own_us <= most_us:
+        return own_us, None
+    return most_us, (
+        f"it tells of {own_us / 1000:.1f} ms at least to {pair[1]}, where {counted(len(others), 'others')} get in "
+        f"{middle_us / 1000:.1f} ms: {most_us / 1000:.1f} ms are believed"
+    )
+
+
+def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:
+    """Of a terminal's connections, each of which has one window for all its subflows."""
+    alone = [live for live in sharer.live if not live.joined] or sharer.live[:1]
+    each = [
+        max((windows[path.pair] for path in live.paths if path.pair in windows), key=lambda one: one.most, default=None)
+        for live in alone
+    ]
+    capped = [one for one in each if one is not None]
+    if not capped:
+        return None, None
+    return sum(one.most for one in capped), sum(one.least for one in capped)
+
+
+def _because(
+    access_point: AccessPoint, sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, Window]
+) -> str:
+    if not sharer.active:
+        return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
+    if not _is_given(access_point):
+        return "no cap: `bandwidth_bps` of the access point is not given"
+    if not sharer.live:
+        return "no cap: it sends, but no connection by itself enough to be held"
+    if not windows:
+        return "no cap: its shortest round trip is not known"
+    return account(part, known.rtt_us, known.srtt_us, windows)

@@ -1,0 +1,95 @@
+"""What a terminal sends, connection by connection, whoever saw it: its own agent in the kernel, or its gateway's in
+what passes. What cannot be so is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.reports import Connection, Passing, Subflow
+
+MOST_RTT_US = 60_000_000  # longer than TCP keeps sending without an answer
+MOST_BYTES = 10**15  # of one connection: at 1 Gbit/s three months
+SHORTEST_ABOVE_US = 10_000  # the smoothed round trip may be below the shortest for a moment, and by little
+
+FlowKey = tuple[str, int, str, int]  # address and port of the terminal's end, and of the other
+Pair = tuple[str, str]  # address of the terminal, and of the other end
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A TCP connection, or a subflow of an MPTCP connection."""
+
+    key: FlowKey
+    token: int  # of its MPTCP connection; 0: plain, or seen by a gateway, which cannot know
+    bytes_sent: int  # acknowledged, in all
+    srtt_us: int | None  # None: not known yet
+    min_rtt_us: int | None
+    waits: bool = False  # for acknowledgements
+    joined: bool = False  # a further subflow, nobody knows of which connection
+
+    @property
+    def terminal_address(self) -> str:
+        return self.key[0]
+
+    @property
+    def other_address(self) -> str:
+        return self.key[2]
+
+    @property
+    def pair(self) -> Pair:
+        return self.terminal_address, self.other_address
+
+    @property
+    def connection(self) -> FlowKey | int:
+        """What the subflows of one have in common."""
+        return self.token or self.key
+
+
+def of_connections(connections: Iterable[Connection]) -> tuple[Flow, ...]:
+    """As the agent of a terminal reports them."""
+    return tuple(_subflow(one.token, each) for one in connections for each in one.subflows)
+
+
+def of_passing(passing: Iterable[Passing]) -> tuple[Flow, ...]:
+    """As the agent of a gateway reports them."""
+    return tuple(map(_passing, passing))
+
+
+def wrong(flow: Flow) -> str | None:
+    """What about it cannot be so; None: nothing."""
+    srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
+    if not 0 <= flow.bytes_sent <= MOST_BYTES:
+        return "an impossible number of bytes"
+    if srtt_us is not None and not 0 < srtt_us <= MOST_RTT_US:
+        return "an impossible round trip"
+    if shortest_us is not None and not 0 < shortest_us <= MOST_RTT_US:
+        return "an impossible shortest round trip"
+    if srtt_us is not None and shortest_us is not None and shortest_us > 2 * srtt_us + SHORTEST_ABOVE_US:
+        return "a shortest round trip far above the usual one"
+    return None
+
+
+def _subflow(token: int, one: Subflow) -> Flow:
+    return Flow(
+        key=(one.local_address, one.local_port, one.remote_address, one.remote_port),
+        token=token,
+        bytes_sent=one.bytes_acked,
+        # What was acknowledged took its time: then 0 is no want of knowledge.
+        srtt_us=one.srtt_us if one.srtt_us or one.bytes_acked else None,
+        min_rtt_us=one.min_rtt_us or None,
+        waits=one.in_flight_segments > 0,
+    )
+
+
+def _passing(one: Passing) -> Flow:
+    return Flow(
+        key=(one.terminal_address, one.terminal_port, one.other_address, one.other_port),
+        token=0,
+        bytes_sent=one.bytes_sent,
+        srtt_us=one.srtt_us or None,
+        min_rtt_us=one.min_rtt_us or None,
+        waits=one.since_data_ms * 1000 < one.srtt_us,
+        joined=one.joined,
+    )
