@@ -1,0 +1,199 @@
+package blocks
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+type told struct {
+	Sharers    uint32 `json:"sharers"`
+	BlockBytes uint32 `json:"block_bytes"`
+	ValidMs    int64  `json:"valid_ms"`
+}
+
+// listening is a local program that does so.
+type listening struct {
+	t     *testing.T
+	lines *bufio.Scanner
+}
+
+func knocks(t *testing.T, socket string) net.Conn {
+	t.Helper()
+	var conn net.Conn
+	await(t, "somebody serves "+socket, func() (there bool) {
+		var err error
+		conn, err = net.Dial("unix", socket)
+		return err == nil
+	})
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func listens(t *testing.T, socket string) listening {
+	t.Helper()
+	conn := knocks(t, socket)
+	must(t, conn.SetReadDeadline(time.Now().Add(soon)))
+	return listening{t, bufio.NewScanner(conn)}
+}
+
+func (l listening) hears() (line told) {
+	l.t.Helper()
+	if !l.lines.Scan() {
+		l.t.Fatalf("no line came: %v", l.lines.Err())
+	}
+	must(l.t, json.Unmarshal(l.lines.Bytes(), &line))
+	return line
+}
+
+func serving(t *testing.T) (*Hand, string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "made", "sharers")
+	hand := NewHand(socket, here, discard())
+	running(t, hand)
+	return hand, socket
+}
+
+func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
+	hand, socket := serving(t)
+	one := listens(t, socket)
+	if line := one.hears(); line != (told{}) {
+		t.Errorf("%+v is told before anything is known", line)
+	}
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 3000}))
+	other := one
+	for number := range 2 {
+		if line := other.hears(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 3000 {
+			t.Errorf("program %d is told %+v, expected 3, 8192 and 3000 at most", number, line)
+		}
+		other = listens(t, socket)
+	}
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 4000})) // renewed: no news
+	must(t, hand.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 3000}))
+	if line := one.hears(); line.Sharers != 2 || line.BlockBytes != 65536 {
+		t.Errorf("%+v is told, expected 2 and 65536", line)
+	}
+	status, err := os.Stat(socket)
+	must(t, err)
+	if status.Mode().Perm() != 0o666 {
+		t.Errorf("the socket has the mode %v, expected everybody to be able to connect", status.Mode())
+	}
+}
+
+func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
+	hand, socket := serving(t)
+	one := listens(t, socket)
+	one.hears()
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
+	began := time.Now()
+	one.hears()
+	if line := one.hears(); line != (told{}) || time.Since(began) < 400*time.Millisecond {
+		t.Errorf("%+v is told after %v, expected nothing to be known after 500 ms", line, time.Since(began))
+	}
+}
+
+func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
+	hand, _ := serving(t)
+	must(t, hand.Order(caps(8192, 3000)))
+	for _, absurd := range []*agentv1.Caps{caps(8192, 0), caps(8192, 499), caps(8192, 10_001), caps(mostBlock+1, 3000)} {
+		if err := hand.Order(absurd); err == nil {
+			t.Errorf("%v is taken", absurd)
+		}
+	}
+	if news := hand.current(); news.Sharers != 3 || news.BlockBytes != 8192 {
+		t.Errorf("%+v is known after absurd orders", news)
+	}
+}
+
+func TestBadProgramsHarmNobody(t *testing.T) {
+	hand, socket := serving(t)
+	honest := listens(t, socket)
+	honest.hears()
+	silent := knocks(t, socket) // and never reads
+	talking := knocks(t, socket)
+	_, err := talking.Write([]byte("GET / HTTP/1.1\r\n"))
+	must(t, err)
+	for range 200 { // of one process, more than it has places
+		knocks(t, socket)
+	}
+	if room := attended(hand); room > ofAProcess {
+		t.Errorf("%d are attended, expected at most %d of one process", room, ofAProcess)
+	}
+	await(t, "who talks is sent away", func() bool {
+		talking.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := io.Copy(io.Discard, talking)
+		return err == nil || !os.IsTimeout(err)
+	})
+	// Told so often that what nobody reads fills its socket, and each time the honest one hears it.
+	for number := uint32(1); attended(hand) > 1; number++ {
+		hand.door.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
+		if line := honest.hears(); line.Sharers != number {
+			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
+		}
+		if number > 100_000 {
+			t.Fatal("who never reads is not sent away")
+		}
+	}
+	silent.Close()
+}
+
+func attended(hand *Hand) int {
+	hand.door.mutex.Lock()
+	defer hand.door.mutex.Unlock()
+	return len(hand.door.clients)
+}
+
+func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T) {
+	host := lab.One(t)
+	socket := filepath.Join(t.TempDir(), "sharers")
+	process := agent(t, host, socket, "", caps(8192, 10_000))
+	if one := listens(t, socket); one.hears().ValidMs == 0 {
+		one.hears() // it was asked before it had heard its own order
+	}
+	log := &lines{}
+	second := NewHand(socket, here, slog.New(slog.NewTextHandler(log, nil)))
+	endSecond := running(t, second)
+	await(t, "the second says who is there", func() bool { return log.have(fmt.Sprintf("process %d serves", process.Process.Pid)) })
+	endSecond()
+	kill(process)
+	if _, err := os.Lstat(socket); err != nil {
+		t.Fatalf("a killed agent leaves its socket: %v", err)
+	}
+	hand := NewHand(socket, here, discard())
+	must(t, hand.Order(&agentv1.Caps{Sharers: 1, LeaseMs: 10_000}))
+	stop := running(t, hand)
+	var line told
+	await(t, "the next one serves", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		return json.NewDecoder(conn).Decode(&line) == nil && line.Sharers == 1
+	})
+	stop()
+	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+func TestAFileThatIsNoSocketIsLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sharers")
+	must(t, os.WriteFile(path, []byte("mine"), 0o600))
+	log := &lines{}
+	running(t, NewHand(path, here, slog.New(slog.NewTextHandler(log, nil))))
+	await(t, "it says why", func() bool { return log.have("is there and is no socket") })
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != "mine" {
+		t.Errorf("%q, %v", kept, err)
+	}
+}

@@ -1,0 +1,245 @@
+package blocks
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/clock"
+)
+
+//go:embed blocks.bpf.o
+var object []byte
+
+const (
+	wanted       = "sock_ops, iter/tcp and BTF, Linux 6.9, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
+	atCgroup     = "bicast_blocks" // the program's name, by which a killed agent's is known
+	allowOthers  = 2               // BPF_F_ALLOW_MULTI
+	netnsCookie  = 71              // SO_NETNS_COOKIE
+	orderMap     = "order"
+	heldMap      = "held"
+	onlyOneAgent = "another agent keeps the blocks of %s: one of them is enough"
+)
+
+// The map's contents: bpf/blocks.h.
+type settings struct {
+	LeaseUntilNS uint64
+	Cgroup       uint64
+	NetnsCookie  uint64
+	BlockBytes   uint32
+	_            uint32
+}
+
+// program keeps the sockets of one cgroup's programs in one network namespace. It stays at the cgroup when this process
+// is killed, until its lease is over; the next one takes over what is held.
+type program struct {
+	within    func(func() error) error
+	directory *os.File // of the cgroup, locked
+	objects   struct {
+		AtCgroup *ebpf.Program `ebpf:"bicast_blocks"`
+		Sweep    *ebpf.Program `ebpf:"sweep"`
+		Order    *ebpf.Map     `ebpf:"order"`
+		Held     *ebpf.Map     `ebpf:"held"`
+	}
+	older    *link.Iter
+	settings settings
+	swept    uint32 // bytes of a block that older sockets have, too
+}
+
+func govern(cgroup string, within func(func() error) error) (*program, error) {
+	p := &program{within: within}
+	if err := p.open(cgroup); err != nil {
+		return nil, errors.Join(err, p.let())
+	}
+	if err := p.load(cgroup); err != nil {
+		return nil, errors.Join(err, p.let())
+	}
+	return p, nil
+}
+
+func (p *program) open(cgroup string) (err error) {
+	if p.directory, err = os.Open(cgroup); err != nil {
+		return fmt.Errorf("the cgroup of --blocks-cgroup cannot be opened: %w", err)
+	}
+	var files unix.Statfs_t
+	if err := unix.Fstatfs(int(p.directory.Fd()), &files); err != nil {
+		return err
+	}
+	if files.Type != unix.CGROUP2_SUPER_MAGIC {
+		return fmt.Errorf("%s is no directory of cgroup v2 (`grep cgroup2 /proc/mounts` tells where those are)", cgroup)
+	}
+	if err := unix.Flock(int(p.directory.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf(onlyOneAgent, cgroup)
+	}
+	var status unix.Stat_t
+	if err := unix.Fstat(int(p.directory.Fd()), &status); err != nil {
+		return err
+	}
+	p.settings.Cgroup = status.Ino
+	return p.within(func() error {
+		probe, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(probe)
+		p.settings.NetnsCookie, err = unix.GetsockoptUint64(probe, unix.SOL_SOCKET, netnsCookie)
+		return err
+	})
+}
+
+func (p *program) load(cgroup string) error {
+	left, err := p.left()
+	if err != nil {
+		return fmt.Errorf("what stands at the cgroup %s cannot be read: %w", cgroup, err)
+	}
+	defer closeAll(left)
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return fmt.Errorf("the programs that keep blocks small cannot be read: %w", err)
+	}
+	maps := takenOver(left)
+	defer closeAll(maps)
+	err = spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: byName(maps)})
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // of another version: its sockets are lifted by themselves
+		err = spec.LoadAndAssign(&p.objects, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("the kernel does not take the programs that keep blocks small (%s): %w", wanted, err)
+	}
+	if p.older, err = link.AttachIter(link.IterOptions{Program: p.objects.Sweep}); err != nil {
+		return fmt.Errorf("sockets that are older than the agent cannot be looked through (%s): %w", wanted, err)
+	}
+	if err := errors.Join(p.hold(0, 0), p.sweep()); err != nil {
+		return err
+	}
+	// Not as a link, which would end with this process: who is killed leaves sockets that are to be lifted.
+	at := link.RawAttachProgramOptions{
+		Target: int(p.directory.Fd()), Program: p.objects.AtCgroup, Attach: ebpf.AttachCGroupSockOps, Flags: allowOthers,
+	}
+	if err := link.RawAttachProgram(at); err != nil {
+		return fmt.Errorf("the cgroup %s takes no program (%s): %w", cgroup, wanted, err)
+	}
+	return p.detach(left)
+}
+
+// left are the programs of an agent that was killed.
+func (p *program) left() ([]*ebpf.Program, error) {
+	there, err := link.QueryPrograms(link.QueryOptions{Target: int(p.directory.Fd()), Attach: ebpf.AttachCGroupSockOps})
+	if err != nil {
+		return nil, err
+	}
+	var left []*ebpf.Program
+	for _, each := range there.Programs {
+		one, err := ebpf.NewProgramFromID(each.ID)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		if info, err := one.Info(); err == nil && info.Name == atCgroup {
+			left = append(left, one)
+		} else {
+			one.Close()
+		}
+	}
+	return left, nil
+}
+
+func (p *program) detach(those []*ebpf.Program) error {
+	var failures []error
+	for _, each := range those {
+		failures = append(failures, link.RawDetachProgram(link.RawDetachProgramOptions{
+			Target: int(p.directory.Fd()), Program: each, Attach: ebpf.AttachCGroupSockOps,
+		}))
+	}
+	return errors.Join(failures...)
+}
+
+// takenOver are the maps of the last of these programs: what they have set is known by them alone.
+func takenOver(left []*ebpf.Program) (maps []*ebpf.Map) {
+	if len(left) == 0 {
+		return nil
+	}
+	info, err := left[len(left)-1].Info()
+	if err != nil {
+		return nil
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		if one, err := ebpf.NewMapFromID(id); err == nil {
+			maps = append(maps, one)
+		}
+	}
+	return maps
+}
+
+func byName(maps []*ebpf.Map) map[string]*ebpf.Map {
+	named := map[string]*ebpf.Map{}
+	for _, each := range maps {
+		if info, err := each.Info(); err == nil && (info.Name == orderMap || info.Name == heldMap) {
+			named[info.Name] = each
+		}
+	}
+	return named
+}
+
+// hold has sockets take blocks of so many bytes for so long; 0: as the sysctl has it.
+func (p *program) hold(blockBytes uint32, lease time.Duration) error {
+	p.settings.BlockBytes = blockBytes
+	p.settings.LeaseUntilNS = uint64(clock.Monotonic() + lease)
+	if err := p.objects.Order.Put(uint32(0), p.settings); err != nil {
+		return fmt.Errorf("the programs cannot be told how large a block is: %w", err)
+	}
+	if p.swept == blockBytes {
+		return nil
+	}
+	return p.sweep()
+}
+
+// sweep sees to sockets that nobody else does: those older than this process, and those on which nothing moves.
+func (p *program) sweep() error {
+	err := p.within(func() error {
+		sockets, err := p.older.Open()
+		if err != nil {
+			return err
+		}
+		defer sockets.Close()
+		_, err = io.Copy(io.Discard, sockets)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("sockets cannot be looked through: %w", err)
+	}
+	p.swept = p.settings.BlockBytes
+	return nil
+}
+
+// close gives all sockets back what they had.
+func (p *program) close() error {
+	failures := []error{p.hold(0, 0), p.detach([]*ebpf.Program{p.objects.AtCgroup})}
+	return errors.Join(append(failures, p.let())...)
+}
+
+func (p *program) let() error {
+	var failures []error
+	if p.older != nil {
+		failures = append(failures, p.older.Close())
+	}
+	failures = append(failures, p.objects.AtCgroup.Close(), p.objects.Sweep.Close(), p.objects.Order.Close(), p.objects.Held.Close())
+	if p.directory != nil {
+		failures = append(failures, p.directory.Close())
+	}
+	return errors.Join(failures...)
+}
+
+func closeAll[T io.Closer](those []T) {
+	for _, each := range those {
+		each.Close()
+	}
+}

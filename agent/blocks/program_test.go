@@ -1,0 +1,237 @@
+package blocks
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+const block = 8192
+
+func caps(blockBytes, leaseMs uint32) *agentv1.Caps {
+	return &agentv1.Caps{Sharers: 3, BlockBytes: blockBytes, LeaseMs: leaseMs}
+}
+
+func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T) {
+	client, server := lab.Two(t)
+	at := server.PlainEcho("10.1.0.2:7")
+	looped, own := client.PlainEcho("127.0.0.1:7"), client.PlainEcho("10.1.0.1:7")
+	cgroup := newCgroup(t)
+	below := filepath.Join(cgroup, "below")
+	must(t, os.Mkdir(below, 0o755))
+	t.Cleanup(func() { await(t, "it is empty", func() bool { return os.Remove(below) == nil }) })
+	ours, deeper := newApplication(t, client, cgroup), newApplication(t, client, below)
+	elsewhere := newApplication(t, server, cgroup)
+	ownWay := ours.calls(at.String())
+	set(t, ownWay, 4096)
+	alone := map[string]*net.TCPConn{
+		"one to the loopback":                    ours.calls(looped.String()),
+		"one to an own address, by the loopback": ours.calls(own.String()),
+		"one of another network namespace":       elsewhere.calls(own.String()),
+		"one of another cgroup":                  outside(t, client, at.String()),
+	}
+	older := ours.calls(at.String())
+
+	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
+	hand.Govern(cgroup)
+	stop := running(t, hand)
+	must(t, hand.Order(caps(block, 10_000)))
+	awaitMark(t, "an older socket", older, block)
+	held := map[string]*net.TCPConn{
+		"an older one": older, "a new one": ours.calls(at.String()), "one of a cgroup below": deeper.calls(at.String()),
+	}
+	alone["a new one to the loopback"] = ours.calls(looped.String())
+	alone["a new one of another network namespace"] = elsewhere.calls(own.String())
+	alone["a new one of another cgroup"] = outside(t, client, at.String())
+	for what, conn := range held {
+		if found := mark(t, conn); found != block {
+			t.Errorf("%s has a mark of %d bytes, expected %d", what, found, block)
+		}
+	}
+	for what, conn := range alone {
+		if found := mark(t, conn); found != 0 {
+			t.Errorf("%s has a mark of %d bytes, expected none", what, found)
+		}
+	}
+	must(t, hand.Order(caps(65536, 10_000)))
+	for what, conn := range held {
+		awaitMark(t, what, conn, 65536)
+	}
+	stop()
+	for what, conn := range held {
+		if found := mark(t, conn); found != 0 {
+			t.Errorf("%s has a mark of %d bytes after the end, expected none", what, found)
+		}
+	}
+	if found := mark(t, ownWay); found != 4096 {
+		t.Errorf("a mark that its program has set is %d bytes, expected 4096", found)
+	}
+	if there := standing(t, cgroup); there != 0 {
+		t.Errorf("%d programs are left at the cgroup", there)
+	}
+}
+
+func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
+	client, server := lab.Two(t)
+	cgroup := newCgroup(t)
+	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
+	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
+	hand.Govern(cgroup)
+	running(t, hand)
+	must(t, hand.Order(caps(block, 500)))
+	awaitMark(t, "an older socket", conn, block)
+	awaitMark(t, "the same past the lease", conn, 0)
+}
+
+func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T) {
+	client, server := lab.Two(t)
+	var listener net.Listener
+	server.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "10.1.0.2:9")
+		return err
+	})
+	t.Cleanup(func() { listener.Close() }) // nobody reads there
+	cgroup := newCgroup(t)
+	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
+	hand.Govern(cgroup)
+	running(t, hand)
+	must(t, hand.Order(caps(block, 10_000)))
+	await(t, "the program stands", func() bool { return standing(t, cgroup) == 1 })
+	app := newApplication(t, client, cgroup)
+	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
+	for _, conn := range []*net.TCPConn{held, free} {
+		must(t, conn.SetWriteDeadline(time.Now().Add(time.Second)))
+		if _, err := conn.Write(make([]byte, 64<<20)); err == nil {
+			t.Fatal("64 MB went to somebody who does not read")
+		}
+	}
+	const segment = 65536 // that the kernel fills before it looks again
+	if found := unsent(t, held); found > block+segment {
+		t.Errorf("%d bytes are unsent, expected at most %d", found, block+segment)
+	}
+	if found := unsent(t, free); found < 4*(block+segment) {
+		t.Errorf("%d bytes are unsent without a block, expected far more", found)
+	}
+}
+
+func TestPastTheLeaseOfAKilledAgentLiveSocketsAreLifted(t *testing.T) {
+	client, server := lab.Two(t)
+	at := server.PlainEcho("10.1.0.2:7")
+	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
+	app := newApplication(t, client, cgroup)
+	older := app.calls(at.String())
+	process := agent(t, client, socket, cgroup, caps(block, 1000))
+	awaitMark(t, "an older socket", older, block)
+	younger := app.calls(at.String())
+	kill(process)
+	for what, conn := range map[string]*net.TCPConn{"an older one": older, "a younger one": younger} {
+		await(t, what+" that goes on is lifted", func() bool {
+			must(t, lab.Exchange(conn, 1000))
+			return mark(t, conn) == 0
+		})
+	}
+}
+
+func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
+	client, server := lab.Two(t)
+	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
+	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
+	process := agent(t, client, socket, cgroup, caps(block, 10_000))
+	awaitMark(t, "an older socket", conn, block)
+	kill(process)
+	if there := standing(t, cgroup); there != 1 {
+		t.Fatalf("%d programs stand at the cgroup of a killed agent, expected its own", there)
+	}
+	hand := NewHand(socket, client.Try, discard())
+	hand.Govern(cgroup)
+	stop := running(t, hand)
+	awaitMark(t, "what nothing is ordered of any more", conn, 0)
+	must(t, hand.Order(caps(65536, 10_000)))
+	awaitMark(t, "what is ordered again", conn, 65536)
+	if there := standing(t, cgroup); there != 1 {
+		t.Errorf("%d programs stand at the cgroup, expected one", there)
+	}
+	stop()
+	if there := standing(t, cgroup); there != 0 {
+		t.Errorf("%d programs are left at the cgroup", there)
+	}
+}
+
+func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
+	host, cgroup := lab.One(t), newCgroup(t)
+	first := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, discard())
+	first.Govern(cgroup)
+	stop := running(t, first)
+	await(t, "the program stands", func() bool { return standing(t, cgroup) == 1 })
+	log := &lines{}
+	second := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, slog.New(slog.NewTextHandler(log, nil)))
+	second.Govern(cgroup)
+	endSecond := running(t, second)
+	await(t, "the second says why", func() bool { return log.have("another agent keeps the blocks of " + cgroup) })
+	endSecond()
+	if there := standing(t, cgroup); there != 1 {
+		t.Errorf("%d programs stand at the cgroup, expected one", there)
+	}
+	stop()
+}
+
+func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
+	for _, path := range []string{t.TempDir(), "/nowhere"} {
+		log := &lines{}
+		hand := NewHand(filepath.Join(t.TempDir(), "sharers"), here, slog.New(slog.NewTextHandler(log, nil)))
+		hand.Govern(path)
+		running(t, hand)
+		await(t, "it says why", func() bool { return log.have("cgroup="+path) && log.have("because=") })
+	}
+}
+
+// outside is a connection of the test's own, which is in no cgroup of ours.
+func outside(t *testing.T, host *lab.Host, to string) *net.TCPConn {
+	t.Helper()
+	var conn net.Conn
+	host.Do(func() (err error) {
+		conn, err = net.Dial("tcp", to)
+		return err
+	})
+	t.Cleanup(func() { conn.Close() })
+	return conn.(*net.TCPConn)
+}
+
+func set(t *testing.T, conn *net.TCPConn, bytes int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_NOTSENT_LOWAT, bytes)
+	}))
+	must(t, err)
+}
+
+func unsent(t *testing.T, conn *net.TCPConn) (bytes int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) { bytes, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQNSD) }))
+	must(t, err)
+	return bytes
+}
+
+func standing(t *testing.T, cgroup string) (count int) {
+	t.Helper()
+	directory, err := os.Open(cgroup)
+	must(t, err)
+	defer directory.Close()
+	there, err := link.QueryPrograms(link.QueryOptions{Target: int(directory.Fd()), Attach: ebpf.AttachCGroupSockOps})
+	must(t, err)
+	return len(there.Programs)
+}

@@ -1,0 +1,267 @@
+package blocks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+// To the test's own program: be an agent with this order and these two places, or an application that is told whom to
+// call.
+const (
+	asAgent       = "BLOCKS_TEST_ORDER"
+	asApplication = "BLOCKS_TEST_APPLICATION"
+	cgroupPrefix  = "bicast-test-blocks-"
+	soon          = 5 * time.Second
+)
+
+func here(work func() error) error { return work() }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestMain(m *testing.M) {
+	if order := os.Getenv(asAgent); order != "" {
+		beAgent(order, os.Args[1], os.Args[2])
+	}
+	if os.Getenv(asApplication) != "" {
+		beApplication(os.NewFile(3, "line"))
+	}
+	os.Exit(m.Run())
+}
+
+func beAgent(text, socket, cgroup string) {
+	order := &agentv1.Caps{}
+	if err := protojson.Unmarshal([]byte(text), order); err != nil {
+		panic(err)
+	}
+	hand := NewHand(socket, here, slog.Default())
+	hand.Govern(cgroup)
+	if err := hand.Order(order); err != nil {
+		panic(err)
+	}
+	hand.Run(context.Background())
+}
+
+// beApplication makes connections in its own cgroup, and hands them over.
+func beApplication(line *os.File) {
+	address := make([]byte, 64)
+	for {
+		count, err := line.Read(address)
+		if err != nil || count == 0 {
+			os.Exit(0) // the test is over
+		}
+		conn, err := net.Dial("tcp", string(address[:count]))
+		if err != nil {
+			panic(err)
+		}
+		file, err := conn.(*net.TCPConn).File()
+		if err != nil {
+			panic(err)
+		}
+		if err := unix.Sendmsg(int(line.Fd()), []byte{1}, unix.UnixRights(int(file.Fd())), nil, 0); err != nil {
+			panic(err)
+		}
+		file.Close()
+		conn.Close()
+	}
+}
+
+// agent is a process of its own, which can be killed.
+func agent(t *testing.T, host *lab.Host, socket, cgroup string, order *agentv1.Caps) *exec.Cmd {
+	t.Helper()
+	text, err := protojson.Marshal(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.Command("/proc/self/exe", socket, cgroup)
+	agent.Env = append(os.Environ(), asAgent+"="+string(text))
+	agent.Stderr = os.Stderr
+	host.Do(agent.Start)
+	t.Cleanup(func() { kill(agent) })
+	return agent
+}
+
+func kill(agent *exec.Cmd) {
+	agent.Process.Kill()
+	agent.Wait()
+}
+
+// application runs in a cgroup and in a host's network namespace.
+type application struct {
+	t    *testing.T
+	line *net.UnixConn
+}
+
+func newApplication(t *testing.T, host *lab.Host, cgroup string) *application {
+	t.Helper()
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	ours, theirs := os.NewFile(uintptr(ends[0]), "line"), os.NewFile(uintptr(ends[1]), "line")
+	defer ours.Close()
+	defer theirs.Close()
+	directory, err := os.Open(cgroup)
+	must(t, err)
+	defer directory.Close()
+	process := exec.Command("/proc/self/exe")
+	process.Env = append(os.Environ(), asApplication+"=1")
+	process.Stderr = os.Stderr
+	process.ExtraFiles = []*os.File{theirs}
+	process.SysProcAttr = &unix.SysProcAttr{UseCgroupFD: true, CgroupFD: int(directory.Fd())}
+	host.Do(process.Start)
+	t.Cleanup(func() { kill(process) })
+	line, err := net.FileConn(ours)
+	must(t, err)
+	t.Cleanup(func() { line.Close() })
+	return &application{t, line.(*net.UnixConn)}
+}
+
+// calls is a connection of the application's.
+func (a *application) calls(to string) *net.TCPConn {
+	a.t.Helper()
+	_, err := a.line.Write([]byte(to))
+	must(a.t, err)
+	must(a.t, a.line.SetReadDeadline(time.Now().Add(soon)))
+	rights := make([]byte, unix.CmsgSpace(4))
+	_, count, _, _, err := a.line.ReadMsgUnix(make([]byte, 1), rights)
+	must(a.t, err)
+	messages, err := unix.ParseSocketControlMessage(rights[:count])
+	must(a.t, err)
+	files, err := unix.ParseUnixRights(&messages[0])
+	must(a.t, err)
+	file := os.NewFile(uintptr(files[0]), "connection")
+	defer file.Close()
+	conn, err := net.FileConn(file)
+	must(a.t, err)
+	a.t.Cleanup(func() { conn.Close() })
+	return conn.(*net.TCPConn)
+}
+
+// newCgroup is for applications. It is empty when the test ends, and goes then; where tests were killed, with the next.
+func newCgroup(t *testing.T) string {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/mounts")
+	must(t, err)
+	root := ""
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); fields[2] == "cgroup2" {
+			root = fields[1]
+		}
+	}
+	if root == "" {
+		t.Skip("no cgroup v2 is mounted here, and programs are told apart by it")
+	}
+	old, _ := filepath.Glob(filepath.Join(root, cgroupPrefix+"*"))
+	for _, each := range old {
+		if place, err := lock(each); err == nil {
+			os.Remove(each)
+			place.Close()
+		}
+	}
+	cgroup, err := os.MkdirTemp(root, cgroupPrefix)
+	must(t, err)
+	t.Cleanup(func() {
+		await(t, "nobody is in the cgroup any more", func() bool {
+			err := os.Remove(cgroup)
+			return err == nil || errors.Is(err, os.ErrNotExist)
+		})
+	})
+	return cgroup
+}
+
+func lock(path string) (*os.File, error) {
+	place, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		place.Close()
+		return nil, err
+	}
+	return place, nil
+}
+
+// running is the hand until the test ends, or stop is called.
+func running(t *testing.T, hand *Hand) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		hand.Run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		done.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// mark is TCP_NOTSENT_LOWAT of a connection; 0: as the sysctl has it.
+func mark(t *testing.T, conn *net.TCPConn) (bytes int) {
+	t.Helper()
+	raw, err := conn.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) {
+		bytes, err = unix.GetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_NOTSENT_LOWAT)
+	}))
+	must(t, err)
+	return bytes
+}
+
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(soon)
+	for !so() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so within %v that %s", soon, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func awaitMark(t *testing.T, what string, conn *net.TCPConn, expected int) {
+	t.Helper()
+	await(t, fmt.Sprintf("%s has a mark of %d bytes", what, expected), func() bool { return mark(t, conn) == expected })
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines is a log to look into.
+type lines struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) have(word string) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return strings.Contains(l.text.String(), word)
+}
