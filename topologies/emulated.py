@@ -1,4 +1,4 @@
-"""A link carried by build/link-emulator: delay, jitter and loss in bursts, alike on every kernel.
+"""A link carried by build/link-emulator: delay, jitter, loss in bursts and a shared channel, alike on every kernel.
 
     node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface
           (veth)               └─ link-emulator, in a namespace alone ┘             (veth)
@@ -153,6 +153,8 @@ class EmulatedWay:
             "r": bursts.r if bursts else 0,
             "loss_good": bursts.good_loss_percent / 100 if bursts else 0,
             "loss_bad": bursts.bad_loss_percent / 100 if bursts else 0,
+            "shared": int(wanted.shared),
+            "contention": wanted.contention,
         }
         words = " ".join(f"{name}={value}" for name, value in fields.items())
         self._emulator.tell(f"set {self._direction} {words}")

@@ -39,6 +39,10 @@ class Shape:
     """Loss, then a queue emptied at the rate, then delay. Loss by `bursts` comes beside that by `loss_percent`.
 
     Each packet takes `delay_ms` and up to `jitter_ms` more, uniform; none overtakes another.
+
+    Directions that are both `shared` send in turns, as on one radio channel: while the one sends, the other waits. For
+    each sender beyond the first that has something waiting for the channel, the part `contention` of the rate is lost,
+    down to a tenth of it.
     """
 
     rate_bps: int | None = None  # None: as fast as it goes
@@ -47,8 +51,12 @@ class Shape:
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
     bursts: Bursts | None = None
+    shared: bool = False
+    contention: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.contention < 1:
+            raise ValueError(f"contention is {self.contention}; expected a part of the rate, from 0 to less than 1")
         if self.rate_bps is not None and self.rate_bps <= 0:
             raise ValueError(f"rate_bps is {self.rate_bps}; expected a positive number of bits a second, or None")
         if not 0 <= self.loss_percent <= 100:
@@ -62,7 +70,7 @@ class Shape:
     @property
     def wants_emulator(self) -> bool:
         """Whether this is more than the kernel's queues do, the same on every kernel."""
-        return self.delay_ms > 0 or self.jitter_ms > 0 or self.bursts is not None
+        return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention))
 
 
 UNSHAPED = Shape()

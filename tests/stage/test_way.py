@@ -160,6 +160,63 @@ def test_a_shorter_delay_lets_nobody_overtake(code: ctypes.CDLL) -> None:
     assert way.leave(NEVER) == [Left(0, 50 * MS), Left(1, 50 * MS), Left(2, 65 * MS)]
 
 
+def both_ways(code: ctypes.CDLL, **shape: float) -> tuple[Way, Way]:
+    up, down = Way(code, rate_bps=1_000_000, **shape), Way(code, rate_bps=1_000_000, **shape)
+    up.share(down)
+    return up, down
+
+
+def test_directions_that_share_a_channel_send_in_turns(code: ctypes.CDLL) -> None:
+    up, down = both_ways(code)
+    for number in range(3):
+        assert up.arrive(number, 0)
+    assert down.arrive(0, 1)
+    assert (up.due(), down.due()) == (MBIT_1000_BYTES_NS, 2 * MBIT_1000_BYTES_NS)
+    assert down.leave(NEVER) == [Left(0, 2 * MBIT_1000_BYTES_NS)]
+    assert up.leave(NEVER) == [Left(number, turn * MBIT_1000_BYTES_NS) for number, turn in enumerate((1, 3, 4))]
+
+
+def test_a_channel_that_only_one_direction_shares_is_its_own(code: ctypes.CDLL) -> None:
+    up, down = both_ways(code)
+    down.shape(shared=0)
+    for way in (up, down):
+        way.arrive(0, 0)
+        assert way.leave(NEVER) == [Left(0, MBIT_1000_BYTES_NS)]
+
+
+def test_who_looks_rarely_at_a_shared_channel_sees_the_same_times(code: ctypes.CDLL) -> None:
+    often, rarely = both_ways(code, contention=0.1), both_ways(code, contention=0.1)
+    seen: tuple[list[Left], list[Left]] = ([], [])
+    for number in range(60):
+        now, direction = number * 5 * MS, number % 3 % 2
+        for pair in (often, rarely):
+            pair[direction].arrive(number, now, source=number % 4)
+        for told, way in zip(seen, often, strict=True):
+            told.extend(way.leave(now))
+    for told, one, other in zip(seen, often, rarely, strict=True):
+        assert other.leave(NEVER) == told + one.leave(NEVER)
+
+
+@pytest.mark.parametrize(("waiting", "part"), [(1, 1.0), (2, 0.9), (5, 0.6), (30, 0.1)])
+def test_each_further_sender_that_waits_takes_its_part_of_the_rate(
+    code: ctypes.CDLL, waiting: int, part: float
+) -> None:
+    up, down = both_ways(code, contention=0.1)
+    down.arrive(0, 0, source=100)
+    for source in range(1, waiting):
+        up.arrive(source, 1, source=source)
+        up.arrive(100 + source, 1, source=source)
+    (first,) = down.leave(MBIT_1000_BYTES_NS * 10)[:1]
+    assert first.due_ns == pytest.approx(MBIT_1000_BYTES_NS / part, rel=1e-6)
+
+
+def test_who_has_sent_all_contends_no_more(code: ctypes.CDLL) -> None:
+    way = Way(code, rate_bps=1_000_000, contention=0.5)
+    for source in range(2):
+        way.arrive(source, 0, source=source)
+    assert way.leave(NEVER) == [Left(0, 2 * MBIT_1000_BYTES_NS), Left(1, 3 * MBIT_1000_BYTES_NS)]
+
+
 def test_quantiles_of_lateness_are_within_a_bucket(tmp_path: Path) -> None:
     lateness = library(tmp_path, "lateness.c")
     lateness.lateness_quantile.restype = ctypes.c_uint64

@@ -25,6 +25,8 @@ class CShape(ctypes.Structure):
         ("r", ctypes.c_double),
         ("loss_good", ctypes.c_double),
         ("loss_bad", ctypes.c_double),
+        ("shared", ctypes.c_uint64),
+        ("contention", ctypes.c_double),
     )
 
 
@@ -36,7 +38,12 @@ class CCounters(ctypes.Structure):
 
 
 class CWay(ctypes.Structure):
-    _fields_ = (("shape", CShape), ("counters", CCounters), ("others", ctypes.c_byte * 1024))
+    _fields_ = (
+        ("shape", CShape),
+        ("counters", CCounters),
+        ("other", ctypes.c_void_p),
+        ("rest", ctypes.c_byte * 2048),
+    )
 
 
 class CPacket(ctypes.Structure):
@@ -45,7 +52,10 @@ class CPacket(ctypes.Structure):
         ("at_ns", ctypes.c_int64),
         ("bytes", ctypes.c_uint32),
         ("room", ctypes.c_uint32),
+        ("sender", ctypes.c_uint32),
         ("number", ctypes.c_uint32),  # where the frame begins
+        ("unused", ctypes.c_byte * 2),
+        ("source", ctypes.c_byte * 6),
         ("frame", ctypes.c_byte * 2000),
     )
 
@@ -58,7 +68,7 @@ def library(place: Path, *names: str) -> ctypes.CDLL:
 
 
 def load(place: Path) -> ctypes.CDLL:
-    way = library(place, "way.c")
+    way = library(place, "way.c", "senders.c")
     way.way_arrive.restype = ctypes.c_bool
     way.way_due.restype = ctypes.c_int64
     way.way_leave.restype = ctypes.POINTER(CPacket)
@@ -90,8 +100,14 @@ class Way:
         self._shape |= changes
         self._code.way_shape(ctypes.byref(self._way), ctypes.byref(CShape(**self._shape)), ctypes.c_int64(now_ns))
 
-    def arrive(self, number: int, now_ns: int, size: int = 1000) -> bool:
-        packet = CPacket(bytes=size, number=number)
+    def share(self, other: Way) -> None:
+        """One channel from now on."""
+        for one, another in ((self, other), (other, self)):
+            one._way.other = ctypes.addressof(another._way)
+            one.shape(shared=1)
+
+    def arrive(self, number: int, now_ns: int, size: int = 1000, source: int = 0) -> bool:
+        packet = CPacket(bytes=size, number=number, source=(source,))
         kept = bool(self._code.way_arrive(ctypes.byref(self._way), ctypes.byref(packet), ctypes.c_int64(now_ns)))
         if kept:
             self._kept[number] = packet

@@ -29,6 +29,8 @@ static const struct {
 	{ "r", CHANCE, offsetof(struct shape, r) },
 	{ "loss_good", CHANCE, offsetof(struct shape, loss_good) },
 	{ "loss_bad", CHANCE, offsetof(struct shape, loss_bad) },
+	{ "shared", WHOLE, offsetof(struct shape, shared) },
+	{ "contention", CHANCE, offsetof(struct shape, contention) },
 };
 
 #define FIELDS (sizeof(fields) / sizeof(*fields))

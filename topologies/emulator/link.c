@@ -28,6 +28,7 @@ void link_init(struct link *link, uint64_t stall_us)
 	pool_init(&link->pool);
 	for (unsigned int i = 0; i < DIRECTIONS; i++) {
 		way_init(&link->ways[i], seeds[i]);
+		link->ways[i].other = &link->ways[!i];
 		link->ports[i].fd = -1;
 	}
 }

@@ -4,12 +4,18 @@
  *   arrive ── loss ── queue, emptied at the rate ── delay ──► leave
  *
  * All times are nanoseconds of one clock, which the caller reads. The order of packets is kept.
+ *
+ * Two directions that are both shared send in turns on one channel, packet by packet where both have one waiting, like
+ * the stations of a radio cell and their access point. Who has nothing waiting does not contend: so for each sender (by
+ * its MAC) beyond the first that has something waiting for the channel, in either direction, a part of the rate is lost.
  */
 #ifndef WAY_H
 #define WAY_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "senders.h"
 
 #define NEVER INT64_MAX
 
@@ -22,6 +28,8 @@ struct shape {
 	/* Gilbert-Elliott: for each packet, the chance to go from good to bad and back, and the loss in either state. */
 	double p, r;
 	double loss_good, loss_bad;
+	uint64_t shared;	/* 0, or 1: takes turns with the other direction, when that is shared, too */
+	double contention;	/* the part of the rate that each further sender takes; a tenth of the rate remains */
 };
 
 /* Ethernet's 1514 bytes, a VLAN tag, and room for whoever raises the MTU a little. */
@@ -32,6 +40,7 @@ struct packet {
 	int64_t at_ns;		/* when it arrived; in the line: when it is due */
 	uint32_t bytes;
 	uint32_t room;		/* unused bytes before the frame, in `frame` */
+	uint32_t sender;	/* its place among the senders, while in the queue */
 	unsigned char frame[FRAME_MAX];
 };
 
@@ -50,6 +59,8 @@ struct counters {
 struct way {
 	struct shape shape;
 	struct counters counters;
+	struct way *other;		/* the other direction; NULL: there is none */
+	struct senders senders;		/* of what is in the queue */
 	struct fifo queue;		/* waits for the rate */
 	struct fifo line;		/* has been sent, and waits for its delay to pass */
 	uint64_t queued_bytes;

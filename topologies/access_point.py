@@ -1,0 +1,99 @@
+"""Up to ten terminals on one access point, whose air they share: what they send, and what comes to them, in turns.
+
+    t1 ── t1 ┌────┐        half-duplex         ┌───────┐ gw-wan  wan ┌────────┐ near ── delay ── lan near .4.2
+    ...      │ ap ├─ uplink ── 20 Mbit/s ── gw-air br-ap ├─────────────┤ router │
+    t10 ─ t10└────┘     1.5 MB each way        └───────┘.100.2  .100.1└────────┘ far ─── delay ── lan far  .5.2
+
+All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. Each server is as far as its
+round trip says: 4 ms and 256 ms unless told otherwise, to which the air adds its own. All links but the air are unshaped.
+
+With `contention` the air carries less, the more stations (terminals, and the gateway) have something waiting for it: of
+n stations each further one than the first takes that part of the 20 Mbit/s, down to 2 Mbit/s.
+
+    mn --custom topologies/access_point.py --topo access_point
+    mn --custom topologies/access_point.py --topo access_point,terminals=5,near_rtt_ms=64,contention=0.05
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from mininet.topo import Topo
+
+from topologies.links import Shape, ShapedLink
+from topologies.nodes import Gateway, Machine, Route
+from topologies.parameters import refuse_unknown
+
+BRIDGE = "br-ap"
+AIR_BPS = 20_000_000
+QUEUE_BYTES = 1_500_000
+MOST_TERMINALS = 10
+TERMINALS = tuple(f"t{number}" for number in range(1, MOST_TERMINALS + 1))
+SERVERS = {"near": "192.168.4.2", "far": "192.168.5.2"}
+RTT_MS = {"near": 4.0, "far": 256.0}
+PARAMETERS = ("terminals", "near_rtt_ms", "far_rtt_ms", "contention")
+
+
+def address(terminal: str) -> str:
+    return f"192.168.50.{11 + TERMINALS.index(terminal)}"
+
+
+def air(contention: float = 0.0) -> Shape:
+    return Shape(AIR_BPS, queue_bytes=QUEUE_BYTES, shared=True, contention=contention)
+
+
+class AccessPointTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    def build(
+        self,
+        terminals: int = MOST_TERMINALS,
+        near_rtt_ms: float = RTT_MS["near"],
+        far_rtt_ms: float = RTT_MS["far"],
+        contention: float = 0.0,
+        **unknown: Any,
+    ) -> None:
+        refuse_unknown(unknown, PARAMETERS)
+        if not isinstance(terminals, int) or not 1 <= terminals <= MOST_TERMINALS:
+            raise ValueError(f"terminals={terminals} is no number of them: expected 1 to {MOST_TERMINALS}")
+        for name, rtt_ms in (("near_rtt_ms", near_rtt_ms), ("far_rtt_ms", far_rtt_ms)):
+            if not isinstance(rtt_ms, int | float) or rtt_ms <= 0:
+                raise ValueError(f"{name}={rtt_ms} is no round trip: expected more than 0 ms")
+        self._inside(TERMINALS[:terminals], contention)
+        self._outside({"near": near_rtt_ms, "far": far_rtt_ms})
+
+    def _inside(self, terminals: tuple[str, ...], contention: float) -> None:
+        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000004")
+        self.addHost("ap", cls=Machine, bridge=["uplink", *terminals])
+        shape = air(contention)
+        self._link("ap", BRIDGE, "uplink", "gw-air", port2=1, label="air", forward=shape, backward=shape)
+        for name in terminals:
+            own = {"wlan": [f"{address(name)}/24"]}
+            self.addHost(name, cls=Machine, addresses=own, routes=[Route("default", "192.168.50.1")])
+            self._link(name, "ap", "wlan", name)
+
+    def _outside(self, rtts_ms: dict[str, float]) -> None:
+        addresses = {name: [f"{SERVERS[name].rpartition('.')[0]}.1/24"] for name in rtts_ms}
+        addresses["wan"] = ["192.168.100.1/24"]
+        inside = [Route("192.168.50.0/24", "192.168.100.2")]
+        self.addHost("router", cls=Machine, forwards=True, addresses=addresses, routes=inside)
+        self._link(BRIDGE, "router", "gw-wan", "wan", port1=2, label="wan")
+        for name, rtt_ms in rtts_ms.items():
+            default = Route("default", f"{SERVERS[name].rpartition('.')[0]}.1")
+            self.addHost(name, cls=Machine, addresses={"lan": [f"{SERVERS[name]}/24"]}, routes=[default])
+            each = Shape(delay_ms=rtt_ms / 2)
+            self._link("router", name, name, "lan", label=name, forward=each, backward=each)
+
+    def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
+        self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
+
+
+topos = {"access_point": AccessPointTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()
