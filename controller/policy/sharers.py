@@ -51,7 +51,7 @@ class Moving:
             return Moving(now, 0, True)
         if now - self.since < (patience_s if self.live else WITHIN_S):
             return Moving(self.since, total, self.live)
-        return Moving(now, more_bytes)
+        return Moving(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,14 @@ def _doubt(
 ) -> str | None:
     if flow.terminal_address not in addresses:
         return "it tells of a connection of an address that is not its own"
+    what = wrong(flow)
+    if what:
+        return f"it tells of {what}"
     if flow.key in known:
         return "it tells twice of a connection"
     if flow.bytes_sent < before.get(flow.key, 0):
         return "it tells of fewer bytes than before"
-    what = wrong(flow)
-    return f"it tells of {what}" if what else None
+    return None
 
 
 def _moving(before: Moving | None, flows: Iterable[Flow], more: Mapping[FlowKey, int], now: float) -> Moving:

@@ -1,0 +1,82 @@
+"""Terminals that share an access point, as their agents would report them: no clock, no sleeping."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from controller.model import AccessPoint, CapRule, CapTables
+from controller.policy import caps, sharers
+from controller.policy.caps import Ruling
+from controller.policy.flows import Flow
+from controller.policy.sharers import Sharer
+
+NEAR, FAR = "10.9.0.4", "10.9.1.4"
+PERIOD_S = sharers.PERIOD_S
+BANDWIDTH_BPS = 20_000_000
+IDEAL = AccessPoint("air", BANDWIDTH_BPS, CapRule.IDEAL)
+
+
+def paper(tables: CapTables) -> AccessPoint:
+    return AccessPoint("air", None, CapRule.PAPER, tables)
+
+
+def address(number: int) -> str:
+    return f"10.1.{number // 250}.{number % 250 + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A connection that sends all the time."""
+
+    other: str = NEAR
+    rtt_us: int = 4000
+    srtt_us: int | None = None  # None: as the shortest
+    bps: int = 2_000_000
+    token: int = 0
+    joined: bool = False
+
+    def flow(self, terminal: str, port: int, for_s: float) -> Flow:
+        sent = int(self.bps / 8 * for_s)
+        srtt_us = self.rtt_us if self.srtt_us is None else self.srtt_us
+        return Flow(
+            (terminal, port, self.other, 80), self.token, sent, srtt_us, self.rtt_us, bool(self.bps), self.joined
+        )
+
+
+@dataclass(slots=True)
+class Air:
+    """An access point through time: what each terminal sends, reported each period."""
+
+    access_point: AccessPoint = IDEAL
+    now: float = 100.0
+    ruling: Ruling | None = None
+    sharers: dict[str, Sharer] = field(default_factory=dict)
+    sent: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def hear(self, terminal: str, flows: Sequence[Flow]) -> Sharer:
+        self.sharers[terminal] = sharers.heard(self.sharers.get(terminal), terminal, {terminal}, flows, self.now)
+        return self.sharers[terminal]
+
+    def passes(self, streams: Mapping[str, Sequence[Stream]], reports: int = 3) -> Ruling:
+        """After so many reports of each; who is not named here is not heard of."""
+        for _ in range(reports):
+            self.now += PERIOD_S
+            for terminal, each in streams.items():
+                self.hear(terminal, [self._flow(terminal, port, one) for port, one in enumerate(each, 5000)])
+            self.ruling = self.decide()
+        assert self.ruling is not None
+        return self.ruling
+
+    def decide(self) -> Ruling:
+        return caps.decide(self.access_point, tuple(self.sharers.values()), self.ruling, self.now)
+
+    def _flow(self, terminal: str, port: int, one: Stream) -> Flow:
+        flow = one.flow(terminal, port, PERIOD_S)
+        total = self.sent.get((terminal, port), 0) + flow.bytes_sent
+        self.sent[terminal, port] = total
+        return replace(flow, bytes_sent=total)
+
+
+def equal(terminals: int, *streams: Stream) -> dict[str, tuple[Stream, ...]]:
+    return {address(number): streams for number in range(terminals)}

@@ -1,0 +1,393 @@
+"""How much each terminal may have on its way: its part of what fits, and never less for what another one says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.model import AccessPoint, CapRule, CapTables
+from controller.policy.cap_windows import MOST_SEGMENTS, SEGMENT_BYTES, Window
+from controller.policy.caps import BLOCK_BYTES, OTHERS_FACTOR, OTHERS_MORE_US, Cap, Ruling, decide
+from controller.policy.flows import Flow
+from controller.policy.sharers import PERIOD_S, heard
+from tests.brain.sharing import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
+
+OFF = replace(IDEAL, rule=CapRule.OFF)
+ME = address(0)
+
+
+def fits(rtt_us: int, bandwidth_bps: int = BANDWIDTH_BPS) -> float:
+    return bandwidth_bps * rtt_us / 1e6 / 8 / SEGMENT_BYTES
+
+
+def only(cap: Cap) -> Window:
+    (window,) = cap.windows.values()
+    return window
+
+
+def test_off_gives_nothing() -> None:
+    ruling = Air(OFF).passes(equal(3, Stream()))
+    assert ruling == Ruling(OFF) and not ruling.caps and not ruling.block_bytes
+
+
+@pytest.mark.parametrize("terminals", [1, 2, 5, 10, 40])
+@pytest.mark.parametrize("rtt_us", [4000, 16_000, 64_000, 256_000])
+def test_ideal_is_what_fits_by_number_and_one_with_a_floor_just_under_it(terminals: int, rtt_us: int) -> None:
+    ruling = Air().passes(equal(terminals, Stream(rtt_us=rtt_us)))
+    assert ruling.active == terminals
+    most = max(2, ceil(fits(rtt_us) / terminals - 1e-9) + 1)
+    for cap in ruling.caps.values():
+        assert only(cap) == Window(most, most - 1) and cap.active
+        assert (cap.most_segments, cap.least_segments, cap.connections) == (most, most - 1, 1)
+
+
+def test_a_lone_terminal_is_capped_too() -> None:
+    assert Air().passes(equal(1, Stream())).caps[ME].most_segments == 8
+
+
+def test_each_place_has_its_own_round_trip() -> None:
+    cap = Air().passes({ME: [Stream(NEAR, 4000), Stream(FAR, 256_000)]}).caps[ME]
+    near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
+    assert (near.most, far.most) == (4, ceil((ceil(fits(256_000)) + 1) / 2))
+    assert cap.most_segments == near.most + far.most and cap.connections == 2
+
+
+def test_connections_have_a_part_each_and_are_paced_where_two_segments_each_are_more_than_it() -> None:
+    far = Air().passes(equal(5, *[Stream(FAR, 64_000)] * 4)).caps[ME]
+    assert only(far) == Window(6, 5), "ceil(ceil(106.7 / 5) + 1) / 4)"
+    ruling = Air().passes(equal(5, *[Stream()] * 4))
+    near = only(ruling.caps[ME])
+    assert near.most == 2 and 0.9 * BANDWIDTH_BPS / 20 < near.pace_bps < BANDWIDTH_BPS / 20 * 1448 / 1514
+    assert only(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
+
+
+def test_idle_terminals_and_idle_connections_take_no_part() -> None:
+    alone = Air().passes({ME: [Stream()]}).caps[ME]
+    among = Air().passes({ME: [Stream(), *[Stream(bps=0)] * 20], **{address(n): [Stream(bps=0)] for n in range(1, 9)}})
+    assert among.caps[ME].windows == alone.windows and among.active == 1
+    idle = among.caps[address(1)]
+    assert not idle.active and not idle.windows and idle.most_segments is None
+    assert idle.because == "idle: it sent less than 10 kB within a second"
+
+
+def test_a_newcomer_counts_with_its_first_report_and_is_gone_a_second_after_its_last() -> None:
+    air = Air()
+    assert only(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 428
+    both = equal(2, Stream(FAR, 256_000))
+    assert {only(cap).most for cap in air.passes(both, reports=1).caps.values()} == {215}
+    stopped = {ME: both[ME], address(1): [replace(both[ME][0], bps=0)]}
+    assert only(air.passes(stopped, reports=2).caps[ME]).most == 428
+    assert air.passes(both, reports=1).active == 2
+    assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 428, "it fell silent"
+    assert address(1) not in air.passes({ME: both[ME]}, reports=1).caps
+
+
+def test_a_hundred_joins_and_leaves_a_second_leave_caps_within_a_period_of_the_truth() -> None:
+    air, everybody = Air(), equal(50, Stream(FAR, 256_000))
+    idle = [Stream(FAR, 256_000, bps=0)]
+    air.passes(dict.fromkeys(everybody, idle))
+    for report in range(12):
+        sends = {terminal for number, terminal in enumerate(everybody) if (number + report) % 2}  # all change each time
+        air.passes({t: everybody[t] if t in sends else idle for t in everybody}, reports=1)
+        assert air.ruling is not None
+        counted = {terminal for terminal, cap in air.ruling.caps.items() if cap.active}
+        assert sends <= counted, "who joins is counted at once, who left a period later"
+        if report:
+            most = ceil(fits(256_000) / air.ruling.active) + 1
+            assert {only(air.ruling.caps[terminal]).most for terminal in sends} == {most}
+    for _ in range(2):
+        air.passes(dict.fromkeys(everybody, idle), reports=1)
+    assert air.ruling is not None and air.ruling.active == 0
+
+
+# The floor
+
+
+def floor(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
+    air = Air()
+    streams = [equal(1, Stream(rtt_us=rtt_us, srtt_us=srtt_us)) for srtt_us in srtts_us]
+    return [only(air.passes(each).caps[ME]).least for each in streams]
+
+
+def test_there_is_no_floor_while_a_queue_stands_and_it_comes_back_when_that_is_well_over() -> None:
+    assert floor(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [7, 7, 0, 0, 7, 7]
+
+
+def test_loss_without_a_queue_leaves_the_floor() -> None:
+    assert floor(260_000, 300_000, rtt_us=256_000) == [427, 427]
+
+
+# What changes by little
+
+
+def settled(*rtts_us: int) -> list[int]:
+    """The cap of one terminal whose shortest round trip is told so, one decision after the other."""
+    ruling, most = None, []
+    for rtt_us in rtts_us:
+        air = Air()
+        air.passes(equal(1, Stream(FAR, rtt_us)))
+        ruling = decide(IDEAL, tuple(air.sharers.values()), ruling, air.now)
+        most.append(only(ruling.caps[ME]).most)
+    return most
+
+
+def test_a_fall_by_five_in_a_hundred_and_a_rise_by_one_segment_change_no_cap() -> None:
+    assert settled(256_000, 250_000, 256_300, 244_500, 240_000) == [428, 428, 428, 428, 401]
+    assert settled(240_000, 240_500, 241_000, 256_000) == [401, 401, 403, 428]
+
+
+def test_a_round_trip_that_swings_around_a_border_is_followed_once() -> None:
+    assert settled(*[4190, 4210] * 4) == [8] * 8
+    assert settled(*[4210, 4190] * 4) == [9, *[8] * 7]
+
+
+def test_a_terminal_more_or_less_is_not_little() -> None:
+    air = Air()
+    rounds = [only(air.passes(equal(number, Stream(rtt_us=8000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)]
+    assert rounds == [4, 3, 4, 3, 3]
+
+
+def test_what_is_decided_twice_is_the_same() -> None:
+    for access_point in (IDEAL, paper(CapTables.GINGERBREAD), paper(CapTables.JELLY_BEAN)):
+        air = Air(access_point)
+        first = air.passes({ME: [Stream(), Stream(FAR, 256_000, 600_000)], address(1): [Stream()]})
+        assert air.decide() == first and air.decide() == first
+
+
+def test_another_rule_or_bandwidth_acts_at_once() -> None:
+    air = Air()
+    air.passes(equal(1, Stream(FAR, 256_000)))
+    for bandwidth_bps in (19_600_000, 20_000_000, 100_000_000):
+        air.access_point = replace(IDEAL, bandwidth_bps=bandwidth_bps)
+        assert only(air.decide().caps[ME]).most == ceil(fits(256_000, bandwidth_bps)) + 1
+    air.access_point = OFF
+    assert air.decide() == Ruling(OFF)
+
+
+# On doubt no cap
+
+
+def test_without_a_round_trip_or_a_bandwidth_there_is_no_cap_but_a_reason() -> None:
+    before = heard(None, ME, {ME}, [], 100.0)
+    unknown = heard(before, ME, {ME}, [Flow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
+    cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
+    assert cap.active and not cap.windows and cap.because == "no cap: its shortest round trip is not known"
+    cap = Air(AccessPoint("air", None, CapRule.IDEAL)).passes(equal(1, Stream())).caps[ME]
+    assert not cap.windows and "`bandwidth_bps` of the access point is not given" in cap.because
+
+
+def test_who_is_silent_has_no_cap_and_is_no_sharer() -> None:
+    air = Air()
+    air.passes(equal(2, Stream()))
+    air.now += 4 * PERIOD_S
+    assert air.decide().caps == {} and air.decide().active == 0
+
+
+def test_a_cap_is_no_more_than_a_window_can_be() -> None:
+    fast = replace(IDEAL, bandwidth_bps=10**12)
+    assert only(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
+
+
+# MPTCP
+
+
+def test_the_subflows_of_one_connection_share_its_window_by_the_way_that_is_in_use() -> None:
+    other, now = "10.2.0.1", 100.0
+    sharer, sent = heard(None, ME, {ME, other}, [], now), [0, 0]
+
+    def windows(near_bytes: int, far_bytes: int) -> dict[str, int]:
+        nonlocal sharer, now
+        now += PERIOD_S
+        sent[0] += near_bytes
+        sent[1] += far_bytes
+        flows = [
+            Flow((ME, 1, NEAR, 80), 7, sent[0], 4000, 4000),
+            Flow((other, 2, NEAR, 80), 7, sent[1], 64_000, 64_000),
+        ]
+        sharer = heard(sharer, ME, {ME, other}, flows, now)
+        cap = decide(IDEAL, [sharer], None, now).caps[ME]
+        assert cap.connections == 1 and cap.most_segments == max(one.most for one in cap.windows.values())
+        return {pair[0]: one.most for pair, one in cap.windows.items()}
+
+    windows(50_000, 50_000)
+    assert windows(50_000, 0) == {ME: 8, other: 8}
+    assert windows(0, 50_000) == {ME: 108, other: 108}, "it was switched"
+    assert windows(50_000, 50_000) == {ME: 108, other: 108}
+
+
+# Liars
+
+HONEST = [Stream(NEAR, 16_000), Stream(FAR, 64_000)]
+LIES = st.lists(
+    st.builds(
+        Stream,
+        st.sampled_from([NEAR, FAR, "10.9.9.9", ""]),
+        st.integers(-5, 10**5) | st.sampled_from([0, 1, 60_000_000, 10**18]),
+        st.none() | st.integers(-5, 10**8) | st.just(10**18),
+        st.integers(0, 10**9),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(st.integers(1, 6), LIES)
+def test_no_report_lowers_another_terminals_cap_below_its_fair_share(honest: int, lies: list[Stream]) -> None:
+    everybody = {address(number): HONEST for number in range(honest)}
+    ruling = Air().passes({**everybody, address(99): lies})
+    fair = Air().passes({address(number): HONEST for number in range(honest + 1)})
+    for terminal in everybody:
+        for pair, window in ruling.caps[terminal].windows.items():
+            assert window.most >= fair.caps[terminal].windows[pair].most
+        assert ruling.caps[terminal].windows.keys() == fair.caps[terminal].windows.keys()
+        assert not ruling.caps[terminal].doubts
+
+
+def test_ten_thousand_connections_are_one_sharer() -> None:
+    liar = {address(9): [Stream(NEAR, 1)] * 10_000}
+    ruling = Air().passes({**equal(1, Stream(FAR, 64_000)), **liar})
+    assert ruling.active == 2 and only(ruling.caps[ME]).most == ceil(fits(64_000) / 2) + 1
+    cap = ruling.caps[address(9)]
+    assert cap.doubted and only(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
+
+
+def test_who_tells_of_a_longer_way_than_all_others_has_no_more_for_it_and_is_named_and_counted_once() -> None:
+    air, liar = Air(), address(9)
+    streams = {**equal(3, Stream(NEAR, 4000)), liar: [Stream(NEAR, 1_900_000)]}
+    cap = air.passes(streams, reports=6).caps[liar]
+    bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
+    assert only(cap).most == ceil(fits(bound_us) / 4) + 1
+    assert cap.doubts == (
+        "it tells of 1900.0 ms at least to 10.9.0.4, where 3 others get in 4.0 ms: 48.0 ms are believed",
+    )
+    assert cap.doubted == 1
+    assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts
+
+
+def test_one_other_alone_is_no_witness() -> None:
+    ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
+    assert only(ruling.caps[ME]).most == ceil(fits(256_000) / 2) + 1 and not ruling.caps[ME].doubts
+
+
+def test_a_way_that_another_uplink_makes_longer_is_believed() -> None:
+    ruling = Air().passes({**equal(3, Stream(NEAR, 15_000)), address(9): [Stream(NEAR, 60_000)]})
+    assert not ruling.caps[address(9)].doubts
+
+
+# Whatever is reported
+
+RTTS = st.integers(200, 600_000)
+ACCESS_POINTS = st.builds(
+    AccessPoint,
+    st.just("air"),
+    st.integers(10**5, 10**9),
+    st.sampled_from([CapRule.IDEAL, CapRule.PAPER]),
+    st.sampled_from(list(CapTables)),
+)
+STREAMS = st.builds(
+    Stream, st.sampled_from([NEAR, FAR]), RTTS, RTTS, st.just(10**6), st.sampled_from([0, 0, 1, 2]), st.booleans()
+)
+TERMINALS = st.dictionaries(st.integers(0, 20).map(address), st.lists(STREAMS, max_size=5), max_size=8)
+
+
+@given(ACCESS_POINTS, st.lists(TERMINALS, min_size=1, max_size=4))
+def test_a_window_has_two_segments_at_least_and_no_floor_above_it(
+    access_point: AccessPoint, rounds: list[dict[str, list[Stream]]]
+) -> None:
+    air = Air(access_point)
+    for streams in rounds:
+        ruling = air.passes(streams, reports=2)
+        assert ruling.active == sum(cap.active for cap in ruling.caps.values())
+        for cap in ruling.caps.values():
+            assert cap.because and (cap.most_segments is None) == (not cap.windows)
+            for window in cap.windows.values():
+                assert 2 <= window.most <= MOST_SEGMENTS and 0 <= window.least <= window.most and window.pace_bps >= 0
+
+
+@given(
+    st.integers(10**5, 10**9),
+    st.integers(200, 600_000),
+    st.lists(st.integers(1, 8), min_size=1, max_size=12),
+)
+@settings(max_examples=60)
+def test_all_together_have_what_fits_and_two_segments_a_connection_more_or_a_pace(
+    bandwidth_bps: int, rtt_us: int, connections: list[int]
+) -> None:
+    air = Air(replace(IDEAL, bandwidth_bps=bandwidth_bps))
+    streams = {address(number): [Stream(NEAR, rtt_us)] * many for number, many in enumerate(connections)}
+    caps = air.passes(streams).caps.values()
+    total = sum(cap.most_segments or 0 for cap in caps)
+    assert total <= fits(rtt_us, bandwidth_bps) + 2 * sum(connections)
+    assert total >= fits(rtt_us, bandwidth_bps), "and no less: the air would stand idle"
+    assert sum(only(cap).pace_bps * cap.connections for cap in caps) <= bandwidth_bps
+    for cap in caps:
+        part = fits(rtt_us, bandwidth_bps) / len(connections)
+        assert only(cap).pace_bps or (cap.most_segments or 0) <= part + 1 + cap.connections
+
+
+# For people and their programs
+
+
+def test_a_writer_is_told_blocks_by_how_many_send() -> None:
+    assert [Air().passes(equal(number, Stream())).block_bytes for number in (1, 2, 3, 10)] == [
+        256 << 10,
+        16 << 10,
+        8 << 10,
+        8 << 10,
+    ]
+    assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be alone"
+
+
+@pytest.mark.parametrize(
+    ("access_point", "streams", "because"),
+    [
+        (
+            IDEAL,
+            equal(3, Stream(rtt_us=16_200)),
+            "ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 1 connection",
+        ),
+        (
+            IDEAL,
+            equal(3, *[Stream(rtt_us=16_200)] * 2),
+            "ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments of which 5 each, 2 connections",
+        ),
+        (
+            IDEAL,
+            equal(2, Stream(), Stream(FAR, 256_000)),
+            "ideal: 2 active, 20 Mbit/s x 4.0 ms to 10.9.0.4 / 2 = 4 + 1 segments of which 3 each, "
+            "20 Mbit/s x 256.0 ms to 10.9.1.4 / 2 = 214 + 1 segments of which 108 each, 2 connections",
+        ),
+        (
+            IDEAL,
+            equal(5, *[Stream(srtt_us=90_000)] * 4),
+            "ideal: 5 active, 20 Mbit/s x 4.0 ms / 5 = 2 + 1 segments of which 2 each, 4 connections; paced at "
+            "0.945 Mbit/s each, as two segments each are more than its part; no floor while a queue stands (round "
+            "trip 90 ms)",
+        ),
+        (
+            paper(CapTables.JELLY_BEAN),
+            equal(3, Stream(rtt_us=16_000, srtt_us=160_000)),
+            "paper (jb): 3 active, 60/50 by number, 80/60 by round trips 10.0 times the shortest, 16.0 ms (case A) = "
+            "60/50 segments, 1 connection",
+        ),
+    ],
+)
+def test_a_reason_has_its_figures(
+    access_point: AccessPoint, streams: dict[str, tuple[Stream, ...]], because: str
+) -> None:
+    assert Air(access_point).passes(streams).caps[ME].because == because
+
+
+def test_a_reason_names_few_places() -> None:
+    because = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].because
+    assert because.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in because
+
+
+def test_the_ratio_is_of_the_worst_way() -> None:
+    cap = Air().passes({ME: [Stream(NEAR, 4000, 8000), Stream(FAR, 64_000, 64_000)]}).caps[ME]
+    assert cap.ratio == 2.0

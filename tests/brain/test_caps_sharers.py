@@ -1,0 +1,301 @@
+"""Who shares an access point: told by what was sent lately, within a second, and whatever an agent says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy import sharers
+from controller.policy.flows import MOST_BYTES, MOST_RTT_US, Flow, FlowKey, of_connections, of_passing, wrong
+from controller.policy.sharers import (
+    DOUBTED_S,
+    MOST_FLOWS,
+    MOST_PAIRS,
+    PERIOD_S,
+    REMEMBERED_S,
+    STALLED_S,
+    Sharer,
+    heard,
+    silent,
+)
+from controller.reports import Connection, Passing, Subflow
+
+PHONE, SERVER = "10.1.0.2", "10.9.0.4"
+PAIR = (PHONE, SERVER)
+
+
+def key(port: int = 5000, terminal: str = PHONE, other: str = SERVER) -> FlowKey:
+    return (terminal, port, other, 80)
+
+
+def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = False, token: int = 0) -> Flow:
+    return Flow(key(port), token, sent, rtt_us, rtt_us, waits)
+
+
+def told(*reports: list[Flow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
+    """After these reports, one a period."""
+    for number, flows in enumerate(reports):
+        before = heard(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
+    assert before is not None
+    return before
+
+
+BULK = told([], [flow(50_000)])
+
+
+def test_a_connection_counts_with_the_first_report_that_shows_bulk() -> None:
+    assert BULK.active and len(BULK.live) == 1 and BULK.live_connections == 1
+
+
+def test_what_was_sent_before_the_first_report_may_be_old() -> None:
+    assert not told([flow(10**9)]).active
+    assert told([flow(10**9)], [flow(10**9 + 50_000)]).active
+
+
+@pytest.mark.parametrize("bps", [0, 100, 8_000, 64_000])
+def test_open_sockets_keepalives_and_shells_make_nobody_a_sharer(bps: int) -> None:
+    reports = [[flow(10**6 + int(bps / 8 * PERIOD_S * number))] for number in range(40)]
+    assert not any(told(*reports[:many]).active for many in range(1, 40))
+
+
+def test_a_hundred_idle_connections_beside_one_that_sends_take_no_part_of_it() -> None:
+    idle = [flow(10**6, port) for port in range(100)]
+    sharer = told(idle, [*idle, flow(60_000, 7000)])
+    assert sharer.active and sharer.live_connections == 1
+
+
+def test_it_leaves_less_than_a_second_after_it_stopped() -> None:
+    stopped = flow(50_000)
+    counts = [told([], [stopped], *[[stopped]] * more).active for more in range(4)]
+    assert counts == [True, True, False, False]
+    assert (counts.index(False) + 1) * PERIOD_S < 1, "the last bytes came at most a period before the report of them"
+
+
+def test_it_leaves_at_once_with_its_connections() -> None:
+    assert not told([], before=BULK, start=100 + 2 * PERIOD_S).live
+
+
+def test_who_sends_less_from_time_to_time_stays() -> None:
+    sent, sharer = 50_000, BULK
+    for number in range(2, 40):
+        sent += 3_000 if number % 2 else 0
+        sharer = heard(sharer, PHONE, {PHONE}, [flow(sent)], 100 + number * PERIOD_S)
+        assert sharer.active, number
+
+
+def test_an_acknowledgement_that_is_due_is_waited_for_but_not_forever() -> None:
+    slow = replace(flow(50_000, rtt_us=750_000), waits=True)
+    sharer, begun = told([], [slow]), 100 + PERIOD_S
+    stayed = 0.0
+    for number in range(1, 20):
+        sharer = heard(sharer, PHONE, {PHONE}, [slow], begun + number * PERIOD_S)
+        stayed = number * PERIOD_S if sharer.active else stayed
+    assert 0.75 <= stayed < 1.5 * 0.75 + PERIOD_S
+
+
+def test_data_that_nobody_acknowledges_keeps_nobody_in_for_long() -> None:
+    dead = replace(flow(50_000, rtt_us=30_000_000), waits=True)
+    counts = [told([], *[[dead]] * more).active for more in range(1, 12)]
+    stayed_s = (counts.index(False) - 1) * PERIOD_S
+    assert stayed_s == STALLED_S - PERIOD_S and not any(counts[counts.index(False) :])
+
+
+def test_many_small_connections_together_make_a_sharer_too() -> None:
+    reports = [[flow(1_000 * number, port) for port in range(50)] for number in range(4)]
+    sharer = told(*reports)
+    assert sharer.active and not sharer.live and sharer.live_connections == 0
+
+
+def test_three_periods_without_a_report_are_silence_and_what_comes_after_is_a_beginning() -> None:
+    assert not silent(BULK, BULK.heard_at + 3 * PERIOD_S)
+    assert silent(BULK, BULK.heard_at + 3 * PERIOD_S + 0.01)
+    again = heard(BULK, PHONE, {PHONE}, [flow(10**9)], BULK.heard_at + 1.0)
+    assert not again.active and again.least == BULK.least
+    slow = heard(None, PHONE, {PHONE}, [], 100.0, period_s=1.0)
+    assert not silent(slow, 102.9) and silent(slow, 103.1)
+    assert silent(heard(None, PHONE, {PHONE}, [], 100.0, period_s=1e9), 104.0), (
+        "an agent has no say in how long it lives"
+    )
+
+
+def test_the_subflows_of_one_connection_are_one_connection_with_several_paths() -> None:
+    second = Flow(("10.1.9.2", 6000, SERVER, 80), 7, 0, 50_000, 50_000)
+    own = {PHONE, "10.1.9.2"}
+    sharer = heard(None, PHONE, own, [], 100.0)
+    sharer = heard(sharer, PHONE, own, [flow(50_000, token=7), second], 100.25)
+    assert sharer.live_connections == 1
+    (live,) = sharer.live
+    assert {path.pair for path in live.paths} == {PAIR, ("10.1.9.2", SERVER)}
+    assert [path.pair for path in live.in_use] == [PAIR], "the other one stands by"
+
+
+def test_a_subflow_that_goes_takes_nothing_back_from_its_connection() -> None:
+    both = [flow(10**6, 5000, token=7), flow(10**6, 5001, token=7)]
+    sharer = told(both, [flow(10**6 + 50_000, 5000, token=7)])
+    assert sharer.active and not sharer.doubts.said
+
+
+def test_a_gateway_counts_no_subflow_that_joined_as_a_connection_but_one_alone() -> None:
+    joined = replace(flow(50_000, 6000), joined=True)
+    assert told([], [flow(50_000), joined]).live_connections == 1
+    assert told([], [joined]).live_connections == 1
+
+
+# Round trips
+
+
+def least(sharer: Sharer) -> int | None:
+    return sharer.min_rtt_us(PAIR)
+
+
+def test_the_shortest_of_a_pairs_connections_is_the_pairs() -> None:
+    assert least(told([], [flow(1000, 1, 9000), flow(1000, 2, 4000)])) == 4000
+
+
+def test_an_idle_connection_says_nothing_of_the_way_as_it_is() -> None:
+    idle = flow(10**6, 1, 1_000)
+    assert least(told([idle], [idle, flow(1000, 2, 4000)])) == 4000
+
+
+def test_what_was_shorter_once_is_remembered_for_a_while_and_no_longer() -> None:
+    sharer, now, sent = told([flow(0, rtt_us=1000)], [flow(1000, rtt_us=1000)]), 100.0 + PERIOD_S, 1000
+    until = now
+    while now < 100.0 + 3 * REMEMBERED_S + 2:
+        now, sent = now + PERIOD_S, sent + 5000
+        sharer = heard(sharer, PHONE, {PHONE}, [flow(sent, rtt_us=9000)], now)
+        until = now if least(sharer) == 1000 else until
+    assert REMEMBERED_S <= until - 100.0 <= 3 * REMEMBERED_S and least(sharer) == 9000
+
+
+def test_a_place_is_forgotten_when_nobody_goes_there() -> None:
+    assert not heard(BULK, PHONE, {PHONE}, [], BULK.heard_at + 2 * REMEMBERED_S + 1).least
+
+
+# What cannot be so
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        ({"srtt_us": 0}, "an impossible round trip"),
+        ({"srtt_us": -5}, "an impossible round trip"),
+        ({"srtt_us": MOST_RTT_US + 1}, "an impossible round trip"),
+        ({"srtt_us": 10**18}, "an impossible round trip"),
+        ({"min_rtt_us": 0}, "an impossible shortest round trip"),
+        ({"min_rtt_us": 10**18}, "an impossible shortest round trip"),
+        ({"min_rtt_us": 50_000}, "a shortest round trip far above the usual one"),
+        ({"bytes_sent": MOST_BYTES + 1}, "an impossible number of bytes"),
+        ({"bytes_sent": -1}, "an impossible number of bytes"),
+    ],
+)
+def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, int], doubt: str) -> None:
+    absurd = replace(flow(50_000, 6000), **change)
+    sharer = told([], [absurd, flow(50_000)])
+    assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
+    assert sharer.doubts.total == 1
+    assert sharer.doubts.said == (f"it tells of {doubt} (1 time)",)
+
+
+def test_a_connection_of_somebody_else_is_refused() -> None:
+    sharer = told([], [Flow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
+    assert not sharer.active and sharer.doubts.said == (
+        "it tells of a connection of an address that is not its own (1 time)",
+    )
+
+
+def test_bytes_that_go_back_are_refused_and_counted_from_there() -> None:
+    sharer = told([flow(10**6)], [flow(10**5)])
+    assert not sharer.active and sharer.doubts.said == ("it tells of fewer bytes than before (1 time)",)
+    assert not told([flow(10**5 + 100)], before=sharer, start=100.5).active
+    assert told([flow(10**5 + 50_000)], before=sharer, start=100.5).active
+
+
+def test_a_connection_that_is_told_twice_counts_once() -> None:
+    sharer = told([], [flow(50_000), flow(60_000)])
+    assert sharer.live_connections == 1 and sharer.doubts.said == ("it tells twice of a connection (1 time)",)
+
+
+def test_more_connections_than_anybody_has_are_not_looked_at() -> None:
+    sharer = told([], [flow(50_000, port) for port in range(3 * MOST_FLOWS)])
+    assert sharer.live_connections == MOST_FLOWS and sharer.doubts.total == 1
+
+
+def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
+    sharer = told([])
+    for report in range(6):
+        flows = [Flow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_FLOWS)]
+        sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
+    assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
+
+
+def test_a_doubt_is_told_for_a_minute_and_counted_for_ever() -> None:
+    sharer = told([replace(flow(1), srtt_us=0)])
+    assert heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S - 1).doubts.said
+    later = heard(sharer, PHONE, {PHONE}, [], 100 + DOUBTED_S).doubts
+    assert not later.said and later.total == 1
+
+
+FLOWS = st.builds(
+    Flow,
+    st.tuples(st.sampled_from([PHONE, "10.1.0.3", ""]), st.integers(1, 4), st.just(SERVER), st.just(80)),
+    st.integers(0, 2),
+    st.integers(-1, 200_000) | st.just(10**18),
+    st.none() | st.integers(-1, 10**6) | st.just(10**18),
+    st.none() | st.integers(-1, 10**6) | st.just(10**18),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.lists(st.tuples(st.lists(FLOWS, max_size=6), st.floats(0, 2)), max_size=12))
+def test_no_report_makes_it_fail_and_only_what_can_be_is_believed(reports: list[tuple[list[Flow], float]]) -> None:
+    sharer, now, doubted = None, 100.0, 0
+    for flows, pause_s in reports:
+        now += pause_s
+        sharer = heard(sharer, PHONE, {PHONE}, flows, now)
+        assert sharer.doubts.total >= doubted + sum(wrong(each) is not None for each in flows)
+        doubted = sharer.doubts.total
+        assert all(pair[0] == PHONE and 0 < one.both_us <= 10**6 for pair, one in sharer.least.items())
+        assert all(path.pair == PAIR for live in sharer.live for path in live.paths)
+        assert sharer.live_connections <= len({each.connection for each in flows})
+
+
+# Who saw it
+
+
+def subflow(**other: int) -> Subflow:
+    zero = dict.fromkeys(
+        (
+            *("srtt_us", "min_rtt_us", "cwnd_segments", "in_flight_segments", "delivery_rate_bps", "segments_sent"),
+            *("retransmits", "bytes_acked", "bytes_received", "since_ack_ms"),
+        ),
+        0,
+    )
+    return Subflow(PHONE, 5000, SERVER, 80, False, False, **{**zero, **other})
+
+
+def test_a_terminals_agent_tells_of_subflows_by_their_connection() -> None:
+    plain, first, second = of_connections(
+        [
+            Connection(0, False, (subflow(srtt_us=5000, min_rtt_us=4000, bytes_acked=9, in_flight_segments=3),)),
+            Connection(7, False, (subflow(), subflow(bytes_acked=1))),
+        ]
+    )
+    assert plain == Flow(key(), 0, 9, 5000, 4000, waits=True) and plain.connection == key()
+    assert first.connection == second.connection == 7
+    assert first.srtt_us is None and first.min_rtt_us is None, "nothing was measured yet"
+    assert wrong(first) is None and wrong(second) == "an impossible round trip"
+
+
+def test_a_gateways_agent_tells_of_what_passes() -> None:
+    passing = Passing(PHONE, 5000, SERVER, 80, 9, 5000, 4000, 1448, 3, joined=True, has_scale=True)
+    quiet = replace(passing, srtt_us=0, min_rtt_us=0, since_data_ms=900)
+    assert of_passing([passing, quiet]) == (
+        Flow(key(), 0, 9, 5000, 4000, waits=True, joined=True),
+        Flow(key(), 0, 9, None, None, waits=False, joined=True),
+    )
+    assert wrong(of_passing([quiet])[0]) is None
+    assert sharers.heard(None, PHONE, {PHONE}, of_passing([quiet]), 1.0).doubts.total == 0
