@@ -165,7 +165,7 @@ def _believed(sharer: Sharer, pair: Pair, told: Mapping[str, Mapping[str, int]])
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:
     """Of a terminal's connections, each of which has one window for all its subflows."""
-    alone = [live for live in sharer.live if not live.joined] or sharer.live[:1]
+    alone = sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]
     each = [
         max((windows[path.pair] for path in live.paths if path.pair in windows), key=lambda one: one.most, default=None)
         for live in alone

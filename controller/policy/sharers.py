@@ -14,6 +14,7 @@ connection's own for up to 300 s.)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,6 +32,7 @@ MOST_PERIOD_S = 1.0
 SILENT_PERIODS = 3
 REMEMBERED_S = 30.0  # a round trip, and up to three times as long
 DOUBTED_S = 60.0  # a doubt is told
+MOST_JOINED = 7  # subflows that the kernel lets join a connection
 MOST_FLOWS = 2048  # of one terminal that are looked at
 MOST_PAIRS = 2 * MOST_FLOWS  # that are remembered
 
@@ -128,8 +130,11 @@ class Sharer:
 
     @property
     def live_connections(self) -> int:
-        """Among which its part is divided: what has joined one of them is none by itself."""
-        return max(sum(not one.joined for one in self.live), min(1, len(self.live)))
+        """Among which its part is divided. What has joined one of them is none by itself; but no connection has two
+        subflows between the same addresses, nor very many."""
+        joined = sum(one.joined for one in self.live)
+        between = Counter(one.paths[0].pair for one in self.live)
+        return max(len(self.live) - joined, -(-joined // MOST_JOINED), *between.values(), 0)
 
     def min_rtt_us(self, pair: Pair) -> int | None:
         least = self.least.get(pair)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -138,10 +139,18 @@ def test_a_subflow_that_goes_takes_nothing_back_from_its_connection() -> None:
     assert sharer.active and not sharer.doubts.said
 
 
+def joined(port: int, other: str = SERVER) -> Flow:
+    return Flow(key(port, other=other), 0, 50_000, 4000, 4000, joined=True)
+
+
 def test_a_gateway_counts_no_subflow_that_joined_as_a_connection_but_one_alone() -> None:
-    joined = replace(flow(50_000, 6000), joined=True)
-    assert told([], [flow(50_000), joined]).live_connections == 1
-    assert told([], [joined]).live_connections == 1
+    assert told([], [flow(50_000), joined(6000, "10.9.1.4")]).live_connections == 1
+    assert told([], [joined(6000)]).live_connections == 1
+
+
+def test_to_say_of_every_connection_that_it_has_joined_another_one_gains_little() -> None:
+    assert told([], [flow(50_000), *map(joined, range(6000, 6040))]).live_connections == 41
+    assert told([], [joined(6000, f"10.9.0.{number}") for number in range(1, 71)]).live_connections == 10
 
 
 # Round trips
@@ -191,7 +200,7 @@ def test_a_place_is_forgotten_when_nobody_goes_there() -> None:
         ({"bytes_sent": -1}, "an impossible number of bytes"),
     ],
 )
-def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, int], doubt: str) -> None:
+def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, Any], doubt: str) -> None:
     absurd = replace(flow(50_000, 6000), **change)
     sharer = told([], [absurd, flow(50_000)])
     assert sharer.live_connections == 1 and sharer.min_rtt_us(PAIR) == 4000
