@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -25,8 +24,7 @@ type Hand struct {
 	log    *slog.Logger
 
 	mutex   sync.Mutex
-	program *program // nil: there was no cap yet
-	caps    map[pair]bounds
+	program *program  // nil: there was no cap yet
 	until   time.Time // nothing is ordered after that
 	ordered bool
 	found   tally
@@ -104,12 +102,9 @@ func (h *Hand) take(caps map[pair]bounds, lease time.Duration) error {
 			return err
 		}
 	}
-	changed := !maps.Equal(h.caps, caps)
-	if changed {
-		if err := h.program.replace(h.caps, caps); err != nil {
-			return err
-		}
-		h.caps = caps
+	changed, err := h.program.replace(caps)
+	if err != nil {
+		return err
 	}
 	if err := h.program.renew(lease); err != nil {
 		return err
@@ -123,14 +118,14 @@ func (h *Hand) take(caps map[pair]bounds, lease time.Duration) error {
 func (h *Hand) tend() {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	if over := h.ordered && time.Now().After(h.until); over {
+	if h.ordered && time.Now().After(h.until) {
 		h.ordered = false
 		if err := h.forget(); err != nil {
 			h.log.Error("caps end by their lease alone", "because", err)
 		}
 		return
 	}
-	if len(h.caps) == 0 {
+	if h.program == nil || len(h.program.caps) == 0 {
 		return
 	}
 	if err := h.sweep(); err != nil {
@@ -143,10 +138,9 @@ func (h *Hand) forget() error {
 	if h.program == nil {
 		return nil
 	}
-	if err := h.program.replace(h.caps, nil); err != nil {
+	if _, err := h.program.replace(nil); err != nil {
 		return err
 	}
-	h.caps = nil
 	return h.sweep()
 }
 

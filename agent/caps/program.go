@@ -70,6 +70,7 @@ type program struct {
 		Tallies  *ebpf.Map     `ebpf:"tallies"`
 	}
 	settings   settings
+	caps       map[pair]bounds
 	registered io.Closer // the congestion control
 	taking     link.Link // nil: there is no cgroup to attach it to, so a sweep finds new sockets, too
 	sweeping   *link.Iter
@@ -82,7 +83,7 @@ func load(called string) (*program, error) {
 		return nil, fmt.Errorf("the programs that hold windows cannot be read: %w", err)
 	}
 	spec.Maps["control"] = control(called)
-	p := &program{}
+	p := &program{caps: map[pair]bounds{}}
 	// What implements the congestion control is reached by its map alone, so all is loaded and then chosen from.
 	all, err := ebpf.NewCollection(spec)
 	if err != nil {
@@ -195,25 +196,28 @@ func (p *program) renew(lease time.Duration) error {
 	return p.objects.Settings.Put(uint32(0), p.settings)
 }
 
-// replace lets no cap out of force that is in both orders.
-func (p *program) replace(before, now map[pair]bounds) error {
-	for each, its := range now {
-		if old, there := before[each]; there && old == its {
+// replace tells whether any cap is another now. What is in both orders is in force all the time.
+func (p *program) replace(caps map[pair]bounds) (changed bool, err error) {
+	for each, now := range caps {
+		if before, there := p.caps[each]; there && before == now {
 			continue
 		}
-		if err := p.objects.Caps.Put(each, its); err != nil {
-			return fmt.Errorf("a cap cannot be put: %w", err)
+		if err := p.objects.Caps.Put(each, now); err != nil {
+			return true, fmt.Errorf("a cap cannot be put: %w", err)
 		}
+		p.caps[each], changed = now, true
 	}
-	for each := range before {
-		if _, stays := now[each]; stays {
+	for each := range p.caps {
+		if _, stays := caps[each]; stays {
 			continue
 		}
-		if err := p.objects.Caps.Delete(each); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("a cap cannot be taken away: %w", err)
+		if err := p.objects.Caps.Delete(each); err != nil {
+			return true, fmt.Errorf("a cap cannot be taken away: %w", err)
 		}
+		delete(p.caps, each)
+		changed = true
 	}
-	return nil
+	return changed, nil
 }
 
 // sweep sees to the sockets of the namespace that it is called in.

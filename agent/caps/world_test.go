@@ -64,7 +64,9 @@ func (w *world) room(bytes int) {
 	w.gateway.Run("tc", "qdisc", "replace", "dev", "wire", "root", "tbf", "rate", "40mbit", "burst", "10000", "limit", strconv.Itoa(bytes))
 }
 
-func (w *world) hand() *Hand { return NewHand(w.host.Try, slog.New(slog.NewTextHandler(said{w.t}, nil))) }
+func (w *world) hand() *Hand {
+	return NewHand(w.host.Try, slog.New(slog.NewTextHandler(said{w.t}, nil)))
+}
 
 // runs has a hand do its work until the test ends, or it is told to end.
 func (w *world) runs(hand *Hand) (end func()) {
@@ -175,7 +177,7 @@ func (u *upload) awaitWindow(least, most uint32) {
 func (u *upload) stays(least, most uint32) {
 	u.t.Helper()
 	u.awaitWindow(least, most)
-	for range 30 {
+	for range 15 {
 		if now := u.info().Snd_cwnd; !between(now, least, most) {
 			u.t.Fatalf("a window of %d segments, expected %d to %d", now, least, most)
 		}

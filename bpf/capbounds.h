@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The bounds of a socket's window: its pair's cap while the lease is not over, and its part of that.
+ */
+#ifndef CAPBOUNDS_H
+#define CAPBOUNDS_H
+
+#include <linux/bpf.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "caps.h"
+#include "tcp.h"
+
+#define CONNECTIONS_MAX 8192
+
+/* What is remembered of a socket that has our congestion control. */
+struct holding {
+	char own[NAME_BYTES];	/* what it had before */
+	__u32 own_pace, pace;	/* what it had before, what it has now */
+	__u32 token;		/* of its MPTCP connection; 0: none */
+	__u32 counted;		/* the round in which it was counted among the connection's subflows */
+	__u32 sent, sent_round;	/* segments; the round that found more than before */
+	bool bounded;
+};
+
+/* How many subflows share a cap. A round is counted while the one before still counts. */
+struct connection {
+	__u32 round;
+	__u32 subflows[2];	/* of even and odd rounds */
+};
+
+struct bounds {
+	__u32 most, least, pace;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * CAPS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pair);
+	__type(value, struct cap);
+} caps SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CONNECTIONS_MAX);
+	__type(key, __u32);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct holding);
+} holdings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+static __always_inline const struct settings *ours(void)
+{
+	__u32 only = 0;
+
+	return bpf_map_lookup_elem(&settings, &only);
+}
+
+static __always_inline void mapped(__u32 to[4], __u32 from)
+{
+	to[0] = to[1] = 0;
+	to[2] = __builtin_bswap32(0xffff);
+	to[3] = from;
+}
+
+static __always_inline const struct cap *cap_of(const struct tcp_sock *tp, const struct settings *now)
+{
+	const struct sock_common *sk = &tp->inet_conn.icsk_inet.sk.__sk_common;
+	struct pair pair;
+
+	if (bpf_ktime_get_ns() > now->lease_until_ns)
+		return NULL;
+	if (sk->skc_family == AF_INET) {
+		mapped(pair.source, sk->skc_rcv_saddr);
+		mapped(pair.destination, sk->skc_daddr);
+	} else if (sk->skc_family == AF_INET6) {
+		for (int i = 0; i < 4; i++) {
+			pair.source[i] = sk->skc_v6_rcv_saddr.in6_u.u6_addr32[i];
+			pair.destination[i] = sk->skc_v6_daddr.in6_u.u6_addr32[i];
+		}
+	} else {
+		return NULL;
+	}
+	return bpf_map_lookup_elem(&caps, &pair);
+}
+
+static __always_inline void count_subflow(struct holding *holding, __u32 round)
+{
+	struct connection *connection, first = { .round = round, .subflows = { 1, 1 } };
+
+	if (!holding->token || holding->counted == round)
+		return;
+	holding->counted = round;
+	connection = bpf_map_lookup_elem(&connections, &holding->token);
+	if (!connection) {
+		bpf_map_update_elem(&connections, &holding->token, &first, BPF_ANY);
+		return;
+	}
+	if (connection->round != round) {
+		if (connection->round + 1 != round)
+			connection->subflows[~round & 1] = 0;
+		connection->subflows[round & 1] = 0;
+		connection->round = round;
+	}
+	__sync_fetch_and_add(&connection->subflows[round & 1], 1);
+}
+
+static __always_inline __u32 sharers(const struct holding *holding)
+{
+	const struct connection *connection;
+	__u32 more;
+
+	if (!holding->token)
+		return 1;
+	connection = bpf_map_lookup_elem(&connections, &holding->token);
+	if (!connection)
+		return 1;
+	more = connection->subflows[0] > connection->subflows[1] ? connection->subflows[0] : connection->subflows[1];
+	return more ? more : 1;
+}
+
+/* False: there are none. */
+static __always_inline bool bounds_of(const struct tcp_sock *tp, const struct holding *holding, struct bounds *bounds)
+{
+	const struct settings *now;
+	const struct cap *cap;
+	__u32 parts;
+
+	if (!holding)
+		return false;
+	now = ours(); /* or clang would ask of both pointers at once whether they are none, which the verifier takes ill */
+	if (!now)
+		return false;
+	cap = cap_of(tp, now);
+	if (!cap)
+		return false;
+	parts = sharers(holding);
+	bounds->most = cap->most / parts;
+	bounds->least = cap->least / parts;
+	bounds->pace = cap->pace == NO_PACE ? NO_PACE : cap->pace / parts;
+	if (!bounds->most)
+		bounds->most = 1; /* or it could not send at all */
+	return true;
+}
+
+static __always_inline struct holding *holding_of(struct sock *sk)
+{
+	return bpf_sk_storage_get(&holdings, sk, 0, 0);
+}
+
+static __always_inline void paced(void *sk, struct holding *holding, __u32 pace)
+{
+	if (pace > holding->own_pace)
+		pace = holding->own_pace;
+	if (pace == holding->pace)
+		return;
+	if (!bpf_setsockopt(sk, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace)))
+		holding->pace = pace;
+}
+
+#endif

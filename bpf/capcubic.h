@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A congestion control that asks the kernel's cubic for all that it does, and then keeps the window within its bounds.
+ *
+ * The floor is not held while lost segments are repaired: then it is the threshold to which the window returns. So a path
+ * on which nothing comes back (CA_Loss) gets no more than cubic gives it.
+ */
+#ifndef CAPCUBIC_H
+#define CAPCUBIC_H
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "capbounds.h"
+#include "tcp.h"
+
+extern void cubictcp_init(struct sock *sk) __ksym;
+extern __u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
+extern void cubictcp_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
+extern void cubictcp_state(struct sock *sk, __u8 new_state) __ksym;
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym;
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
+extern __u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+
+/* A threshold above the window would mean slow start, from where there is no room for it. */
+static __always_inline void settle(struct tcp_sock *tp, struct holding *holding)
+{
+	holding->bounded = false;
+	if (tp->snd_ssthresh > tp->snd_cwnd)
+		tp->snd_ssthresh = tp->snd_cwnd > 2 ? tp->snd_cwnd : 2;
+}
+
+static __always_inline void hold(struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct holding *holding = holding_of(sk);
+	struct bounds bounds;
+
+	if (!bounds_of(tp, holding, &bounds)) {
+		if (!holding || !holding->bounded)
+			return;
+		settle(tp, holding);
+		cubictcp_init(sk); /* its epoch is from before: it would want all at once what it could not have since */
+		paced(sk, holding, NO_PACE);
+		return;
+	}
+	holding->bounded = true;
+	if (tp->snd_cwnd > bounds.most)
+		tp->snd_cwnd = bounds.most;
+	else if (tp->snd_cwnd < bounds.least && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) < CA_CWR)
+		tp->snd_cwnd = bounds.least;
+	paced(sk, holding, bounds.pace);
+}
+
+static __always_inline __u32 within(struct sock *sk, __u32 segments)
+{
+	struct bounds bounds;
+
+	if (!bounds_of((struct tcp_sock *)sk, holding_of(sk), &bounds))
+		return segments;
+	if (segments < bounds.least)
+		return bounds.least;
+	return segments > bounds.most ? bounds.most : segments;
+}
+
+SEC("struct_ops/tcp_congestion_ops:init")
+int init(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	cubictcp_init(sk);
+	hold(sk);
+	return 0;
+}
+
+SEC("struct_ops/tcp_congestion_ops:ssthresh")
+__u32 ssthresh(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	__u32 segments = within(sk, cubictcp_recalc_ssthresh(sk));
+
+	return segments > 2 ? segments : 2;
+}
+
+SEC("struct_ops/tcp_congestion_ops:cong_avoid")
+int cong_avoid(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	cubictcp_cong_avoid(sk, ctx[1], ctx[2]);
+	hold(sk);
+	return 0;
+}
+
+SEC("struct_ops/tcp_congestion_ops:set_state")
+int set_state(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	cubictcp_state(sk, ctx[1]);
+	return 0;
+}
+
+SEC("struct_ops/tcp_congestion_ops:cwnd_event")
+int cwnd_event(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	enum tcp_ca_event event = ctx[1];
+	const struct settings *now;
+	struct holding *holding;
+
+	cubictcp_cwnd_event(sk, event);
+	if (event != CA_EVENT_TX_START)
+		return 0;
+	now = ours();
+	if (!now)
+		return 0;
+	holding = holding_of(sk);
+	if (holding)
+		count_subflow(holding, now->round);
+	hold(sk);
+	return 0;
+}
+
+SEC("struct_ops/tcp_congestion_ops:pkts_acked")
+int pkts_acked(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	cubictcp_acked(sk, (const struct ack_sample *)ctx[1]);
+	return 0;
+}
+
+SEC("struct_ops/tcp_congestion_ops:undo_cwnd")
+__u32 undo_cwnd(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	return within(sk, tcp_reno_undo_cwnd(sk));
+}
+
+/* What comes after us would start slowly, too. */
+SEC("struct_ops/tcp_congestion_ops:release")
+int release(__u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct holding *holding = holding_of(sk);
+
+	if (holding && holding->bounded)
+		settle((struct tcp_sock *)sk, holding);
+	return 0;
+}
+
+#endif
