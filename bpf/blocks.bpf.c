@@ -112,10 +112,15 @@ static __always_inline bool foreign(const struct tcp_sock *tcp)
 	return route && route->dev && route->dev->ifindex == LOOPBACK;
 }
 
+static __always_inline __u32 block(const struct order *ours)
+{
+	return bpf_ktime_get_ns() < ours->lease_until_ns ? ours->block_bytes : 0;
+}
+
 /* `at` is what the kernel's helpers for socket options take here. Returns whether something is set. */
 static __always_inline bool keep(void *at, void *sk, const struct order *ours)
 {
-	__u32 wanted = bpf_ktime_get_ns() < ours->lease_until_ns ? ours->block_bytes : 0, now = 0;
+	__u32 wanted = block(ours), now = 0;
 	__u32 *set = bpf_sk_storage_get(&held, sk, NULL, wanted ? BPF_SK_STORAGE_GET_F_CREATE : 0);
 
 	if (!set)
@@ -179,23 +184,33 @@ static __always_inline bool inside(const struct sock *sk, __u64 ours)
 	return false;
 }
 
+/* Has the program at the cgroup called for this socket, too; before Linux 6.12 that cannot be done from here. */
+static __always_inline bool watch(struct tcp_sock *tcp)
+{
+	int flags = 0;
+
+	if (bpf_getsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+		return false;
+	flags |= BPF_SOCK_OPS_RTT_CB_FLAG;
+	return !bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+}
+
 SEC("iter/tcp")
 int sweep(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *common = ctx->sk_common;
 	const struct order *ours = ordered();
 	struct tcp_sock *tcp;
-	int flags = 0;
 
 	if (!common || !ours || (common->skc_state != ESTABLISHED && common->skc_state != CLOSE_WAIT))
 		return 0;
 	tcp = bpf_skc_to_tcp_sock(common);
 	if (!tcp || foreign(tcp) || !inside((struct sock *)tcp, ours->cgroup))
 		return 0;
-	if (!keep(tcp, tcp, ours) || bpf_getsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+	/* What nobody would lift past the lease of a killed agent is not held at all. */
+	if (block(ours) && !watch(tcp))
 		return 0;
-	flags |= BPF_SOCK_OPS_RTT_CB_FLAG;
-	bpf_setsockopt(tcp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
+	keep(tcp, tcp, ours);
 	return 0;
 }
 

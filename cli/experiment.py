@@ -82,6 +82,15 @@ EXPERIMENTS = {
         "some 10 minutes.",
         "more losses and more of each, ten million packets: some 28 minutes.",
     ),
+    "blocksize": Experiment(
+        "experiments.blocksize",
+        "paper 003, figures 4 to 13: what the size of writes does to uploads that share an access point",
+        "One, two and three terminals upload at the same time through one queue, 20 Mbit/s and 64 ms there and back, "
+        "in writes of 32 B to 8 MB, and at last under the mark that the agent sets in place of small writes. Prints "
+        "throughput and fairness beside what the paper says of its own, and draws the congestion windows.",
+        "33 uploads of 4 MB by each terminal: some 2 minutes.",
+        "120 uploads of 16 MB, two rounds: some 30 minutes.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",

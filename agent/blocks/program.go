@@ -20,7 +20,7 @@ import (
 var object []byte
 
 const (
-	wanted       = "sock_ops, iter/tcp and BTF, Linux 6.9, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
+	wanted       = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
 	atCgroup     = "bicast_blocks" // the program's name, by which a killed agent's is known
 	allowOthers  = 2               // BPF_F_ALLOW_MULTI
 	netnsCookie  = 71              // SO_NETNS_COOKIE

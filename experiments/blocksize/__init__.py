@@ -1,0 +1,30 @@
+"""Paper 003's figures 4 to 13: what it does to an upload how much a program writes at once.
+
+./bicast experiment blocksize            writes of 32 B to 8 MB, each four times the one before, uploads of 4 MB
+./bicast experiment blocksize --full     each twice the one before, uploads of 16 MB as in the paper, two rounds
+
+One, two and three terminals send at the same time over an air of 20 Mbit/s with 1.5 MB of queue and 64 ms there and
+back. At last each writes 8 MB at once under a mark (TCP_NOTSENT_LOWAT) as the agent sets it for so many sharers
+(docs/blocks.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from experiments.blocksize import plot
+from experiments.blocksize.plan import FULL, QUICK, Plan
+from experiments.blocksize.results import figures, keep_runs
+from experiments.blocksize.runs import Run, carry_out
+from experiments.campaign import Campaign
+
+
+def run(args: argparse.Namespace) -> int:
+    return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
+
+
+def _sentence(_plan: Plan, one: Run) -> str:
+    return str(one)
+
+
+CAMPAIGN = Campaign("blocksize", carry_out, _sentence, figures, "runs", keep_runs, plot.draw)

@@ -1,0 +1,127 @@
+"""Uploads in blocks share an access point for real; what they come to stands beside what paper 003 says."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.figures import Figure
+from controller.policy.caps import BLOCK_BYTES
+from experiments import paper003
+from experiments.blocksize import CAMPAIGN
+from experiments.blocksize.lab import GOODPUT_BPS, laboratory
+from experiments.blocksize.plan import FULL, MOST_BYTES, QUICK, TERMINALS, TRACED_BYTES, Plan, Task, said
+from experiments.blocksize.results import HEADER, figures
+from experiments.blocksize.runs import Run, Upload, uploaded
+
+SIZE_BYTES = 600_000
+MARK_BYTES = 8192
+SEGMENT_BYTES = 1 << 16  # that the kernel fills before it looks at the mark again
+LATE = "on the air 3 of 900 packets left more than 15 ms late, the latest by 27.1 ms"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    tasks = Task(1, 128, 0), Task(1, MOST_BYTES, MARK_BYTES), Task(3, MOST_BYTES, 0)
+    with laboratory(3, tmp_path_factory.mktemp("blocksize")) as lab:
+        return [uploaded(lab, task, SIZE_BYTES) for task in tasks]
+
+
+def test_every_terminal_s_upload_arrives_at_no_more_than_the_air_lets_through(runs: list[Run]) -> None:
+    assert [len(run.uploads) for run in runs] == [1, 1, 3]
+    for run in runs:
+        assert 0 < run.bps < GOODPUT_BPS
+        assert 1 / 3 < run.jain <= 1
+
+
+def test_the_window_is_seen_to_grow_from_the_kernel_s_first_ten_segments(runs: list[Run]) -> None:
+    for one in (upload for run in runs for upload in run.uploads):
+        assert list(one.moments) == sorted(one.moments)
+        assert one.window_segments[0] < max(one.window_segments)
+
+
+def test_a_mark_keeps_a_large_write_from_waiting_in_the_socket(runs: list[Run]) -> None:
+    _, marked, free = runs
+    assert marked.unsent_bytes <= MARK_BYTES + SEGMENT_BYTES < free.unsent_bytes
+
+
+def test_quick_is_a_part_of_full_and_both_have_what_the_paper_draws() -> None:
+    assert set(QUICK.tasks) <= set(FULL.tasks)
+    assert (FULL.blocks[0], FULL.blocks[-1], len(FULL.blocks)) == (32, MOST_BYTES, 19)
+    assert FULL.size_bytes == 16_000_000
+    for plan in (QUICK, FULL):
+        assert {(n, block) for n in TERMINALS for block in TRACED_BYTES} <= {
+            (task.terminals, task.block_bytes) for task in plan.tasks
+        }
+        marked = {task.terminals: task.low_water_bytes for task in plan.tasks if task.low_water_bytes}
+        assert tuple(marked[n] for n in TERMINALS) == BLOCK_BYTES
+
+
+def test_what_is_marked_is_within_what_the_paper_found_best() -> None:
+    best = {one.terminals: one for one in paper003.said() if one.what == paper003.BEST}
+    assert set(best) == set(TERMINALS)
+    for terminals, bytes_ in zip(TERMINALS, BLOCK_BYTES, strict=True):
+        assert best[terminals].least_block_bytes <= bytes_ <= best[terminals].most_block_bytes
+
+
+def test_sizes_are_said_as_in_the_paper() -> None:
+    assert [said(size) for size in (32, 8192, 131072, MOST_BYTES)] == ["32 B", "8 KB", "128 KB", "8 MB"]
+
+
+def an_upload(mbit_s: float, began: float = 100.0) -> Upload:
+    ended = began + SIZE_BYTES * 8 / (mbit_s * 1e6)
+    return Upload(SIZE_BYTES, began, ended, 2, 0.1, [began, ended], [10.0, 40.0], [5000.0, 90_000.0])
+
+
+def a_run(task: Task, *mbit_s: float, stalled: str = "") -> Run:
+    return Run(task, tuple(map(an_upload, mbit_s)), stalled)
+
+
+def told(*runs: Run) -> dict[str, Figure]:
+    return {one.what.strip(): one for one in figures(runs)}
+
+
+def test_together_is_all_bytes_from_the_first_beginning_to_the_last_end() -> None:
+    run = Run(Task(2, 32, 0), (an_upload(8.0), an_upload(8.0, began=100.6)), "")  # 0.6 s each, one after the other
+    assert run.bps == pytest.approx(8e6)
+    assert run.apart_bps == pytest.approx(0)
+
+
+@pytest.mark.parametrize(("shares", "jain"), [((6, 6, 6), 1.0), ((9, 3), 0.8), ((1e6, 1, 1), 1 / 3)])
+def test_jain_s_index_is_that_of_the_terminals(shares: tuple[float, ...], jain: float) -> None:
+    assert a_run(Task(len(shares), 32, 0), *shares).jain == pytest.approx(jain, abs=1e-4)
+
+
+def test_what_the_paper_found_best_is_held_against_the_best_here() -> None:
+    those = told(a_run(Task(1, 32, 0), 10), a_run(Task(1, 131072, 0), 16), a_run(Task(1, MOST_BYTES, 0), 20))
+    assert those["writes of 128 KB to 512 KB, the paper's best: of the best here"].value == pytest.approx(80)
+    assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
+    theirs = [one for what, one in those.items() if what.startswith("paper 003")]
+    assert [(one.value, one.n, one.met) for one in theirs] == [(6, 0, None), (66, 0, None)]
+
+
+def test_large_writes_under_a_mark_are_told_by_themselves() -> None:
+    those = told(a_run(Task(1, MOST_BYTES, 0), 16), a_run(Task(1, MOST_BYTES, 262144), 12))
+    assert those["1 terminal, writes of 8 MB: together"].value == pytest.approx(16)
+    assert those["1 terminal, writes of 8 MB, a mark of 256 KB: together"].value == pytest.approx(12)
+    assert those["writes of 8 MB, which fall in the paper: of the best here"].value == pytest.approx(100)
+
+
+def test_a_stalled_run_counts_nowhere_and_the_files_have_a_line_for_each_upload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan("short", SIZE_BYTES, 4, 1)
+    good = [a_run(Task(3, block, 0), 5, 6, 7) for block in TRACED_BYTES] + [a_run(Task(1, MOST_BYTES, MARK_BYTES), 15)]
+    late = a_run(Task(2, 128, 0), 1, 2, stalled=LATE)
+    assert list(figures([*good, late])) == list(figures(good))
+    CAMPAIGN.present(plan, [*good, late], tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert document["runs_left_out"] == 1
+    with (tmp_path / "short-runs.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == HEADER and len(rows) == 10
+    assert rows[1][:6] == ["3", "128", "0", "2", "6.000", rows[0][5]]
+    assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
