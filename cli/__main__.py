@@ -23,6 +23,7 @@ VERBS = {
     "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single, off, or auto"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
     "why": ("cli.why", "tell why a terminal is on its uplink"),
+    "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
     "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
     "agents": ("cli.agents", "list who was enrolled"),
@@ -45,6 +46,7 @@ examples, in the order of a first day:
   ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
   ./bicast switch phone auto            let policies choose it
   ./bicast why phone                    how its uplinks fare, and what was decided for which reason
+  ./bicast caps                         who shares the air, and what each may have on its way there
   ./bicast enroll phone                 the line that makes an agent of a host
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'

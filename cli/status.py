@@ -11,6 +11,7 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
+from controller.counting import counted
 from controller.enrolling import Standing
 from controller.web.client import Client, Denied
 
@@ -106,11 +107,27 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
             elif _link(gateway, uplink) == "down":
                 down = f"its port {uplink['port']} is down"
                 yield f"{gateway['name']}: {uplink['name']}: {down}{_instead(status, gateway, uplink)}"
+    yield from _unshared(status["access_points"])
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"
         for missing in agent["missing"] if agent["state"] != "gone" else ():
             yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
+
+
+def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
+    """Where a rule is not followed, or what was said of a terminal is not believed."""
+    for place in access_points:
+        name = f"{place['gateway']}: access point {place['name']}"
+        for port, because in place["missing"]:
+            yield f"{name}: nothing is held at the port {port}: {because}"
+        for one in place["terminals"]:
+            if one["most_segments"] is not None and one["agent"] is None:
+                yield f"{name}: nobody holds {one['terminal']} to its part: {one['because']}"
+            if one["doubts"]:
+                times = counted(one["doubted"], "times")
+                told = f"what is told of {one['terminal']} is not believed, {times} until now"
+                yield f"{name}: {told}: {'; '.join(one['doubts'])}"
 
 
 def _outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from controller.air.told import AccessPointView
 from controller.enrolling import Enroller, NoAgents, UnknownAgent
 from controller.model import AUTO, EVERYBODY, Mode, Settings
 from controller.program import Program
@@ -186,6 +187,10 @@ def _add_reads(
         if name not in there:
             raise unknown_terminal(name, there)
         return there[name]
+
+    @app.get("/api/v1/caps", summary="Access points, and what each of their terminals may have on its way")
+    def caps() -> tuple[AccessPointView, ...]:
+        return reader().access_points
 
     @app.get(
         "/api/v1/program",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from controller import modes
+from controller.air.air import Air
 from controller.bridge.moves import Moves, follow, groups_modified
 from controller.bridge.switch import Switch
 from controller.bridge.switches import Switches
@@ -51,6 +52,7 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
+        self.air = Air(config, self._tickets, self.pilot.speaks_for)
         self.moves = Moves()
 
     def handle(self, event: SwitchEvent | AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
@@ -107,14 +109,15 @@ class Core:
         yield from self.pilot.tend(self.wanted, now)
 
     def rests_at(self) -> float | None:
-        due = (self.moves.next_at, *(switch.rests_at() for switch in self.switches.values()))
+        due = (self.moves.next_at, self.air.next_at, *(switch.rests_at() for switch in self.switches.values()))
         return min((at for at in due if at is not None), default=None)
 
-    def rest(self, now: float) -> Iterator[Effect]:
+    def rest(self, now: float) -> Iterator[Effect | AgentEffect]:
         """Between bursts of events, and at rests_at: what can be done once for many of them."""
         yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
+        yield from self.air.tend(now)
 
     def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect | AgentEffect]:
         switch = self.switches.get(event.dpid)
@@ -145,18 +148,24 @@ class Core:
     # Agents
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
-        match event:
+        whole = self.air.whole(event, now)
+        match whole:
             case Reported():
-                yield from self._steer(self.pilot.reported(event, self.wanted, now), now)
+                yield from self._steer(self.pilot.reported(whole, self.wanted, now), now)
+            case None:
+                self.pilot.heard(event.session, now)
             case AgentOpened():
-                self.pilot.opened(event, now)
+                self.pilot.opened(whole, now)
             case AgentClosed():
-                self.pilot.closed(event, now)
+                self.pilot.closed(whole, now)
             case Resulted():
-                self.pilot.resulted(event, now)
+                self.pilot.resulted(whole, now)
             case ReflexFired():
-                yield from self._steer(self.pilot.fired(event, self.wanted, now), now)
-        self.ends.hear(event, self.wanted, self.switches.ports, now)
+                yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
+        self.air.hear(event, now)
+        if whole is None:
+            return
+        self.ends.hear(whole, self.wanted, self.switches.ports, now)
         yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
 
@@ -200,6 +209,7 @@ class Core:
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.pilot.reconfigure(config, self.wanted, now)
+        self.air.reconfigure(config)
         for switch in self.switches.values():
             if switch.session is not None:
                 yield from self._ports_seen(switch, now)

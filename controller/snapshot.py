@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from controller.air.told import AccessPointView
 from controller.events import Counters, PortCounters
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
@@ -265,3 +266,4 @@ class Snapshot:
     config_loaded_at: float
     config_failures: int
     config_error: str | None  # why the file as it is now was refused; the one loaded before it is in force
+    access_points: tuple[AccessPointView, ...]

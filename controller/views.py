@@ -40,6 +40,7 @@ def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
+        access_points=core.air.told(),
     )
 
 

@@ -16,7 +16,11 @@ from controller.policy.reach import Reach
 from controller.policy.reflexes import Reflex
 from controller.policy.ways import Home, Paths
 from controller.reports import (
+    CAPS,
+    CLAMPS,
     ELIMINATES,
+    NARROWS,
+    TUNNELS,
     AgentOpened,
     Arm,
     Capability,
@@ -111,8 +115,13 @@ class Agent:
         self.heard_at, self.silent = now, False
 
     def report(self, event: Reported, now: float) -> None:
+        self.report_again(now)
+        self.cost = event.cost
+
+    def report_again(self, now: float) -> None:
+        """What the next report tells as well."""
         self.hear(now)
-        self.reported_at, self.cost = now, event.cost
+        self.reported_at = now
         self.reports += 1
 
     def falls_silent(self, now: float) -> bool:
@@ -191,9 +200,10 @@ class Agent:
 
     @property
     def missing(self) -> tuple[Capability, ...]:
-        """A gateway's agent moves nothing, and another one eliminates nothing: that is as it should be."""
-        expected = MOVES if self.role is Role.GATEWAY else ELIMINATES
-        return tuple(each for each in self.capabilities if not each.available and each.name != expected)
+        """A gateway's agent moves nothing, and another one eliminates nothing: that is as it should be. Who holds caps
+        is told where somebody is to (air/telling.py)."""
+        expected = {CAPS, CLAMPS, NARROWS} | ({MOVES} if self.role is Role.GATEWAY else {ELIMINATES, TUNNELS})
+        return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
 
     @property
     def unable(self) -> str | None:

@@ -116,6 +116,11 @@ class Pilot:
             self.steered[name].left(agent, why, now)
         agent.concerns = frozenset()
 
+    def heard(self, session: int, now: float) -> None:
+        """It has reported what the next report tells as well."""
+        if session in self._sessions:
+            self._sessions[session].report_again(now)
+
     def reported(self, event: Reported, wanted: Wanted, now: float) -> list[Entry]:
         agent = self._sessions.get(event.session)
         if agent is None:
@@ -286,6 +291,11 @@ class Pilot:
                 yield from self._orders.keep(steered, wanted, now)
 
     # Who is who
+
+    def speaks_for(self, session: int) -> tuple[str, ...]:
+        """The terminals that the host of this agent is."""
+        agent = self._sessions.get(session)
+        return agent.owns if agent else ()
 
     def _settle(self, names: Iterable[str], now: float) -> None:
         """Those of role terminal for whom somebody who came or went may have changed what they speak for."""

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from controller.air.told import AccessPointView
 from controller.events import Counters
 from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
 
@@ -38,6 +39,7 @@ class _SnapshotCollector(Collector):
         yield from _buckets(snapshot.gateways)
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
+        yield from _access_points(snapshot.access_points)
 
 
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:
@@ -201,6 +203,36 @@ def _agents(agents: tuple[AgentView, ...]) -> Iterator[Family]:
             cpu.add_metric([agent.name], agent.cpu_us / 1e6)
             memory.add_metric([agent.name], agent.rss_bytes)
     yield from (state, reported, reports, missing, cpu, memory)
+
+
+def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Family]:
+    labels = ["gateway", "access_point", "terminal"]
+    sharers = GaugeMetricFamily(
+        "bicast_access_point_sharers", "Terminals that share it now", labels=["gateway", "access_point"]
+    )
+    active = GaugeMetricFamily("bicast_cap_active", "1 while the terminal sends", labels=labels)
+    most = GaugeMetricFamily(
+        "bicast_cap_most_segments", "What all of the terminal's connections may have on their way", labels=labels
+    )
+    least = GaugeMetricFamily(
+        "bicast_cap_least_segments", "What they are given even where some are lost; 0: nothing", labels=labels
+    )
+    held = GaugeMetricFamily("bicast_cap_held", "1 where somebody holds the terminal to its cap", labels=labels)
+    ratio = GaugeMetricFamily("bicast_cap_rtt_ratio", "Round trips, by the shortest of them", labels=labels)
+    doubts = CounterMetricFamily(
+        "bicast_cap_doubts", "What was reported of the terminal and not believed", labels=labels
+    )
+    for one in access_points:
+        sharers.add_metric([one.gateway, one.name], one.active)
+        for each in one.terminals:
+            at = [one.gateway, one.name, each.terminal]
+            active.add_metric(at, float(each.active))
+            held.add_metric(at, float(each.held))
+            doubts.add_metric(at, each.doubted)
+            for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
+                if value is not None:
+                    family.add_metric(at, value)
+    yield from (sharers, active, most, least, held, ratio, doubts)
 
 
 class _Traffic:

@@ -6,8 +6,9 @@ import threading
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
+from controller.air.told import AccessPointView, SharerView, WindowView
 from controller.events import Counters, PortCounters
-from controller.model import EVERYBODY, Endpoint, Mode, Settings
+from controller.model import EVERYBODY, CapRule, Endpoint, Mode, Settings
 from controller.policy.health import Health
 from controller.program import (
     Bucket,
@@ -229,6 +230,44 @@ COURSE = CourseView(
 
 CLASSES = (ClassView("voip", Mode.BICAST, False), ClassView("backup-job", Mode.SINGLE, False))
 
+SHARES = SharerView(
+    terminal="client",
+    heard=True,
+    active=True,
+    connections=2,
+    rtt_ratio=1.5,
+    most_segments=10,
+    least_segments=8,
+    windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),),
+    agent="client",
+    hand="congestion-control",
+    held=True,
+    because="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
+    doubts=(),
+    doubted=0,
+)
+DOUBTED = replace(
+    SHARES,
+    terminal="tablet",
+    agent=None,
+    hand=None,
+    held=False,
+    because="no agent speaks for it, and the gateway's agent home cannot: the kernel does not take the program",
+    doubts=("a round trip of 0",),
+    doubted=3,
+)
+AIR = AccessPointView(
+    name="air",
+    gateway="home",
+    rule=CapRule.IDEAL,
+    tables=None,
+    bandwidth_bps=20_000_000,
+    active=2,
+    block_bytes=65_536,
+    missing=(("gw-c2", "there is no network device gw-c2 here"),),
+    terminals=(SHARES, DOUBTED),
+)
+
 START = Snapshot(
     gateways=(HOME, SHED),
     terminals=(_terminal("client", "192.168.110.3"), _terminal("tablet", "fd00:110::4")),
@@ -237,7 +276,10 @@ START = Snapshot(
     config_loaded_at=1_700_000_000.5,
     config_failures=0,
     config_error=None,
+    access_points=(),
 )
+
+SHARED = replace(START, access_points=(AIR,))
 
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 

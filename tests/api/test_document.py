@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 import schemathesis
@@ -12,7 +14,7 @@ from controller.api import make_app
 from controller.web import problems
 from controller.web.serving import Serving
 from tests.api.conftest import TOKEN
-from tests.api.desk import SETTINGS, WITH_CLASSES, Desk
+from tests.api.desk import SETTINGS, SHARED, WITH_CLASSES, Desk
 
 core = Desk()
 document = make_app(core.read, core.program, core.decisions, core, SETTINGS).openapi()
@@ -34,7 +36,7 @@ def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Se
 def test_every_answer_about_what_is_there_is_one_that_the_document_describes(
     case: Case, serving: Serving, desk: Desk
 ) -> None:
-    desk.snapshot = WITH_CLASSES
+    desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points)
     names = {"gateways": "home", "terminals": "client", "agents": "phone"}
     classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
     case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
@@ -60,6 +62,7 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/terminals",
         "/api/v1/terminals/{name}",
         "/api/v1/program",
+        "/api/v1/caps",
         "/api/v1/mode",
         "/api/v1/terminals/{name}/mode",
         "/api/v1/classes/{traffic}/mode",

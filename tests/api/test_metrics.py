@@ -8,7 +8,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.snapshot import GatewayState
-from tests.api.desk import HOME, TUNNELLED, Desk
+from tests.api.desk import HOME, SHARED, TUNNELLED, Desk
 
 Labels = dict[str, str]
 
@@ -94,6 +94,22 @@ def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -
     expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "strangers_total": 9}
     assert {name: samples[_key(f"bicast_tunnel_{name}", **lte)] for name in expected} == expected
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
+
+
+def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.Client, desk: Desk) -> None:
+    assert not [key for key in _samples(http) if key[0].startswith(("bicast_cap", "bicast_access_point"))]
+    unknown = replace(SHARED.access_points[0].terminals[1], most_segments=None, least_segments=None, rtt_ratio=None)
+    air = replace(SHARED.access_points[0], terminals=(SHARED.access_points[0].terminals[0], unknown))
+    desk.snapshot = replace(SHARED, access_points=(air,))
+    samples = _samples(http)
+    assert samples[_key("bicast_access_point_sharers", gateway="home", access_point="air")] == 2
+    of = {name: {"gateway": "home", "access_point": "air", "terminal": name} for name in ("client", "tablet")}
+    told = {"active": 1, "most_segments": 10, "least_segments": 8, "held": 1, "rtt_ratio": 1.5, "doubts_total": 0}
+    assert {name: samples[_key(f"bicast_cap_{name}", **of["client"])] for name in told} == told
+    there = {name: samples.get(_key(f"bicast_cap_{name}", **of["tablet"])) for name in told}
+    assert there == {
+        "active": 1, "most_segments": None, "least_segments": None, "held": 0, "rtt_ratio": None, "doubts_total": 3
+    }  # fmt: skip
 
 
 def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> None:

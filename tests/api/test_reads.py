@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.api.checks import problem
-from tests.api.desk import Desk
+from tests.api.desk import SHARED, Desk
 
 
 def test_gateways_terminals_and_status_are_of_the_snapshot(http: httpx.Client, desk: Desk) -> None:
@@ -40,6 +40,16 @@ def test_what_led_a_terminal_to_where_it_is_is_told_with_its_numbers(http: httpx
     newest = course["decisions"][0]
     assert newest["by"] == "policy" and newest["hands"][1]["connections"] == 3 and newest["at"] == 1_700_000_001.0
     assert http.get("/api/v1/status").json()["agents"][1]["state"] == "silent"
+
+
+def test_who_shares_the_air_is_told_with_each_pair_of_addresses(http: httpx.Client, desk: Desk) -> None:
+    assert http.get("/api/v1/caps").json() == []
+    desk.snapshot = SHARED
+    (air,) = http.get("/api/v1/caps").json()
+    assert [air] == http.get("/api/v1/status").json()["access_points"]
+    assert (air["rule"], air["active"], air["missing"][0][0]) == ("ideal", 2, "gw-c2")
+    assert air["terminals"][0]["windows"][0]["most_segments"] == 5
+    assert [one["agent"] for one in air["terminals"]] == ["client", None]
 
 
 def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Client) -> None:

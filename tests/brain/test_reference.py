@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller import config
-from controller.configuration import classes, document, settings
+from controller.configuration import air, classes, document, settings
 from controller.configuration.document import Mapped, Place
 from tests.brain import sites
 
@@ -50,7 +50,7 @@ def test_every_key_that_is_known_stands_in_the_reference_and_nothing_else(known:
 
 
 def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
-    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in (config, settings, classes))
+    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in (config, settings, classes, air))
     assert sum(source.count(".mapping(") for source in sources) == len(known)
 
 

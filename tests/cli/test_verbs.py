@@ -404,6 +404,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "mode",
         "switch",
         "why",
+        "caps",
         "enroll",
         "revoke",
         "agents",

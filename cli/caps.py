@@ -1,0 +1,70 @@
+"""`caps`: who shares the air, what each may have on its way there, who holds it to that, and why."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from cli import OK
+from cli.client import add_options, asked
+from cli.status import aligned
+
+NOWHERE = "no access point is in gateway.yaml; docs/caps.md tells how one is written there"
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "caps",
+        help="show who shares an access point, and what each may have on its way",
+        description="Show each access point with its rule, and each of its terminals: whether it sends, over how many "
+        "connections, how much longer its round trips are than the shortest, how many segments it may have on its way "
+        "in all (MOST), and is given even where some are lost (LEAST), who holds it to that, and why.",
+    )
+    parser.add_argument("--json", action="store_true", help="with each pair of addresses, as /api/v1/caps gives it")
+    add_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    with asked(args) as client:
+        access_points = client.get("caps")
+    if args.json:
+        print(json.dumps(access_points, indent=2))
+    elif not access_points:
+        print(NOWHERE)
+    else:
+        parts = [aligned(_access_points(access_points))]
+        if any(one["terminals"] for one in access_points):
+            parts.append(aligned(_terminals(access_points)))
+        print("\n\n".join([*parts, *(["\n".join(doubts)] if (doubts := list(_doubts(access_points))) else [])]))
+    return OK
+
+
+def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    yield ("ACCESS POINT", "GATEWAY", "RULE", "BANDWIDTH", "ACTIVE", "BEST WRITTEN AT ONCE")
+    for one in access_points:
+        rule = f"{one['rule']} ({one['tables']})" if one["tables"] else one["rule"]
+        bandwidth = "-" if one["bandwidth_bps"] is None else f"{one['bandwidth_bps'] / 1e6:g} Mbit/s"
+        block = "-" if one["block_bytes"] is None else f"{one['block_bytes']} bytes"
+        yield (one["name"], one["gateway"], rule, bandwidth, str(one["active"]), block)
+
+
+def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    yield ("TERMINAL", "ACCESS POINT", "ACTIVE", "CONNECTIONS", "RTT", "MOST", "LEAST", "HELD BY", "WHY")
+    for place, one in ((there, each) for there in access_points for each in there["terminals"]):
+        active = "-" if not one["heard"] else "yes" if one["active"] else "no"
+        ratio = "-" if one["rtt_ratio"] is None else f"x{one['rtt_ratio']:.1f}"
+        most, least = (_segments(one[each]) for each in ("most_segments", "least_segments"))
+        holder = "-" if one["agent"] is None else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not yet'})"
+        counts = (str(one["connections"]), ratio, most, least)
+        yield (one["terminal"], place["name"], active, *counts, holder, one["because"])
+
+
+def _segments(segments: int | None) -> str:
+    return "-" if segments is None else str(segments)
+
+
+def _doubts(access_points: list[dict[str, Any]]) -> Iterator[str]:
+    for one in (each for place in access_points for each in place["terminals"] if each["doubts"]):
+        yield f"! {one['terminal']}: not believed: {'; '.join(one['doubts'])}"

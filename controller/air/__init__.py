@@ -1,0 +1,1 @@
+"""What terminals that share an access point may have on its way at once, and who holds them to it."""

@@ -1,0 +1,191 @@
+"""The access points whose terminals are held to their part of the air: reports in, caps out.
+
+Who speaks for a terminal tells what it sends; for one that has no agent its gateway's tells what passes. What is
+decided goes to whoever can hold it (choosing.py), again before its lease is over, and again when it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain
+
+from controller.air.choosing import Hand, hand
+from controller.air.draft import Draft
+from controller.air.holder import Holder
+from controller.air.place import TICK_S, Place
+from controller.air.telling import told
+from controller.air.told import AccessPointView
+from controller.model import CapRule, Config
+from controller.policy.flows import Flow, of_connections, of_passing
+from controller.reports import (
+    CAPS,
+    CLAMPS,
+    NARROWS,
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    Direct,
+    Reported,
+    Resulted,
+    Role,
+)
+from controller.tickets import Tickets
+
+log = logging.getLogger(__name__)
+
+SOONEST_S = 0.1  # between two looks at who is to hold what, however much is reported
+UNDONE_S = 1.0  # between such looks where no rule is left
+
+
+class Air:
+    def __init__(self, config: Config, tickets: Tickets, speaks_for: Callable[[int], tuple[str, ...]]) -> None:
+        """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session."""
+        self._tickets, self._speaks_for = tickets, speaks_for
+        self._here: dict[int, Holder] = {}  # by session
+        self._places: dict[tuple[str, str], Place] = {}  # by site and access point, those with a rule
+        self._hands: dict[str, Hand | str] = {}  # by terminal: who holds it, or why nobody does
+        self.next_at: float | None = None  # when to tend it; None: there is nothing to tend
+        self._tended_at = float("-inf")
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        self._config, before = config, self._places
+        ruled = (
+            Place(site, each) for site in config.sites for each in site.access_points if each.rule is not CapRule.OFF
+        )
+        self._places = {(place.site.name, place.access_point.name): place for place in ruled}
+        for at, place in self._places.items():
+            if at in before:
+                place.resume(before[at])
+        self._place_of = {name: place for place in self._places.values() for name in place.terminals}
+        self._whose: dict[str, set[str]] = {}  # by address: terminals
+        for terminal in chain.from_iterable(site.terminals for site in config.sites):
+            for own in terminal.addresses:
+                self._whose.setdefault(str(own.address), set()).add(terminal.name)
+        self.next_at = 0.0 if self._here else None
+
+    # What agents say
+
+    def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
+        """The event for those who count reports by the second: of an agent that reports oftener, one a second."""
+        who = self._here.get(event.session)
+        return who.whole(event, now) if who is not None and isinstance(event, Reported) else event
+
+    def hear(self, event: AgentEvent, now: float) -> None:
+        who = self._here.get(event.session)
+        match event:
+            case AgentOpened(role=Role.TERMINAL | Role.GATEWAY):
+                self._here[event.session] = Holder(event)
+                self._say_who_cannot(self._here[event.session])
+            case AgentClosed():
+                self._here.pop(event.session, None)
+            case Reported() if who:
+                self._reported(who, event, now)
+            case Resulted() if who:
+                self._resulted(who, event, now)
+            case _:
+                return
+        self._wake(now)
+
+    def _reported(self, who: Holder, event: Reported, now: float) -> None:
+        who.reported(event, now)
+        if not self._places:
+            return
+        if who.role is Role.TERMINAL:
+            self._seen_by_itself(who, event, now)
+        elif event.capping is not None:
+            self._seen_passing(who, event, now)
+
+    def _seen_by_itself(self, who: Holder, event: Reported, now: float) -> None:
+        """Of a host that has other addresses as well, those are nobody's here; another terminal's are that one's."""
+        own = [name for name in self._speaks_for(who.session) if name in self._place_of]
+        flows = of_connections(event.connections) if own else ()
+        for name in own:
+            place = self._place_of[name]
+            theirs = (flow for flow in flows if self._concerns(name, own, flow.terminal_address))
+            place.heard(place.terminals[name], theirs, True, who.period_s, now)
+
+    def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
+        whose = self._whose.get(address, set())
+        return name in whose or (bool(whose) and whose.isdisjoint(own))
+
+    def _seen_passing(self, who: Holder, event: Reported, now: float) -> None:
+        assert event.capping is not None
+        own = self._speakers()
+        by_address: dict[str, list[Flow]] = {}
+        for flow in of_passing(event.capping.passing):
+            by_address.setdefault(flow.terminal_address, []).append(flow)
+        for place in (each for each in self._places.values() if each.site.name == who.name):
+            for terminal in place.terminals.values():
+                itself = own.get(terminal.name)
+                if itself is None or not itself.heard_of_late(now):
+                    theirs = (by_address.get(str(at.address), ()) for at in terminal.addresses)
+                    place.heard(terminal, chain.from_iterable(theirs), False, who.period_s, now)
+
+    def _resulted(self, who: Holder, event: Resulted, now: float) -> None:
+        refused = who.refused
+        who.resulted(event, now)
+        if who.refused and who.refused != refused:
+            log.warning("agent %s could not hold caps: %s", who.name, who.refused)
+
+    def _say_who_cannot(self, who: Holder) -> None:
+        needed = (CAPS, CLAMPS) if who.role is Role.TERMINAL else (NARROWS,)
+        if self._places and not any(map(who.can, needed)):
+            log.info("agent %s reports and holds no caps: %s", who.name, who.why_not(*needed))
+
+    def told(self) -> tuple[AccessPointView, ...]:
+        return tuple(told(self._config, self._places, self._hands, self._here))
+
+    # What they are told
+
+    def tend(self, now: float) -> Iterator[Direct]:
+        if self.next_at is None or now < self.next_at:
+            return
+        self._tended_at = now
+        for place in self._places.values():
+            place.decide(now)
+        drafts = self._drafts(now)
+        seen = self._speakers().values() if self._places else ()
+        often = {who.session for who in seen} | drafts.keys()
+        for who in self._here.values():
+            draft = drafts.get(who.session)
+            yield from who.tell(who.session in often, draft.order() if draft else None, self._tickets, now)
+        self.next_at = now + TICK_S if self._places else None
+        if not self._places and any(not who.rests for who in self._here.values()):
+            self.next_at = now + UNDONE_S
+
+    def _wake(self, now: float) -> None:
+        soonest = max(now, self._tended_at + SOONEST_S)
+        self.next_at = soonest if self.next_at is None else min(self.next_at, soonest)
+
+    def _drafts(self, now: float) -> dict[int, Draft]:
+        """By session, of all who are told of an access point here, whether they are to hold something or not."""
+        drafts: dict[int, Draft] = {}
+        speakers = self._speakers()
+        self._hands = {}
+        for place in self._places.values():
+            gateway = self._gateway(place)
+            if gateway is not None and gateway.can(NARROWS):
+                drafts.setdefault(gateway.session, Draft()).watch(place.ports)
+            for name in place.terminals:
+                own = speakers.get(name)
+                chosen = self._hands[name] = hand(place.site, own, gateway, now)
+                windows = place.windows(name)
+                if own is not None and own.knows(CAPS, CLAMPS):
+                    draft = drafts.setdefault(own.session, Draft())
+                    draft.share(place)
+                    if own.can(CAPS) or own.can(CLAMPS):
+                        draft.hold(name, windows)  # also while it refuses: this is what it is asked again
+                if isinstance(chosen, Hand) and (own is None or chosen.session != own.session):
+                    drafts[chosen.session].hold(name, windows)
+        return drafts
+
+    def _speakers(self) -> dict[str, Holder]:
+        """By terminal with a rule, who speaks for it."""
+        terminals = (who for who in self._here.values() if who.role is Role.TERMINAL)
+        return {name: who for who in terminals for name in self._speaks_for(who.session) if name in self._place_of}
+
+    def _gateway(self, place: Place) -> Holder | None:
+        there = (who for who in self._here.values() if who.role is Role.GATEWAY and who.name == place.site.name)
+        return next(there, None)

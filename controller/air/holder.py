@@ -1,0 +1,156 @@
+"""One session of an agent that sees an access point's terminals, and may hold caps: how often it is to report, what it
+is to hold, and whether it does.
+
+    opened ──► asked to report oftener ──► heard of ◄──► silent (three periods without a report)
+                                             │
+                                             └──► ordered ──answered──► ordered again: it changed, or is to last
+                                                     └──► refused: somebody else's turn, and tried again after a while
+
+One order is on its way at a time: an agent carries out one after the other, and what changes meanwhile goes with the
+next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from controller.policy.flows import Pair
+from controller.reports import AgentOpened, Capping, Caps, Direct, Directive, Reported, ReportEvery, Resulted
+from controller.tickets import Tickets
+
+LEASE_MS = 3000
+RENEWED_AFTER_S = LEASE_MS / 1000 / 3
+OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # the second is what every session begins with
+MOST_PERIODS = 3  # without a report
+AGAIN_AFTER_S = 5.0  # what was refused
+ANSWERS_WITHIN_S = 60.0
+NOTHING = Caps(LEASE_MS)
+WHOLE_S = 0.9  # of reports, for those who count by the second; each may come a little early
+
+Order = TypeVar("Order", bound=Directive)
+
+
+class Errand(Generic[Order]):
+    """What an agent was last told of one kind, and what it said to it."""
+
+    def __init__(self, last: Order) -> None:
+        self.last = last
+        self.refused: str | None = None  # and why
+        self.at: float | None = None  # None: nothing was told in this session
+        self.done = False  # it said so, to this or to one of the same kind before
+        self._directive: int | None = None  # not answered yet
+
+    def may_go(self, now: float) -> bool:
+        """Not while one is on its way, nor at once after a refusal."""
+        if self.at is None:
+            return True
+        waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
+        return now - self.at >= waits_s
+
+    def goes(self, order: Order, directive: int, now: float) -> None:
+        self.last, self.at, self._directive = order, now, directive
+
+    def answered(self, event: Resulted) -> bool:
+        if event.directive != self._directive:
+            return False
+        self._directive, self.refused, self.done = None, None if event.done else event.said, event.done
+        return True
+
+
+class Holder:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session, self.role = event.name, event.session, event.role
+        self.capping: Capping | None = None  # as it said last
+        self._able = {each.name: None if each.available else each.reason for each in event.capabilities}
+        self._reporting = Errand(SELDOM)
+        self._capping = Errand(NOTHING)
+        self.period_s = SELDOM.interval_ms / 1000
+        self._heard_at: float | None = None  # or since when it is to report oftener
+        self._gathered_ms, self._whole_at = 0, 0.0
+
+    def can(self, capability: str) -> bool:
+        return self._able.get(capability, "") is None
+
+    def knows(self, *capabilities: str) -> bool:
+        """Whether it understands what it is told of them, able or not."""
+        return any(each in self._able for each in capabilities)
+
+    def why_not(self, *capabilities: str) -> str:
+        """Of these it has none."""
+        told = [reason for each in capabilities if (reason := self._able.get(each))]
+        return "; ".join(told) or f"it does not say that it can ({' or '.join(capabilities)})"
+
+    @property
+    def refused(self) -> str | None:
+        """Why it did not do what it was told last."""
+        return self._capping.refused
+
+    @property
+    def reports_often(self) -> bool:
+        return self._reporting.last == OFTEN
+
+    # What it says
+
+    def reported(self, event: Reported, now: float) -> None:
+        self.capping, self._heard_at = event.capping, now
+
+    def whole(self, event: Reported, now: float) -> Reported | None:
+        """What was reported since a second ago, as one report; None: it is not over yet."""
+        if not self.reports_often and not self._gathered_ms:
+            self._whole_at = now
+            return event
+        self._gathered_ms += event.interval_ms
+        if self._heard_at is not None and now - self._whole_at < WHOLE_S:
+            return None
+        gathered, self._gathered_ms, self._whole_at = self._gathered_ms, 0, now
+        return replace(event, interval_ms=gathered)
+
+    def resulted(self, event: Resulted, now: float) -> bool:
+        """Whether it was an answer to one of these."""
+        if self._reporting.answered(event):
+            if event.done:
+                self.period_s = self._reporting.last.interval_ms / 1000
+                self._heard_at = now if self._heard_at is not None else None
+            return True
+        return self._capping.answered(event)
+
+    @property
+    def rests(self) -> bool:
+        """It holds nothing and reports as every agent does."""
+        told = self._reporting.last == SELDOM and self._capping.last == NOTHING
+        return told and self.capping is None and not self._reporting.refused and not self._capping.refused
+
+    def heard_of_late(self, now: float) -> bool:
+        return self._heard_at is not None and now - self._heard_at <= MOST_PERIODS * self.period_s
+
+    def holds(self, pairs: Set[Pair]) -> bool:
+        """Whether it has been told of these, and has said that it does."""
+        return self._capping.done and pairs <= {
+            (cap.terminal_address, cap.other_address) for cap in self._capping.last.caps
+        }
+
+    # What it is told
+
+    def tell(self, often: bool, order: Caps | None, tickets: Tickets, now: float) -> Iterator[Direct]:
+        """`order`: what it is to hold from now on; None: nothing, and what it may hold is undone."""
+        reporting = OFTEN if often else SELDOM
+        again = self._reporting.refused is not None
+        if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
+            yield self._direct(self._reporting, reporting, tickets, now)
+        if self.heard_of_late(now) and self._is_due(order, now) and self._capping.may_go(now):
+            yield self._direct(self._capping, order or NOTHING, tickets, now)
+
+    def _is_due(self, order: Caps | None, now: float) -> bool:
+        told = self._capping
+        if order is None:
+            undone = told.last == NOTHING and not told.refused
+            again = self.capping is not None and (told.at is None or now - told.at >= AGAIN_AFTER_S)
+            return not undone or again
+        return told.at is None or order != told.last or now - told.at >= RENEWED_AFTER_S
+
+    def _direct(self, errand: Errand[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+        directive = tickets.draw()
+        errand.goes(order, directive, now)
+        return Direct(self.session, directive, order)

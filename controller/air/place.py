@@ -1,0 +1,56 @@
+"""One access point whose rule is not off: what is known of those who share it, and what is decided for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from controller.model import AccessPoint, Site, Terminal
+from controller.policy import sharers
+from controller.policy.cap_windows import Window
+from controller.policy.caps import Ruling, decide
+from controller.policy.flows import Flow, Pair
+from controller.policy.sharers import Sharer
+
+TICK_S = 0.25  # between decisions, where nothing is reported
+
+
+class Place:
+    def __init__(self, site: Site, access_point: AccessPoint) -> None:
+        self.site, self.access_point = site, access_point
+        self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
+        self.ruling = Ruling(access_point)
+        self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
+        self._sharers: dict[str, Sharer] = {}  # by terminal
+        self._by_itself: dict[str, bool] = {}  # by terminal: whether it was its own agent
+        self._decided_at = 0.0
+        self._stale = True  # something was reported since
+
+    def resume(self, other: Place) -> None:
+        """What was known of those who are still here; a rule that has changed decides anew."""
+        here = self.terminals.keys() & other._sharers.keys()
+        self._sharers = {name: other._sharers[name] for name in here}
+        self._by_itself = {name: other._by_itself[name] for name in here}
+        if self.access_point == other.access_point:
+            self.ruling = other.ruling
+
+    def heard(self, terminal: Terminal, flows: Iterable[Flow], by_itself: bool, period_s: float, now: float) -> None:
+        """`by_itself`: its own agent tells; what its gateway tells is counted from another beginning."""
+        before = self._sharers.get(terminal.name)
+        if before is not None and self._by_itself[terminal.name] != by_itself:
+            before = replace(before, heard_at=float("-inf"), bytes_sent={})
+        addresses = {str(at.address) for at in terminal.addresses}
+        self._sharers[terminal.name] = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
+        self._by_itself[terminal.name] = by_itself
+        self._stale = True
+
+    def decide(self, now: float) -> None:
+        """Or not yet: nothing is new, and no time has passed in which somebody may have fallen silent."""
+        if not self._stale and now - self._decided_at < TICK_S:
+            return
+        self.ruling = decide(self.access_point, self._sharers.values(), self.ruling, now)
+        self._decided_at, self._stale = now, False
+
+    def windows(self, terminal: str) -> Mapping[Pair, Window]:
+        cap = self.ruling.caps.get(terminal)
+        return cap.windows if cap else {}

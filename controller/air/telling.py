@@ -1,0 +1,86 @@
+"""What is told of access points: those of the configuration, with what is known of the ones that have a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.air.choosing import Hand
+from controller.air.holder import Holder
+from controller.air.place import Place
+from controller.air.told import AccessPointView, SharerView, WindowView
+from controller.model import AccessPoint, CapRule, Config, Site
+from controller.reports import CAPS, CLAMPS, NARROWS, Role
+
+NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of hands
+OFF = "the rule of its access point is off"
+UNHEARD = "nobody tells of it"
+
+
+def told(
+    config: Config, places: Mapping[tuple[str, str], Place], hands: Mapping[str, Hand | str], here: Mapping[int, Holder]
+) -> Iterator[AccessPointView]:
+    """`hands`: by terminal, who holds it, or why nobody does; `here`: agents, by session."""
+    for site in config.sites:
+        for each in site.access_points:
+            place = places.get((site.name, each.name))
+            yield _place(site, place, hands, here) if place else _off(site, each)
+
+
+def _off(site: Site, one: AccessPoint) -> AccessPointView:
+    unheard = tuple(_unheard(each.name, OFF) for each in site.terminals if each.access_point == one.name)
+    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, 0, None, (), unheard)
+
+
+def _place(site: Site, place: Place, hands: Mapping[str, Hand | str], here: Mapping[int, Holder]) -> AccessPointView:
+    one, ruling = place.access_point, place.ruling
+    gateway = next((who for who in here.values() if who.role is Role.GATEWAY and who.name == site.name), None)
+    missing = gateway.capping.missing if gateway is not None and gateway.capping is not None else ()
+    return AccessPointView(
+        name=one.name,
+        gateway=site.name,
+        rule=one.rule,
+        tables=one.tables if one.rule is CapRule.PAPER else None,
+        bandwidth_bps=one.bandwidth_bps,
+        active=ruling.active,
+        block_bytes=ruling.block_bytes or None,
+        missing=tuple((port, because) for port, because in missing if port in place.ports),
+        terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
+    )
+
+
+def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder]) -> SharerView:
+    cap = place.ruling.caps.get(name)
+    if cap is None:
+        return _unheard(name, hand if isinstance(hand, str) else UNHEARD)
+    holder = here.get(hand.session) if isinstance(hand, Hand) else None
+    by = hand if isinstance(hand, Hand) and holder is not None and cap.windows else None
+    because = cap.because if isinstance(hand, Hand) or not cap.windows else f"{hand}; it would be {cap.because}"
+    return SharerView(
+        terminal=name,
+        heard=True,
+        active=cap.active,
+        connections=cap.connections,
+        rtt_ratio=cap.ratio,
+        most_segments=cap.most_segments,
+        least_segments=cap.least_segments,
+        windows=tuple(
+            WindowView(own, other, one.most, one.least, one.pace_bps)
+            for (own, other), one in sorted(cap.windows.items())
+        ),
+        agent=by.agent if by else None,
+        hand=_how(by, holder) if by else None,
+        held=by is not None and holder is not None and holder.holds(cap.windows.keys()),
+        because=because,
+        doubts=cap.doubts,
+        doubted=cap.doubted,
+    )
+
+
+def _how(hand: Hand, holder: Holder | None) -> str:
+    """As its agent says; until then, as it is expected to."""
+    said = holder.capping.hand if holder is not None and holder.capping is not None else ""
+    return said or NAMES[hand.capability]
+
+
+def _unheard(name: str, because: str) -> SharerView:
+    return SharerView(name, False, False, 0, None, None, None, (), None, None, False, because, (), 0)

@@ -1,0 +1,324 @@
+"""Who shares an access point is told what it may have on its way, by whoever can hold it, and no longer than due."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.air.draft import MOST_CAPS, Draft
+from controller.air.holder import AGAIN_AFTER_S, LEASE_MS, NOTHING
+from controller.model import CapRule, CapTables
+from controller.policy.cap_windows import Window
+from controller.reports import Caps, Role
+from tests.brain import sites
+from tests.brain.air import ADDRESSES, FAR, NEAR, Shared, document
+from tests.fakes.capper import FakeCapper, Stream
+
+ALONE, ONE_OF_TWO, ONE_OF_THREE = 28, 15, 10  # segments at 20 Mbit/s and 16 ms, and one more each
+
+
+def most(agent: FakeCapper, stream: Stream) -> int | None:
+    cap = agent.window(stream)
+    return cap.most_segments if cap else None
+
+
+def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.run(2)
+    assert laptop.interval_ms == 250
+    stream = air.stream("laptop")
+    air.run(1)
+    assert most(laptop, stream) == ALONE
+    told = air.told("laptop")
+    assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
+    assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
+    assert "ideal: 1 active, 20 Mbit/s x 16.0 ms" in told.because and told.rtt_ratio == 1.0
+    assert laptop.caps[-1].sharers == 1 and laptop.caps[-1].block_bytes > 100_000
+
+
+def test_who_joins_and_who_leaves_changes_the_parts_of_the_others_within_a_second() -> None:
+    air = Shared()
+    agents = [air.sender(name) for name in ("laptop", "tablet", "phone")]
+    streams = [air.stream(agent.name) for agent in agents]
+    air.run(3)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_THREE] * 3
+    assert (air.place().active, agents[0].caps[-1].sharers) == (3, 3)
+    streams[2].rate_bps = 0
+    air.run(1)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_TWO, ONE_OF_TWO, None]
+    streams[2].rate_bps = 2_000_000
+    air.run(1)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_THREE] * 3
+
+
+def test_a_cap_holds_for_as_long_as_it_is_renewed() -> None:
+    air = Shared()
+    laptop, stream = air.sender("laptop"), air.stream("laptop")
+    air.run(2)
+    for _ in range(100):
+        air.run(0.1)
+        assert most(laptop, stream) == ALONE and laptop.until - air.now > LEASE_MS / 1000 / 2
+    assert len(laptop.caps) < 20, "the same is not told oftener than its lease wants"
+    air.hands.clear()  # the controller is gone
+    air.now += LEASE_MS / 1000 + 1.1
+    assert most(laptop, stream) is None
+
+
+# Who holds
+
+
+def test_a_phone_without_an_agent_is_held_by_its_gateway_and_a_laptop_by_itself() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    phones, own = air.stream("phone"), air.stream("laptop")
+    air.run(3)
+    assert gateway.interval_ms == 250 and gateway.caps[0].ports == ("lan0",)
+    assert (most(gateway, phones), most(gateway, own), most(laptop, own)) == (ONE_OF_TWO, None, ONE_OF_TWO)
+    assert [(told.agent, told.hand) for told in map(air.told, ("phone", "laptop"))] == [
+        ("home", "window"),
+        ("laptop", "congestion-control"),
+    ]
+
+
+def test_an_agent_that_can_only_report_is_believed_and_its_gateway_holds() -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    laptop = air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
+    stream = air.stream("laptop")
+    air.run(2)
+    assert laptop.interval_ms == 250 and {(order.caps, order.ports) for order in laptop.caps} == {((), ())}
+    assert laptop.caps[-1].sharers == 1, "its programs are told all the same"
+    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+
+
+def test_where_nobody_can_it_is_reported_and_said_why() -> None:
+    air = Shared()
+    air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
+    air.stream("laptop")
+    air.run(2)
+    told = air.told("laptop")
+    assert (told.agent, told.held, told.active, told.most_segments) == (None, False, True, ALONE)
+    assert told.because.startswith(
+        "its agent laptop cannot: this kernel has no struct_ops; nor sock_ops, and no agent of role gateway that was "
+        "enrolled as home is connected; it would be ideal: "
+    )
+    air.gateway("report", cannot={"window": "no clsact here"})
+    air.run(1)
+    assert "and the gateway's agent home cannot: no clsact here; it would be" in air.told("laptop").because
+    assert air.told("phone").because.startswith("no agent speaks for it, and the gateway's agent home cannot")
+    assert not air.told("phone").heard
+
+
+def test_a_clamp_holds_where_there_is_no_congestion_control() -> None:
+    air = Shared()
+    laptop = air.sender("laptop", "clamp", cannot={"caps": "this kernel has no struct_ops"})
+    stream = air.stream("laptop")
+    air.run(2)
+    assert most(laptop, stream) == ALONE and air.told("laptop").hand == "clamp"
+
+
+def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    laptop.refuses = "another agent of this host holds its connections"
+    stream = air.stream("laptop")
+    air.run(3)
+    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+    refused = len(laptop.caps)
+    assert refused <= 2
+    laptop.refuses = None
+    air.run(AGAIN_AFTER_S + 1)
+    assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
+    gateway_alone = air.told("laptop")
+    assert gateway_alone.agent == "laptop" and gateway_alone.held
+
+
+def test_an_agent_that_stands_still_leaves_the_sharers_and_is_told_nothing() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    air.stream("laptop")
+    stream = air.stream("tablet")
+    air.run(3)
+    assert most(tablet, stream) == ONE_OF_TWO
+    laptop.silent, told = True, len(laptop.caps)
+    air.run(1)
+    assert most(tablet, stream) == ALONE and len(laptop.caps) <= told + 1
+    told = len(laptop.caps)
+    air.run(5)
+    assert len(laptop.caps) == told and not air.told("laptop").heard
+    laptop.silent = False
+    air.run(1.5)
+    assert most(tablet, stream) == ONE_OF_TWO
+
+
+def test_a_gateway_stands_in_for_an_agent_that_is_gone_and_lets_go_when_it_is_back() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    stream = air.stream("laptop")
+    air.run(3)
+    air.leave(laptop)
+    air.run(2)
+    assert most(gateway, stream) == ALONE and not air.told("laptop").doubts
+    air.join(laptop)
+    air.run(2)
+    assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
+    assert not air.told("laptop").doubts
+
+
+def test_the_terminals_own_agent_speaks_for_it_and_no_other() -> None:
+    air = Shared()
+    other, stream = air.sender("stranger", terminal="laptop"), air.stream("laptop")
+    air.run(2)
+    assert most(other, stream) == ALONE
+    own = air.sender("laptop")
+    air.run(2)
+    assert (most(own, stream), most(other, stream)) == (ALONE, None)
+    assert other.interval_ms == 1000 and other.held is None
+
+
+def test_an_agent_of_another_site_or_role_is_told_nothing() -> None:
+    air = Shared()
+    elsewhere = air.gateway("window", name="elsewhere")
+    relay = air._agent(FakeCapper("relay", Role.RELAY, (NEAR,), air.air, air._clock, "caps"))
+    air.stream("laptop")
+    air.run(2)
+    assert [(each.caps, each.interval_ms) for each in (elsewhere, relay)] == [([], 1000)] * 2
+
+
+def test_a_port_of_the_gateway_without_a_program_is_named() -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    gateway.missing = (("lan0", "there is no network device lan0 here"), ("c1", "not asked for"))
+    air.run(1)
+    assert air.place().missing == (("lan0", "there is no network device lan0 here"),)
+
+
+# What is ordered
+
+
+def test_one_order_is_on_its_way_and_the_newest_follows() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    stream = air.stream("laptop")
+    air.run(2)
+    laptop.answers = False
+    for rate_bps in (2_000_000, 0, 2_000_000):
+        air.air[1:] = [Stream(ADDRESSES["tablet"], NEAR, rate_bps=rate_bps)]
+        air.run(1)
+    assert len(air.deaf) == 1 and tablet.caps[-1].sharers == 2
+    air.answer(laptop)
+    air.run(0.3)
+    assert most(laptop, stream) == ONE_OF_TWO and len(laptop.caps) >= 2
+
+
+def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:
+    air = Shared()
+    agents = {name: air.sender(name) for name in ADDRESSES}
+    streams = {name: air.stream(name) for name in ADDRESSES}
+    air.run(2)
+    before = {name: len(agent.caps) for name, agent in agents.items()}
+    for number in range(100):
+        name = list(ADDRESSES)[number % 4]
+        streams[name].rate_bps = 0 if streams[name].rate_bps else 50_000_000
+        for agent in agents.values():  # as soon as somebody joins or leaves
+            streams[agent.name].pass_time(0.01)
+            air.now += 0.0025
+            air.tell(agent.report())
+        air.drain()
+    assert all(len(agent.caps) - before[name] <= 12 for name, agent in agents.items())
+    for name in ("phone", "watch"):
+        streams[name].rate_bps = 0
+    for name in ("laptop", "tablet"):
+        streams[name].rate_bps = 2_000_000
+    air.run(1)
+    assert air.place().active == 2
+    assert [most(agents[name], streams[name]) for name in ADDRESSES] == [ONE_OF_TWO, ONE_OF_TWO, None, None]
+
+
+def test_nobody_takes_all_the_room_of_one_order() -> None:
+    draft = Draft()
+    draft.hold("liar", {("10.1.0.11", f"203.0.{number >> 8}.{number & 255}"): Window(9) for number in range(MOST_CAPS)})
+    draft.hold("phone", {("10.1.0.13", NEAR): Window(7)})
+    caps = draft.order().caps
+    assert len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in {(cap.terminal_address, cap.most_segments) for cap in caps}
+
+
+# The configuration
+
+
+def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    own, phones = air.stream("laptop"), air.stream("phone")
+    air.run(3)
+    air.reconfigured(document("paper", tables="gb"))
+    air.run(0.2)
+    assert air.place().rule is CapRule.PAPER and air.place().tables is CapTables.GINGERBREAD
+    assert "paper (gb): 2 active" in air.told("laptop").because
+    assert most(laptop, own) not in (None, ONE_OF_TWO)
+    air.reconfigured(document("off"))
+    air.run(0.2)
+    assert (laptop.caps[-1], gateway.caps[-1]) == (NOTHING, NOTHING)
+    assert (laptop.held, gateway.held) == (None, None)
+    assert (laptop.interval_ms, gateway.interval_ms) == (1000, 1000)
+    told = len(laptop.caps)
+    air.run(10)
+    assert len(laptop.caps) == told and air.core.air.next_at is None
+    assert air.told("laptop").because == "the rule of its access point is off"
+    air.reconfigured(document())
+    air.run(1.5)
+    assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)
+
+
+def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() -> None:
+    air = Shared()
+    laptop, stream = air.sender("laptop"), air.stream("laptop")
+    air.run(2)
+    air.restart()
+    air.run(0.7)
+    assert most(laptop, stream) == ALONE, "what the controller before it told still holds"
+    air.run(2)
+    assert most(laptop, stream) == ALONE
+    air.restart(sites.loaded(document("off")))
+    air.run(1.2)
+    assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
+
+
+def test_without_a_rule_nobody_is_told_anything_of_it() -> None:
+    air = Shared(document("off"))
+    agents = [air.gateway("window"), air.sender("laptop")]
+    air.stream("laptop")
+    air.run(5)
+    assert [(agent.caps, agent.interval_ms) for agent in agents] == [([], 1000)] * 2
+    assert air.core.air.next_at is None and air.place("idle").terminals[0].terminal == "client"
+
+
+# What is not believed
+
+
+def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    own, others = air.stream("laptop"), air.stream("tablet")
+    air.run(2)
+    lie = Stream(ADDRESSES["tablet"], NEAR, min_rtt_us=10, srtt_us=10, bytes_sent=10**9)
+    elsewhere = Stream("172.17.0.2", FAR, bytes_sent=10**9)
+    laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
+    air.run(2)
+    told = air.told("laptop")
+    assert told.doubted > 0 and told.doubts == ("it tells of a connection of an address that is not its own (1 time)",)
+    assert (most(tablet, others), most(laptop, own)) == (ONE_OF_TWO, ONE_OF_TWO)
+    assert not air.told("tablet").doubts
+
+
+@pytest.mark.parametrize("lie", [{"min_rtt_us": 1}, {"srtt_us": 1}, {"bytes_sent": 10**18}])
+def test_a_liar_counts_as_one_who_shares_and_no_more(lie: dict[str, int]) -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    stream = air.stream("tablet")
+    air.run(2)
+    laptop.invented = tuple(Stream(ADDRESSES["laptop"], NEAR, **lie).as_subflow() for _ in range(1000))
+    air.run(3)
+    assert most(tablet, stream) in (ONE_OF_TWO, ALONE)
+    orders: list[Caps] = laptop.caps
+    assert all(len(order.caps) <= MOST_CAPS for order in orders)

@@ -1,0 +1,64 @@
+"""`caps` shows who shares the air, and `status` what needs somebody's attention there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from cli import OK
+from cli.__main__ import main
+from controller.model import CapRule, CapTables
+from tests.api.desk import AIR, SHARED, Desk
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_each_terminal_is_shown_with_its_cap_its_holder_and_the_reason(api: str, desk: Desk, capsys: Captured) -> None:
+    paper = replace(
+        AIR, name="attic", rule=CapRule.PAPER, tables=CapTables.JELLY_BEAN, bandwidth_bps=None, terminals=()
+    )
+    desk.snapshot = replace(SHARED, access_points=(AIR, paper))
+    assert main(["caps"]) == OK
+    told = capsys.readouterr().out
+    assert re.search(r"^air +home +ideal +20 Mbit/s +2 +65536 bytes$", told, re.MULTILINE)
+    assert re.search(r"^attic +home +paper \(jb\) +- +2 ", told, re.MULTILINE)
+    held = r"^client +air +yes +2 +x1\.5 +10 +8 +client \(congestion-control\) +ideal: 3 active, 20 Mbit/s x 16\.2 ms"
+    assert re.search(held, told, re.MULTILINE)
+    assert re.search(r"^tablet +air +yes +2 .* 10 +8 +- +no agent speaks for it, and the gateway's", told, re.MULTILINE)
+    assert told.endswith("! tablet: not believed: a round trip of 0\n")
+    assert main(["caps", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
+
+
+def test_what_is_ordered_and_not_answered_yet_and_what_nobody_tells_is_said(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    asked, unheard = (
+        replace(AIR.terminals[0], held=False),
+        replace(AIR.terminals[1], heard=False, active=False, rtt_ratio=None, most_segments=None, least_segments=None),
+    )
+    desk.snapshot = replace(SHARED, access_points=(replace(AIR, terminals=(asked, unheard)),))
+    assert main(["caps"]) == OK
+    told = capsys.readouterr().out
+    assert " client (congestion-control, not yet) " in told
+    assert re.search(r"^tablet +air +- +2 +- +- +- +- ", told, re.MULTILINE)
+
+
+def test_without_an_access_point_it_says_where_one_is_written(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["caps"]) == OK
+    assert "docs/caps.md" in capsys.readouterr().out
+
+
+def test_status_warns_of_what_is_not_held_and_of_what_is_not_believed(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = SHARED
+    assert main(["status"]) == OK
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! home: access point air: ")]
+    assert [line.removeprefix("! home: access point air: ") for line in warnings] == [
+        "nothing is held at the port gw-c2: there is no network device gw-c2 here",
+        "nobody holds tablet to its part: no agent speaks for it, and the gateway's agent home cannot: the kernel does "
+        "not take the program",
+        "what is told of tablet is not believed, 3 times until now: a round trip of 0",
+    ]
