@@ -67,7 +67,7 @@ func govern(cgroup string, within func(func() error) error) (*program, error) {
 
 func (p *program) open(cgroup string) (err error) {
 	if p.directory, err = os.Open(cgroup); err != nil {
-		return fmt.Errorf("the cgroup of --blocks-cgroup cannot be opened: %w", err)
+		return fmt.Errorf("the cgroup whose programs are to take blocks cannot be opened: %w", err)
 	}
 	var files unix.Statfs_t
 	if err := unix.Fstatfs(int(p.directory.Fd()), &files); err != nil {

@@ -196,7 +196,7 @@ func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
 }
 
 // outside is a connection of the test's own, which is in no cgroup of ours.
-func outside(t *testing.T, host *lab.Host, to string) *net.TCPConn {
+func outside(t testing.TB, host *lab.Host, to string) *net.TCPConn {
 	t.Helper()
 	var conn net.Conn
 	host.Do(func() (err error) {
@@ -207,7 +207,7 @@ func outside(t *testing.T, host *lab.Host, to string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-func set(t *testing.T, conn *net.TCPConn, bytes int) {
+func set(t testing.TB, conn *net.TCPConn, bytes int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	must(t, err)
@@ -217,7 +217,7 @@ func set(t *testing.T, conn *net.TCPConn, bytes int) {
 	must(t, err)
 }
 
-func unsent(t *testing.T, conn *net.TCPConn) (bytes int) {
+func unsent(t testing.TB, conn *net.TCPConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	must(t, err)
@@ -226,7 +226,7 @@ func unsent(t *testing.T, conn *net.TCPConn) (bytes int) {
 	return bytes
 }
 
-func standing(t *testing.T, cgroup string) (count int) {
+func standing(t testing.TB, cgroup string) (count int) {
 	t.Helper()
 	directory, err := os.Open(cgroup)
 	must(t, err)

@@ -83,7 +83,7 @@ func beApplication(line *os.File) {
 }
 
 // agent is a process of its own, which can be killed.
-func agent(t *testing.T, host *lab.Host, socket, cgroup string, order *agentv1.Caps) *exec.Cmd {
+func agent(t testing.TB, host *lab.Host, socket, cgroup string, order *agentv1.Caps) *exec.Cmd {
 	t.Helper()
 	text, err := protojson.Marshal(order)
 	if err != nil {
@@ -104,11 +104,11 @@ func kill(agent *exec.Cmd) {
 
 // application runs in a cgroup and in a host's network namespace.
 type application struct {
-	t    *testing.T
+	t    testing.TB
 	line *net.UnixConn
 }
 
-func newApplication(t *testing.T, host *lab.Host, cgroup string) *application {
+func newApplication(t testing.TB, host *lab.Host, cgroup string) *application {
 	t.Helper()
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
@@ -153,7 +153,7 @@ func (a *application) calls(to string) *net.TCPConn {
 }
 
 // newCgroup is for applications. It is empty when the test ends, and goes then; where tests were killed, with the next.
-func newCgroup(t *testing.T) string {
+func newCgroup(t testing.TB) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/mounts")
 	must(t, err)
@@ -197,7 +197,7 @@ func lock(path string) (*os.File, error) {
 }
 
 // running is the hand until the test ends, or stop is called.
-func running(t *testing.T, hand *Hand) (stop func()) {
+func running(t testing.TB, hand *Hand) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Add(1)
@@ -214,7 +214,7 @@ func running(t *testing.T, hand *Hand) (stop func()) {
 }
 
 // mark is TCP_NOTSENT_LOWAT of a connection; 0: as the sysctl has it.
-func mark(t *testing.T, conn *net.TCPConn) (bytes int) {
+func mark(t testing.TB, conn *net.TCPConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	must(t, err)
@@ -225,7 +225,7 @@ func mark(t *testing.T, conn *net.TCPConn) (bytes int) {
 	return bytes
 }
 
-func await(t *testing.T, what string, so func() bool) {
+func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(soon)
 	for !so() {
@@ -236,12 +236,12 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-func awaitMark(t *testing.T, what string, conn *net.TCPConn, expected int) {
+func awaitMark(t testing.TB, what string, conn *net.TCPConn, expected int) {
 	t.Helper()
 	await(t, fmt.Sprintf("%s has a mark of %d bytes", what, expected), func() bool { return mark(t, conn) == expected })
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,59 @@
+package blocks
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"bicast/internal/lab"
+)
+
+// BenchmarkGoodput is of writes of 1 MB over a path that nothing slows, by a socket that takes blocks and by one that
+// does not.
+func BenchmarkGoodput(b *testing.B) {
+	for _, block := range []uint32{0, 256 << 10, 16 << 10, 8 << 10} {
+		b.Run(fmt.Sprintf("block=%d", block), func(b *testing.B) {
+			client, server := lab.Two(b)
+			to := sink(b, server)
+			cgroup := newCgroup(b)
+			hand := NewHand(filepath.Join(b.TempDir(), "sharers"), client.Try, discard())
+			if block > 0 {
+				hand.Govern(cgroup)
+			}
+			running(b, hand)
+			must(b, hand.Order(caps(block, 10_000)))
+			conn := newApplication(b, client, cgroup).calls(to)
+			awaitMark(b, "the socket", conn, int(block))
+			write := make([]byte, 1<<20)
+			b.SetBytes(int64(len(write)))
+			b.ResetTimer()
+			for range b.N {
+				if _, err := conn.Write(write); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// sink reads on whatever comes.
+func sink(t testing.TB, host *lab.Host) string {
+	var listener net.Listener
+	host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "10.1.0.2:9")
+		return err
+	})
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed: it is over
+			}
+			go io.Copy(io.Discard, conn)
+		}
+	}()
+	return listener.Addr().String()
+}
