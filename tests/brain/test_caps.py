@@ -124,13 +124,13 @@ def test_loss_without_a_queue_leaves_the_floor() -> None:
 # What changes by little
 
 
-def settled(*rtts_us: int) -> list[int]:
+def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
     """The cap of one terminal whose shortest round trip is told so, one decision after the other."""
     ruling, most = None, []
     for rtt_us in rtts_us:
         air = Air()
         air.passes(equal(1, Stream(FAR, rtt_us)))
-        ruling = decide(IDEAL, tuple(air.sharers.values()), ruling, air.now)
+        ruling = decide(access_point, tuple(air.sharers.values()), ruling, air.now)
         most.append(only(ruling.caps[ME]).most)
     return most
 
@@ -143,6 +143,8 @@ def test_a_fall_by_five_in_a_hundred_and_a_rise_by_one_segment_change_no_cap() -
 def test_a_round_trip_that_swings_around_a_border_is_followed_once() -> None:
     assert settled(*[4190, 4210] * 4) == [8] * 8
     assert settled(*[4210, 4190] * 4) == [9, *[8] * 7]
+    cases = settled(99_000, 100_000, 99_000, 96_000, 94_000, access_point=paper(CapTables.JELLY_BEAN))
+    assert cases == [90, 555, 555, 555, 90]
 
 
 def test_a_terminal_more_or_less_is_not_little() -> None:
