@@ -1,0 +1,171 @@
+package window
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"bicast/api/agentv1"
+)
+
+const (
+	rate    = "40mbit"
+	packet  = 1514
+	lasting = 10 * time.Second
+)
+
+// outgrows tells whether more waits than a cap of so many segments lets.
+func (h *house) outgrows(segments int) bool {
+	h.t.Helper()
+	return h.waiting(h.gateway, "wan") > (segments*3/2+10)*packet
+}
+
+// atMost holds for so long, once it is come down to.
+func (h *house) atMost(segments int) {
+	h.t.Helper()
+	h.await("the queue is as short as the cap has it", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") <= segments*packet })
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		if bytes := h.waiting(h.gateway, "wan"); bytes > segments*packet {
+			h.t.Fatalf("%d bytes wait, expected %d segments at most", bytes, segments)
+		}
+	}
+}
+
+// lostLittle: a sender whose round trips grow from nothing to what the queue takes probes for a loss once or twice.
+func (h *house) lostLittle(conn net.Conn) {
+	h.t.Helper()
+	if info := h.info(conn); info.Total_retrans > 5 {
+		h.t.Fatalf("%d segments were sent twice", info.Total_retrans)
+	}
+}
+
+func (h *house) moves(since uint64) uint64 {
+	h.t.Helper()
+	var bytes uint64
+	h.await("bytes are acknowledged", 10*time.Second, func() bool {
+		bytes = 0
+		for _, each := range h.hand.Report().GetPassing() {
+			bytes += each.GetBytesSent()
+		}
+		return bytes >= since+200_000
+	})
+	return bytes
+}
+
+func TestAnUploadIsHeldAndFollowsItsCapWhileItLives(t *testing.T) {
+	for name, c := range map[string]struct{ at, port string }{"IPv4": {service, "on"}, "IPv6": {service6, "on"}, "IPv4, sums made by no hardware": {service, "off"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.gateway.Run("ethtool", "-K", "wifi", "tx", c.port, "rx", c.port) // the kernel makes sums behind the program, or the phone does not look at them
+			narrow(h.gateway, "wan", rate)
+			h.order(capped(20, lasting))
+			conn := h.upload(h.sink(c.at, false), false)
+			bytes := h.moves(0)
+			h.atMost(21)
+			if report := h.hand.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
+				t.Fatalf("%v, expected one connection to be held", report)
+			}
+			h.order(capped(8, lasting))
+			h.atMost(9)
+			h.moves(bytes)
+			h.order(capped(30, lasting))
+			h.await("more is on its way", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 15*packet })
+			h.order(&agentv1.Caps{})
+			if h.hand.Report() != nil {
+				t.Fatal("expected no report where nothing is ordered")
+			}
+			h.await("nothing holds it", 10*time.Second, func() bool { return h.outgrows(30) })
+			h.lostLittle(conn)
+		})
+	}
+}
+
+func TestWhenTheLeaseIsOverCapsEndByThemselvesAndByAndBy(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	narrow(h.gateway, "wan", rate)
+	h.order(capped(8, lasting))
+	conn := h.upload(h.sink(service, false), false)
+	h.moves(0)
+	h.atMost(9)
+	h.order(capped(8, 500*time.Millisecond))
+	last, begun := 0, time.Now()
+	h.await("nothing holds it", 5*time.Second, func() bool {
+		now := int(h.info(conn).Snd_wnd)
+		if now > 2*max(last, 16*1460) && last > 0 && time.Since(begun) < 400*time.Millisecond {
+			t.Fatalf("a window of %d after %d", now, last)
+		}
+		last = now
+		return h.outgrows(8)
+	})
+	h.lostLittle(conn)
+	if held := h.hand.Report().GetHeld(); held != 0 {
+		t.Fatalf("%d held, expected none", held)
+	}
+}
+
+func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	narrow(h.gateway, "wan", rate)
+	h.upload(h.sink(service, false), false)
+	h.await("it fills the queue", 10*time.Second, func() bool { return h.outgrows(8) })
+	h.order(capped(8, lasting))
+	h.moves(0)
+	report := h.hand.Report()
+	if !h.outgrows(8) || report.Held != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
+		t.Fatalf("%d bytes wait, %v, expected it to be left alone", h.waiting(h.gateway, "wan"), report)
+	}
+}
+
+func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	narrow(h.gateway, "wan", rate)
+	h.phone.Run("ip", "mptcp", "limits", "set", "subflows", "1")
+	h.server.Run("ip", "mptcp", "limits", "set", "subflows", "1")
+	h.phone.Run("ip", "mptcp", "endpoint", "add", phoneLTE, "dev", "lte", "subflow")
+	h.order(capped(30, lasting))
+	h.upload(h.sink(service, true), true)
+	h.await("both subflows carry", 10*time.Second, func() bool {
+		passing := h.hand.Report().GetPassing()
+		return len(passing) == 2 && passing[0].BytesSent > 100_000 && passing[1].BytesSent > 100_000
+	})
+	passing := h.hand.Report().Passing
+	if passing[0].Joined == passing[1].Joined {
+		t.Fatalf("%v, expected one of them to have joined", passing)
+	}
+	h.atMost(33)
+}
+
+// The sender knows the whole way; here are the two halves of it, with a queue before the gateway or behind.
+func TestARoundTripIsAsLongAsTheSenderSays(t *testing.T) {
+	for name, c := range map[string]struct {
+		narrow     func(*house)
+		timestamps string
+	}{
+		"a queue behind": {func(h *house) { narrow(h.gateway, "wan", rate) }, "1"}, "a queue before": {func(h *house) { narrow(h.air(), "above", rate) }, "1"},
+		"behind, without timestamps": {func(h *house) { narrow(h.gateway, "wan", rate) }, "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHouse(t)
+			h.phone.Sysctl("ipv4/tcp_timestamps", c.timestamps)
+			c.narrow(h)
+			h.order(capped(200, lasting)) // 60 ms at that rate
+			conn := h.upload(h.sink(service, false), false)
+			h.await("the queue stands", 10*time.Second, func() bool { return h.info(conn).Rtt > 40_000 })
+			var said *agentv1.Passing
+			h.await("both say the same", 5*time.Second, func() bool {
+				said = h.hand.Report().GetPassing()[0]
+				sender := h.info(conn).Rtt
+				return said.SrttUs > sender-sender/10 && said.SrttUs < sender+sender/10
+			})
+			if said.MinRttUs == 0 || said.MinRttUs > 20_000 {
+				t.Fatalf("%v, expected a round trip of a millisecond or so at its beginning", said)
+			}
+			t.Logf("%v; the sender says %d", said, h.info(conn).Rtt)
+		})
+	}
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The window that terminals are told, lowered where a gateway sends to them (tc, egress) to what they may have on their
+ * way; and what they send, looked at where it comes in (tc, ingress). Everything passes on to whoever comes next.
+ *
+ * The receiver's own window is never raised, and what was advertised is never taken back: the right edge stays where it is
+ * until data have come up to it. As the field counts units of 2^scale, it is rounded up to one, and an edge that was
+ * advertised down to one, as receivers do (RFC 7323, 2.4). The subflows of an MPTCP connection share a window that begins at
+ * what is acknowledged of the connection's data (RFC 8684, 3.3.1), so that is where their edge is.
+ *
+ * A cap that grew or is gone is not followed at once: what had been held back would come in one burst. The window doubles
+ * each DOUBLE_NS instead, and with every acknowledgement once at most.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <stddef.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "window.h"
+#include "window_flow.h"
+#include "window_segment.h"
+
+#define DOUBLE_NS 125000000ULL	/* from 3 kB to the 3 MB of a large buffer in about a second */
+#define WINDOW_BYTES_MOST (1ULL << 30)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, CAPS_MAX);
+	__type(key, struct pair);
+	__type(value, __u32);	/* segments */
+} caps SEC(".maps");
+
+/* In bytes; 0: none. */
+static __always_inline __u64 capped(const struct segment *segment, const struct flow *flow, __u64 now_ns)
+{
+	struct settings *set;
+	__u32 *segments, zero = 0;
+	__u64 bytes;
+
+	set = bpf_map_lookup_elem(&settings, &zero);
+	if (!set || set->lease_until_ns <= now_ns)
+		return 0;
+	segments = bpf_map_lookup_elem(&caps, &segment->ends.pair);
+	if (!segments)
+		return 0;
+	bytes = (__u64)*segments * flow->segment_bytes;
+	return bytes < WINDOW_BYTES_MOST ? bytes : WINDOW_BYTES_MOST;
+}
+
+static __always_inline void allow(struct flow *flow, __u64 cap, __u64 own, __u64 now_ns)
+{
+	__u64 since_ns = now_ns - flow->allowed_ns, more;
+
+	if (cap && (!flow->allowed_bytes || cap <= flow->allowed_bytes)) {
+		flow->allowed_bytes = cap;
+		flow->allowed_ns = now_ns;
+		return;
+	}
+	if (!flow->allowed_bytes)
+		return;
+	if (since_ns > DOUBLE_NS)
+		since_ns = DOUBLE_NS;
+	more = flow->allowed_bytes * since_ns / DOUBLE_NS;
+	if (!more)
+		return;
+	flow->allowed_ns = now_ns;
+	flow->allowed_bytes += more;
+	if (cap && flow->allowed_bytes > cap)
+		flow->allowed_bytes = cap;
+	if (!cap && flow->allowed_bytes >= own)
+		flow->allowed_bytes = 0;
+}
+
+static __always_inline void advertise(struct __sk_buff *skb, const struct segment *segment, __u16 units)
+{
+	__be16 before = segment->tcp.window, after = bpf_htons(units);
+
+	/* Neither changes what the whole adds up to, so a sum that hardware made still holds, and one that it is to make does. */
+	if (bpf_l4_csum_replace(skb, segment->offset + offsetof(struct tcphdr, check), before, after, sizeof(after)) < 0)
+		return;
+	bpf_skb_store_bytes(skb, segment->offset + offsetof(struct tcphdr, window), &after, sizeof(after), 0);
+}
+
+static __always_inline void hold(struct __sk_buff *skb, const struct segment *segment, struct flow *flow, __u64 now_ns)
+{
+	__u32 scale = segment->tcp.syn ? 0 : flow->scale & 15; /* a first segment's is not scaled */
+	__u64 own = (__u64)bpf_ntohs(segment->tcp.window) << scale, wanted;
+	__u32 ack = bpf_ntohl(segment->tcp.ack_seq), base = flow->mptcp ? segment->options.data_ack : ack, left;
+	bool has_base = (!flow->mptcp || segment->options.has_data_ack) && is_plausible(flow, ack);
+
+	allow(flow, capped(segment, flow, now_ns), own, now_ns);
+	if (flow->allowed_bytes) {
+		wanted = (flow->allowed_bytes + (1 << scale) - 1) >> scale << scale;
+		left = flow->edge - base;
+		if (has_base && flow->has_edge && (__s32)left > 0 && (left >> scale << scale) > wanted)
+			wanted = left >> scale << scale;
+		if (wanted < own) {
+			advertise(skb, segment, wanted >> scale);
+			own = wanted;
+		}
+	}
+	if (has_base && (!flow->has_edge || is_after(base + own, flow->edge))) {
+		flow->edge = base + own;
+		flow->has_edge = 1;
+	}
+}
+
+SEC("tc")
+int bicast_lower(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct flow *flow;
+
+	if (!read_segment(skb, true, &segment))
+		return TC_ACT_UNSPEC;
+	if (segment.tcp.syn && !segment.tcp.ack) {
+		open(&segment, false, now_ns);
+		return TC_ACT_UNSPEC;
+	}
+	if (segment.tcp.syn)
+		answer(&segment, false, now_ns);
+	flow = bpf_map_lookup_elem(&flows, &segment.ends);
+	if (!flow)
+		return TC_ACT_UNSPEC;
+	flow->seen_ns = now_ns;
+	finish(flow, &segment, FINISHED_OTHER);
+	if (segment.tcp.rst || !segment.tcp.ack)
+		return TC_ACT_UNSPEC;
+	if (!segment.tcp.syn)
+		acknowledged(flow, bpf_ntohl(segment.tcp.ack_seq), now_ns);
+	if (segment.options.greeting.stamped)
+		stamp(flow, segment.options.value, now_ns);
+	if (flow->has_scale)
+		hold(skb, &segment, flow, now_ns);
+	return TC_ACT_UNSPEC;
+}
+
+SEC("tc")
+int bicast_watch(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct flow *flow;
+
+	if (!read_segment(skb, false, &segment))
+		return TC_ACT_UNSPEC;
+	if (segment.tcp.syn && !segment.tcp.ack) {
+		open(&segment, true, now_ns);
+		return TC_ACT_UNSPEC;
+	}
+	if (segment.tcp.syn) {
+		answer(&segment, true, now_ns);
+		return TC_ACT_UNSPEC;
+	}
+	flow = bpf_map_lookup_elem(&flows, &segment.ends);
+	if (!flow) {
+		struct flow stranger = { .seen_ns = now_ns, .data_ns = now_ns };
+
+		if (!segment.bytes)
+			return TC_ACT_UNSPEC;
+		bpf_map_update_elem(&flows, &segment.ends, &stranger, BPF_NOEXIST);
+		flow = bpf_map_lookup_elem(&flows, &segment.ends);
+		if (!flow)
+			return TC_ACT_UNSPEC;
+	}
+	flow->seen_ns = now_ns;
+	finish(flow, &segment, FINISHED_TERMINAL);
+	if (flow->greeted_ns && segment.tcp.ack) {
+		measured(&flow->near, now_ns - flow->greeted_ns);
+		flow->greeted_ns = 0;
+	}
+	if (segment.options.greeting.stamped)
+		echoed(flow, &segment, now_ns);
+	if (segment.bytes)
+		carried(flow, &segment, now_ns);
+	return TC_ACT_UNSPEC;
+}
+
+char LICENSE[] SEC("license") = "GPL";

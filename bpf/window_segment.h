@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A TCP segment to or from a terminal. What is not plain is not looked into: fragments, IPv6 with extension headers, what
+ * is tagged for a VLAN, packets longer than their headers can say, and what its receiver would not take.
+ */
+#ifndef WINDOW_SEGMENT_H
+#define WINDOW_SEGMENT_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "window.h"
+#include "window_options.h"
+
+#define MSS_ABSENT_IPV4 536	/* RFC 9293, 3.7.1 */
+#define MSS_ABSENT_IPV6 1220
+
+struct segment {
+	struct ends ends;
+	__u32 offset;		/* of the TCP header in the frame */
+	__u32 bytes;		/* of data */
+	struct tcphdr tcp;
+	struct options options;
+};
+
+static __always_inline bool read_tcp(struct __sk_buff *skb, __u32 bytes, struct segment *segment)
+{
+	struct tcphdr *tcp = &segment->tcp;
+	__u32 header;
+
+	if (bytes < sizeof(*tcp) || segment->offset + bytes > skb->len)
+		return false;
+	if (bpf_skb_load_bytes(skb, segment->offset, tcp, sizeof(*tcp)) < 0)
+		return false;
+	header = tcp->doff * 4;
+	if (header < sizeof(*tcp) || header > bytes)
+		return false;
+	segment->bytes = bytes - header;
+	return read_options(skb, segment->offset + sizeof(*tcp), header - sizeof(*tcp), &segment->options);
+}
+
+static __always_inline void map_ipv4(__u8 *mapped, __be32 address)
+{
+	__be32 *words = (void *)mapped;
+
+	words[2] = bpf_htonl(0xffff);
+	words[3] = address;
+}
+
+static __always_inline bool read_ipv4(struct __sk_buff *skb, bool to_terminal, struct segment *segment)
+{
+	struct pair *pair = &segment->ends.pair;
+	__u32 header, bytes;
+	struct iphdr ip;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0)
+		return false;
+	header = ip.ihl * 4;
+	bytes = bpf_ntohs(ip.tot_len);
+	if (ip.version != 4 || header < sizeof(ip) || bytes < header || ip.protocol != IPPROTO_TCP)
+		return false;
+	if (ip.frag_off & bpf_htons(0x3fff))
+		return false;
+	map_ipv4(pair->terminal, to_terminal ? ip.daddr : ip.saddr);
+	map_ipv4(pair->other, to_terminal ? ip.saddr : ip.daddr);
+	segment->offset = ETH_HLEN + header;
+	segment->options.greeting.mss_bytes = MSS_ABSENT_IPV4;
+	return read_tcp(skb, bytes - header, segment);
+}
+
+static __always_inline bool read_ipv6(struct __sk_buff *skb, bool to_terminal, struct segment *segment)
+{
+	struct pair *pair = &segment->ends.pair;
+	struct ipv6hdr ip;
+
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0)
+		return false;
+	if (ip.version != 6 || ip.nexthdr != IPPROTO_TCP)
+		return false;
+	__builtin_memcpy(pair->terminal, to_terminal ? &ip.daddr : &ip.saddr, 16);
+	__builtin_memcpy(pair->other, to_terminal ? &ip.saddr : &ip.daddr, 16);
+	segment->offset = ETH_HLEN + sizeof(ip);
+	segment->options.greeting.mss_bytes = MSS_ABSENT_IPV6;
+	return read_tcp(skb, bpf_ntohs(ip.payload_len), segment);
+}
+
+static __always_inline bool read_segment(struct __sk_buff *skb, bool to_terminal, struct segment *segment)
+{
+	__be16 protocol;
+	bool is_read;
+
+	if (skb->vlan_present || bpf_skb_load_bytes(skb, 2 * ETH_ALEN, &protocol, sizeof(protocol)) < 0)
+		return false;
+	if (protocol == bpf_htons(ETH_P_IP))
+		is_read = read_ipv4(skb, to_terminal, segment);
+	else if (protocol == bpf_htons(ETH_P_IPV6))
+		is_read = read_ipv6(skb, to_terminal, segment);
+	else
+		return false;
+	segment->ends.terminal_port = to_terminal ? segment->tcp.dest : segment->tcp.source;
+	segment->ends.other_port = to_terminal ? segment->tcp.source : segment->tcp.dest;
+	return is_read;
+}
+
+#endif
