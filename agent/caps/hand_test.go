@@ -59,6 +59,18 @@ func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestIPv6IsHeldAndIPv4InASocketOfBoth(t *testing.T) {
+	w := newWorld(t)
+	hand := w.hand()
+	older := w.upload(far6, false)
+	w.runs(hand)
+	w.order(hand, capOf(near6, far6, 5, 10), capOf(near, far, 15, 20))
+	newer, both := w.upload(far6, false), w.asked()
+	older.stays(5, 10)
+	newer.stays(5, 10)
+	both.stays(15, 20)
+}
+
 func TestTheEndOfTheHandGivesAllBack(t *testing.T) {
 	w := newWorld(t)
 	hand := w.hand()

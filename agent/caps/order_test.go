@@ -71,3 +71,11 @@ func TestPaceIsInBytesASecondAndNeverNone(t *testing.T) {
 		}
 	}
 }
+
+func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
+	for range 2 {
+		if err := Probe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -42,11 +42,17 @@ func (w *world) awaitSubflows(u *upload, expected string, right func(wifi, lte s
 	}, func() any { return w.subflows(u) }, expected)
 }
 
-func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
-	w := newWorld(t)
+// join has connections get a second subflow, by LTE.
+func (w *world) join(flags ...string) {
+	w.t.Helper()
 	w.host.Run("ip", "mptcp", "limits", "set", "subflow", "2", "add_addr_accepted", "2")
 	w.far.Run("ip", "mptcp", "limits", "set", "subflow", "2", "add_addr_accepted", "2")
-	w.host.Run("ip", "mptcp", "endpoint", "add", nearLTE, "dev", "lte", "subflow")
+	w.host.Run(append([]string{"ip", "mptcp", "endpoint", "add", nearLTE, "dev", "lte"}, flags...)...)
+}
+
+func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
+	w := newWorld(t)
+	w.join("subflow")
 	hand := w.hand()
 	w.runs(hand)
 	older := w.upload(far, true)
@@ -71,4 +77,16 @@ func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
 	}
 	w.order(hand)
 	w.awaitSubflows(older, "what they had", func(wifi, lte subflow) bool { return wifi.control == "reno" && lte.control == "reno" })
+}
+
+func TestASubflowThatSendsNothingLeavesItsShareToTheOther(t *testing.T) {
+	w := newWorld(t)
+	w.join("subflow", "backup")
+	hand := w.hand()
+	w.runs(hand)
+	upload := w.upload(far, true)
+	w.order(hand, capOf(near, far, 30, 40), capOf(nearLTE, far, 30, 40))
+	w.awaitSubflows(upload, "all of it by Wi-Fi", func(wifi, lte subflow) bool {
+		return between(uint32(wifi.window), 30, 40) && lte.control == wifi.control
+	})
 }

@@ -22,6 +22,8 @@ const (
 	nearLTE = "10.2.0.1"
 	far     = "10.3.0.2"
 	other   = "10.3.0.3"
+	near6   = "fd01::1"
+	far6    = "fd03::1"
 	lease   = 10_000
 )
 
@@ -47,6 +49,13 @@ func newWorld(t *testing.T) *world {
 	cable(w.host, "wifi", near, "10.1.0.254")
 	cable(w.host, "lte", nearLTE, "10.2.0.254")
 	cable(w.far, "wire", far, "10.3.0.254")
+	for host, name := range map[*lab.Host]string{w.host: "wifi", w.far: "wire"} {
+		prefix := map[string]string{"wifi": "fd01::", "wire": "fd03::"}[name]
+		host.Run("ip", "address", "add", prefix+"1/64", "dev", name, "nodad")
+		w.gateway.Run("ip", "address", "add", prefix+"2/64", "dev", name, "nodad")
+		host.Run("ip", "-6", "route", "add", "default", "via", prefix+"2")
+	}
+	w.gateway.Sysctl("ipv6/conf/all/forwarding", "1")
 	w.far.Run("ip", "address", "add", other+"/24", "dev", "wire")
 	w.far.Run("ip", "route", "add", "default", "via", "10.3.0.254")
 	w.host.Run("ip", "route", "add", "default", "via", "10.1.0.254")
@@ -117,13 +126,34 @@ func (w *world) upload(to string, multipath bool) *upload {
 	})
 	w.t.Cleanup(func() { u.conn.Close() })
 	u.port = netip.MustParseAddrPort(listener.Addr().String()).Port()
-	go func() {
-		for block := make([]byte, 1<<16); ; {
-			if _, err := u.conn.Write(block); err != nil {
-				return
-			}
+	go u.send()
+	return u
+}
+
+// asked is an upload of a terminal that was connected to, in a socket that could be of either version.
+func (w *world) asked() *upload {
+	w.t.Helper()
+	var listener net.Listener
+	w.host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "[::]:0")
+		return err
+	})
+	w.t.Cleanup(func() { listener.Close() })
+	w.far.Do(func() error {
+		asking, err := net.Dial("tcp4", net.JoinHostPort(near, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)))
+		if err == nil {
+			go io.Copy(io.Discard, asking)
+			w.t.Cleanup(func() { asking.Close() })
 		}
-	}()
+		return err
+	})
+	taken, err := listener.Accept()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { taken.Close() })
+	u := &upload{t: w.t, conn: taken}
+	go u.send()
 	return u
 }
 
@@ -131,6 +161,14 @@ type upload struct {
 	t    *testing.T
 	conn net.Conn
 	port uint16 // of the far end
+}
+
+func (u *upload) send() {
+	for block := make([]byte, 1<<16); ; {
+		if _, err := u.conn.Write(block); err != nil {
+			return
+		}
+	}
 }
 
 func (u *upload) option(ask func(socket int) error) {
