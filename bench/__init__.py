@@ -28,6 +28,7 @@ PARTS = (
     "failover",
     "once",
     "eliminate",
+    "air",
     "transfer",
 )
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"

@@ -91,6 +91,16 @@ EXPERIMENTS = {
         "33 uploads of 4 MB by each terminal: some 2 minutes.",
         "120 uploads of 16 MB, two rounds: some 30 minutes.",
     ),
+    "air": Experiment(
+        "experiments.air",
+        "paper 000: terminals that share an access point, with its control by windows, the ideal window and none",
+        "One to ten terminals upload over one half-duplex air of 20 Mbit/s to servers 4 to 256 ms away, with no rule, "
+        "by the paper's tables and by the ideal window, held by the terminals' agents or by the gateway's alone; and "
+        "under loss, with several connections each, and in an air that carries less where more contend. Prints "
+        "totals, Jain's index, round trips, segments sent again, a ping's time and how soon a newcomer has its part.",
+        "34 uploads of 10 s: some 8 minutes, longer where the machine stalls, for such runs are repeated.",
+        "99 uploads of 30 s: some 55 minutes, likewise.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",

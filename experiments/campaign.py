@@ -41,6 +41,7 @@ class Campaign(Generic[P, R]):
     rows: str  # what the lines of its csv are, in a word
     keep_rows: Callable[[Iterable[R], Path], None]
     draw: Callable[[Sequence[R], Path], Path]
+    tell: Callable[[Sequence[R]], str] | None = None  # what people read before the figures
 
     @property
     def directory(self) -> Path:
@@ -85,6 +86,8 @@ class Campaign(Generic[P, R]):
             told = {"experiment": self.name, "figures": [asdict(each) for each in found], "runs_left_out": rejected}
             print(json.dumps(told | {"csv": str(rows), "plots": [str(picture)]}, indent=2))
             return
+        if self.tell is not None:
+            print(f"{self.tell(runs)}\n")
         print(table(found))
         print(f"\nRuns that do not count, because the machine stalled: {rejected} of {len(runs)}.")
         print(f"All {self.rows}: {rows}\nPlot: {picture}")

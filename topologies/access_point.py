@@ -1,17 +1,17 @@
 """Up to ten terminals on one access point, whose air they share: what they send, and what comes to them, in turns.
 
-    t1 ── t1 ┌────┐        half-duplex         ┌───────┐ gw-wan  wan ┌────────┐ near ── delay ── lan near .4.2
-    ...      │ ap ├─ uplink ── 20 Mbit/s ── gw-air br-ap ├─────────────┤ router │
-    t10 ─ t10└────┘     1.5 MB each way        └───────┘.100.2  .100.1└────────┘ far ─── delay ── lan far  .5.2
+    t1 ── t1 ┌────┐        half-duplex         ┌───────┐ gw-wan  wan ┌────────┐ s4 ──── delay ── lan s4 .1.2
+    ...      │ ap ├─ uplink ── 20 Mbit/s ── gw-air br-ap ├─────────────┤ router │ ...
+    t10 ─ t10└────┘     1.5 MB each way        └───────┘.100.2  .100.1└────────┘ s256 ── delay ── lan s256 .4.2
 
-All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. Each server is as far as its
-round trip says: 4 ms and 256 ms unless told otherwise, to which the air adds its own. All links but the air are unshaped.
+All addresses are 192.168.x.y/24. The terminals are .50.11 to .50.20, their gateway is .50.1. The servers s4, s16, s64
+and s256 are as many milliseconds away, there and back, to which the air adds its own. All other links are unshaped.
 
 With `contention` the air carries less, the more stations (terminals, and the gateway) have something waiting for it: of
 n stations each further one than the first takes that part of the 20 Mbit/s, down to 2 Mbit/s.
 
     mn --custom topologies/access_point.py --topo access_point
-    mn --custom topologies/access_point.py --topo access_point,terminals=5,near_rtt_ms=64,contention=0.05
+    mn --custom topologies/access_point.py --topo access_point,terminals=5,contention=0.05
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ AIR_BPS = 20_000_000
 QUEUE_BYTES = 1_500_000
 MOST_TERMINALS = 10
 TERMINALS = tuple(f"t{number}" for number in range(1, MOST_TERMINALS + 1))
-SERVERS = {"near": "192.168.4.2", "far": "192.168.5.2"}
-RTT_MS = {"near": 4.0, "far": 256.0}
-PARAMETERS = ("terminals", "near_rtt_ms", "far_rtt_ms", "contention")
+RTTS_MS = {"s4": 4, "s16": 16, "s64": 64, "s256": 256}
+SERVERS = {name: f"192.168.{number}.2" for number, name in enumerate(RTTS_MS, 1)}
+PARAMETERS = ("terminals", "contention")
 
 
 def address(terminal: str) -> str:
@@ -47,23 +47,17 @@ def air(contention: float = 0.0) -> Shape:
     return Shape(AIR_BPS, queue_bytes=QUEUE_BYTES, shared=True, contention=contention)
 
 
+def _gateway(server: str) -> str:
+    return SERVERS[server].removesuffix("2") + "1"
+
+
 class AccessPointTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(
-        self,
-        terminals: int = MOST_TERMINALS,
-        near_rtt_ms: float = RTT_MS["near"],
-        far_rtt_ms: float = RTT_MS["far"],
-        contention: float = 0.0,
-        **unknown: Any,
-    ) -> None:
+    def build(self, terminals: int = MOST_TERMINALS, contention: float = 0.0, **unknown: Any) -> None:
         refuse_unknown(unknown, PARAMETERS)
         if not isinstance(terminals, int) or not 1 <= terminals <= MOST_TERMINALS:
             raise ValueError(f"terminals={terminals} is no number of them: expected 1 to {MOST_TERMINALS}")
-        for name, rtt_ms in (("near_rtt_ms", near_rtt_ms), ("far_rtt_ms", far_rtt_ms)):
-            if not isinstance(rtt_ms, int | float) or rtt_ms <= 0:
-                raise ValueError(f"{name}={rtt_ms} is no round trip: expected more than 0 ms")
         self._inside(TERMINALS[:terminals], contention)
-        self._outside({"near": near_rtt_ms, "far": far_rtt_ms})
+        self._outside()
 
     def _inside(self, terminals: tuple[str, ...], contention: float) -> None:
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000004")
@@ -75,14 +69,14 @@ class AccessPointTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             self.addHost(name, cls=Machine, addresses=own, routes=[Route("default", "192.168.50.1")])
             self._link(name, "ap", "wlan", name)
 
-    def _outside(self, rtts_ms: dict[str, float]) -> None:
-        addresses = {name: [f"{SERVERS[name].rpartition('.')[0]}.1/24"] for name in rtts_ms}
+    def _outside(self) -> None:
+        addresses = {name: [f"{_gateway(name)}/24"] for name in SERVERS}
         addresses["wan"] = ["192.168.100.1/24"]
         inside = [Route("192.168.50.0/24", "192.168.100.2")]
         self.addHost("router", cls=Machine, forwards=True, addresses=addresses, routes=inside)
         self._link(BRIDGE, "router", "gw-wan", "wan", port1=2, label="wan")
-        for name, rtt_ms in rtts_ms.items():
-            default = Route("default", f"{SERVERS[name].rpartition('.')[0]}.1")
+        for name, rtt_ms in RTTS_MS.items():
+            default = Route("default", _gateway(name))
             self.addHost(name, cls=Machine, addresses={"lan": [f"{SERVERS[name]}/24"]}, routes=[default])
             each = Shape(delay_ms=rtt_ms / 2)
             self._link("router", name, name, "lan", label=name, forward=each, backward=each)

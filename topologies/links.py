@@ -2,7 +2,7 @@
 
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver
 
-A link that is raised with delay, jitter, bursts or a shared channel in either direction is carried by an emulator of its own
+A link that is raised with delay, jitter, bursts or a shared channel is carried by an emulator of its own
 (emulated.py); any other is a plain veth pair, shaped by the kernel (shaper.py).
 
 The kernel's queue stands at the port that the sender itself sends by, as a Wi-Fi interface's does: what waits there is
@@ -99,7 +99,8 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
     def _carrier(self) -> Emulator:
         if self._emulator is None:
             raise TypeError(
-                f"link {self.label}: the kernel shapes it; expected one raised with delay, jitter, bursts or a shared channel"
+                f"link {self.label}: the kernel shapes it; expected one raised with delay, jitter, bursts or a shared "
+                "channel"
             )
         return self._emulator
 

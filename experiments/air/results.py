@@ -1,0 +1,173 @@
+"""What the uploads come to: a table beside the paper's bounds, figures with what was promised of them, a line a run."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.figures import Figure, Promise, at_least, at_most, figure
+from experiments.air import paper000
+from experiments.air.plan import IDEAL_GATEWAY, IDEAL_TERMINALS, OFF, Scene, Variant
+from experiments.air.runs import Run
+
+OF_OFF, JAIN, RATIO, AGAIN_OF_1000 = 0.98, 0.99, 3.0, 1.0
+HANDS_APART, PAPER_AHEAD = 0.05, 1.02
+LOSSY = {1: 10.0, 10: 2.0}  # at least so many times what comes with no cap, at the longest way, by terminals
+LOSSY_RTT = "256"
+SEGMENT_BITS = 1448 * 8
+HEADER = (
+    "terminals", "rtt_ms", "connections", "loss_percent", "contention", "window_scale", "variant", "total_mbps", "jain",
+    "srtt_ms", "rtt_ratio", "cwnd", "sent_again", "ping_ms", "newcomer_s", "held", "mbps_of_each",
+)  # fmt: skip
+HEADS = (
+    "variant", "Mbit/s", "of off", "Jain", "srtt ms", "RTT x", "ping ms", "cwnd", "paper's", "again", "newcomer s",
+)  # fmt: skip
+PREFACE = (
+    "Uploads over one air of 20 Mbit/s with 1.5 MB of queue each way, counted in the second half of each run. RTT x is "
+    "srtt by the least RTT;\nagain: segments sent again of 1000; newcomer: until one that begins later has 90 % of its "
+    "share for 0.5 s; paper's: max-min by\npaper 000's table 2 for so many terminals, which its table 3 may lower."
+)
+PRINTED = (
+    "Paper 000 shows its totals (figures 15 and 16) as pictures, without numbers: with its control they grow, on GB at "
+    "4 ms mainly for few\nterminals and at 256 ms for many, on JB throughout."
+)
+
+
+def good(runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if not run.stalled]
+
+
+def by_scene(runs: Iterable[Run]) -> dict[Scene, dict[Variant, list[Run]]]:
+    """Of the runs that count."""
+    found: dict[Scene, dict[Variant, list[Run]]] = {}
+    for run in good(runs):
+        found.setdefault(run.task.scene, {}).setdefault(run.task.variant, []).append(run)
+    return dict(sorted(found.items(), key=_place))
+
+
+def _place(item: tuple[Scene, object]) -> tuple[object, ...]:
+    scene = item[0]
+    special = (scene.window_scale, scene.contention, scene.loss_percent, scene.connections)
+    return (*special, scene.mixed, scene.least_rtt_ms, scene.terminals)
+
+
+def total(runs: Sequence[Run]) -> float:
+    return median(run.total_bps for run in runs)
+
+
+def again_of_1000(run: Run) -> float:
+    sent = run.total_bps * run.counted_s / SEGMENT_BITS
+    return 1000 * run.again / sent if sent else 0.0
+
+
+def told(runs: Iterable[Run]) -> str:
+    """For people."""
+    parts = [PREFACE]
+    for scene, variants in by_scene(runs).items():
+        off = variants.get(OFF)
+        rows = [HEADS, *(_line(scene, variant, those, off) for variant, those in variants.items())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        parts.append("\n".join([str(scene), *lines]))
+    return "\n\n".join([*parts, PRINTED])
+
+
+def _line(scene: Scene, variant: Variant, runs: Sequence[Run], off: Sequence[Run] | None) -> tuple[str, ...]:
+    def middle_of(values: Iterable[float]) -> float:
+        return median(list(values))
+
+    newcomers = [run.newcomer_s for run in runs]
+    came = [each for each in newcomers if each is not None]
+    newcomer = "-" if scene.terminals == 1 else f"{median(came):.1f}" if len(came) == len(newcomers) else "never"
+    bounds = paper000.bounds(variant.tables, scene.terminals, scene.least_rtt_ms)
+    return (
+        str(variant) + ("" if all(run.is_held for run in runs) else " (NOT HELD)"),
+        f"{total(runs) / 1e6:.2f}",
+        f"{total(runs) / total(off):.2f}" if off else "-",
+        f"{middle_of(run.jain for run in runs):.3f}" if scene.terminals > 1 else "-",
+        f"{middle_of(run.srtt_ms for run in runs):.1f}",
+        f"{middle_of(run.ratio for run in runs):.2f}",
+        f"{middle_of(run.ping_ms for run in runs):.1f}",
+        f"{middle_of(run.cwnd for run in runs):.0f}",
+        f"{bounds[0]}-{bounds[1]}" if variant.rule == "paper" and not scene.mixed else "-",
+        f"{middle_of(again_of_1000(run) for run in runs):.1f}",
+        newcomer,
+    )
+
+
+def figures(runs: Iterable[Run]) -> Iterator[Figure]:
+    found = by_scene(runs)
+    for scene, variants in found.items():
+        for number, (variant, those) in enumerate(variants.items()):
+            yield from _of_variant(scene, variant, those, variants, f"{scene}; " if number == 0 else "  ")
+    yield from _of_hands(found)
+    missed = [float(not run.is_held) for run in good(runs)]
+    if missed:
+        nobody = Promise("0", lambda value: value == 0)
+        yield figure("runs whose caps were not held as wanted", sum(missed), missed, "runs", nobody)
+
+
+def _of_variant(
+    scene: Scene,
+    variant: Variant,
+    runs: Sequence[Run],
+    beside: dict[Variant, list[Run]],
+    head: str,
+) -> Iterator[Figure]:
+    off = beside.get(OFF)
+    values = [run.total_bps / 1e6 for run in runs]
+    yield figure(f"{head}{variant}: total", median(values), values, "Mbit/s")
+    if off and variant != OFF:
+        ratios = [run.total_bps / total(off) for run in runs]
+        yield figure("    of off's", median(ratios), ratios, "", _total_promise(scene, variant))
+    plain = not scene.loss_percent and not scene.contention and not scene.window_scale
+    ideal = variant.rule == "ideal" and plain
+    if scene.equal:
+        jains = [run.jain for run in runs]
+        yield figure("    Jain's index", median(jains), jains, "", at_least(JAIN) if ideal else None)
+    ratios = [run.ratio for run in runs]
+    yield figure("    srtt / least RTT", median(ratios), ratios, "", at_most(RATIO) if ideal else None)
+    if ideal:
+        again = [again_of_1000(run) for run in runs]
+        yield figure("    sent again", median(again), again, "of 1000", at_most(AGAIN_OF_1000))
+    if variant.rule == "paper" and (ours := beside.get(IDEAL_TERMINALS)) and not scene.loss_percent:
+        ahead = [run.total_bps / total(ours) for run in runs]
+        yield figure("    of ideal's", median(ahead), ahead, "", at_most(PAPER_AHEAD))
+
+
+def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
+    if variant.rule != "ideal" or scene.window_scale:
+        return None
+    if scene.loss_percent:
+        return at_least(LOSSY[scene.terminals]) if scene.rtt == LOSSY_RTT and scene.terminals in LOSSY else None
+    return at_least(1.0) if scene.contention else at_least(OF_OFF)
+
+
+def _of_hands(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
+    """Both hold the same."""
+    for scene, variants in found.items():
+        if IDEAL_TERMINALS in variants and IDEAL_GATEWAY in variants:
+            apart = total(variants[IDEAL_GATEWAY]) / total(variants[IDEAL_TERMINALS]) - 1
+            what = f"{scene}: the gateway's hand beside the terminals', total"
+            promise = Promise(f"+-{HANDS_APART:g}", lambda value: abs(value) <= HANDS_APART)
+            yield figure(what, apart, [apart], "", promise)
+
+
+def keep_runs(runs: Iterable[Run], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="", encoding="utf-8") as kept:
+        writer = csv.writer(kept, lineterminator="\n")
+        writer.writerow(HEADER)
+        writer.writerows(_row(run) for run in good(runs))
+
+
+def _row(run: Run) -> tuple[object, ...]:
+    scene = run.task.scene
+    place = (scene.terminals, scene.rtt, scene.connections, scene.loss_percent, scene.contention, scene.window_scale)
+    numbers = (run.total_bps / 1e6, run.jain, run.srtt_ms, run.ratio, run.cwnd)
+    newcomer = "" if run.newcomer_s is None else f"{run.newcomer_s:.2f}"
+    each = " ".join(f"{bps / 1e6:.2f}" for bps in run.bps)
+    rest = (run.again, f"{run.ping_ms:.1f}", newcomer, run.held, each)
+    return (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)
