@@ -3,9 +3,9 @@
 ./bicast experiment blocksize            writes of 32 B to 8 MB, each four times the one before, uploads of 4 MB
 ./bicast experiment blocksize --full     each twice the one before, uploads of 16 MB as in the paper, two rounds
 
-One, two and three terminals send at the same time over an air of 20 Mbit/s with 1.5 MB of queue and 64 ms there and
-back. At last each writes 8 MB at once under a mark (TCP_NOTSENT_LOWAT) as the agent sets it for so many sharers
-(docs/blocks.md).
+One, two and three terminals send at the same time by the access point of topologies/access_point.py: 20 Mbit/s, 1.5 MB
+of queue, and 64 ms there and back. At last each writes 8 MB at once under a mark (TCP_NOTSENT_LOWAT) as the agent sets
+it for so many sharers (docs/blocks.md).
 """
 
 from __future__ import annotations

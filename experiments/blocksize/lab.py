@@ -1,73 +1,73 @@
-"""Terminals that share one access point, on which everything they send waits in one queue.
+"""One to three terminals at the access point of topologies/access_point.py, and the server that is 64 ms away.
 
-    t1 ─┐
-    t2 ─┼─ air ── 20 Mbit/s, 1.5 MB of queue, 64 ms there and back ── server
-    t3 ─┘
-
-All are in 10.3.0.0/24, terminal N at 10.3.0.N. No controller, no agent and no MPTCP: what is measured is what writes
-do.
+What they send waits in one queue for an air that they share with what comes back. The controller forwards; it has no
+agents and its rule is off: what is measured is what writes do. There is no MPTCP either.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mininet.topo import Topo
-
+from experiments import ExperimentFailed
+from experiments.running import OPENFLOW, TREE, controlled
 from topologies import ovs
-from topologies.links import Shape, ShapedLink
+from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, AccessPointTopo
 from topologies.nodes import Machine
 from topologies.stage import Stage, raised
 from topologies.watch import watched
 
-SERVER = "10.3.0.254"
-AIR = "air"
-RATE_BPS, QUEUE_BYTES = 20_000_000, 1_500_000
-RTT_MS = 64.0
+FILE = TREE / "topologies" / "access_point.yaml"
+FAR = "s64"  # 64 ms there and back
+SERVER = SERVERS[FAR]
 FRAME_BYTES, PAYLOAD_BYTES = 1514, 1448
-GOODPUT_BPS = RATE_BPS * PAYLOAD_BYTES / FRAME_BYTES  # that the air lets through
-
-
-class AirTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
-    def build(self, terminals: int) -> None:
-        ports = [f"air-t{number}" for number in range(1, terminals + 1)]
-        self.addHost("air", cls=Machine, bridge=[*ports, "air-up"])
-        self.addHost("server", cls=Machine, addresses={"lan": [f"{SERVER}/24"]})
-        for number, port in enumerate(ports, 1):
-            self.addHost(f"t{number}", cls=Machine, addresses={"wlan": [f"10.3.0.{number}/24"]})
-            self.addLink(f"t{number}", "air", cls=ShapedLink, intfName1="wlan", intfName2=port)
-        way = Shape(RATE_BPS, queue_bytes=QUEUE_BYTES, delay_ms=RTT_MS / 2)
-        self.addLink(
-            "air", "server", cls=ShapedLink, intfName1="air-up", intfName2="lan", label=AIR, forward=way, backward=way
-        )
+GOODPUT_BPS = AIR_BPS * PAYLOAD_BYTES / FRAME_BYTES  # that the air lets through, but for acknowledgements
+WITHIN_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Laboratory:
     net: Stage
+    most: int  # terminals
 
     @property
     def server(self) -> Machine:
-        return self.net.machine("server")
+        return self.net.machine(FAR)
 
     def terminals(self, count: int) -> list[Machine]:
-        return [self.net.machine(f"t{number}") for number in range(1, count + 1)]
+        return [self.net.machine(name) for name in TERMINALS[:count]]
 
     def forget(self) -> None:
         """What TCP remembers of uploads before."""
-        for machine in (self.server, *(each for each in self.net.hosts if each.name.startswith("t"))):
+        for machine in (self.server, *self.terminals(self.most)):
             machine.run("ip", "tcp_metrics", "flush")
 
     def stalled(self) -> str:
-        """How the machine has held the air up since this was last asked; empty: it has not."""
-        late = self.net.uplink(AIR).lateness()
-        return f"on the air {late}" if late.stalled else ""
+        """Which links the machine has held up since this was last asked; empty: none."""
+        found = {name: self.net.uplink(name).lateness() for name in ("air", FAR)}
+        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
 
 @contextmanager
 def laboratory(terminals: int, logs: Path) -> Iterator[Laboratory]:
-    with raised(AirTopo(terminals=terminals)) as net, watched(ovs.needed(), logs):
-        yield Laboratory(net)
+    with (
+        controlled(FILE) as controller,
+        raised(AccessPointTopo(terminals=terminals), controller=OPENFLOW) as net,
+        watched((controller.needed(), *ovs.needed()), logs),
+    ):
+        controller.await_steady()
+        lab = Laboratory(net, terminals)
+        for machine in lab.terminals(terminals):
+            _await_reached(machine)
+        yield lab
+
+
+def _await_reached(terminal: Machine) -> None:
+    """Until the gateway knows its MAC, and it the gateway's."""
+    deadline = time.monotonic() + WITHIN_S
+    while terminal.run("ping", "-c", "1", "-W", "1", SERVER, check=False).returncode != 0:
+        if time.monotonic() > deadline:
+            raise ExperimentFailed(f"{SERVER} does not answer {terminal.name} within {WITHIN_S:.0f} s")
