@@ -129,7 +129,7 @@ int bicast_lower(struct __sk_buff *skb)
 	}
 	if (segment.tcp.syn)
 		answer(&segment, false, now_ns);
-	flow = bpf_map_lookup_elem(&flows, &segment.ends);
+	flow = find(&segment.ends);
 	if (!flow)
 		return TC_ACT_UNSPEC;
 	flow->seen_ns = now_ns;
@@ -162,14 +162,14 @@ int bicast_watch(struct __sk_buff *skb)
 		answer(&segment, true, now_ns);
 		return TC_ACT_UNSPEC;
 	}
-	flow = bpf_map_lookup_elem(&flows, &segment.ends);
+	flow = find(&segment.ends);
 	if (!flow) {
 		struct flow stranger = { .seen_ns = now_ns, .data_ns = now_ns };
 
 		if (!segment.bytes)
 			return TC_ACT_UNSPEC;
-		bpf_map_update_elem(&flows, &segment.ends, &stranger, BPF_NOEXIST);
-		flow = bpf_map_lookup_elem(&flows, &segment.ends);
+		bpf_map_update_elem(&strangers, &segment.ends, &stranger, BPF_NOEXIST);
+		flow = bpf_map_lookup_elem(&strangers, &segment.ends);
 		if (!flow)
 			return TC_ACT_UNSPEC;
 	}

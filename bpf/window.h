@@ -10,6 +10,7 @@
 
 #define FLOWS_MAX (1 << 14)
 #define OPENINGS_MAX (1 << 12)
+#define STRANGERS_MAX (1 << 12)
 #define CAPS_MAX 4096
 
 /* A cap is of all connections between two. IPv4 is mapped into IPv6 (RFC 4291, 2.5.5.2). */

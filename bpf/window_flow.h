@@ -27,7 +27,10 @@
 #define ACKED_AT_ONCE_MOST (1U << 30)	/* no window is larger (RFC 7323, 2.2) */
 #define SILENCE_NS 1000000000ULL
 
-/* Apart from those that were answered: a flood of first segments moves none of the others. */
+/*
+ * Three places, and in each what was heard of longest ago is forgotten first: whatever a terminal sends by itself, only what
+ * others have answered moves out what they have answered.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, OPENINGS_MAX);
@@ -41,6 +44,21 @@ struct {
 	__type(key, struct ends);
 	__type(value, struct flow);
 } flows SEC(".maps");
+
+/* Their beginning was not seen. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, STRANGERS_MAX);
+	__type(key, struct ends);
+	__type(value, struct flow);
+} strangers SEC(".maps");
+
+static __always_inline struct flow *find(const struct ends *ends)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, ends);
+
+	return flow ? flow : bpf_map_lookup_elem(&strangers, ends);
+}
 
 static __always_inline bool is_after(__u32 a, __u32 b)
 {
@@ -114,6 +132,7 @@ static __always_inline void answer(const struct segment *segment, bool by_termin
 	if (!by_terminal)
 		flow.greeted_ns = now_ns;
 	bpf_map_update_elem(&flows, &segment->ends, &flow, BPF_ANY);
+	bpf_map_delete_elem(&strangers, &segment->ends);
 }
 
 /* The end is the agent's to make, some seconds after: a terminal that says so and goes on sending goes on as it was. */

@@ -1,6 +1,7 @@
 package window
 
 import (
+	"encoding/binary"
 	"net"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"bicast/agent/clock"
 	"bicast/internal/lab"
 )
 
@@ -34,6 +36,20 @@ func BenchmarkAPacket(b *testing.B) {
 			b.ReportMetric(float64(took.Nanoseconds()), "ns/packet")
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// What a report takes with all places full.
+func BenchmarkReport(b *testing.B) {
+	shown := newBench(b)
+	for n := range 1 << 14 {
+		e := shown.ends()
+		binary.BigEndian.PutUint16(e.TerminalPort[:], uint16(n))
+		shown.must(shown.objects.Flows.Put(e, flow{SeenNS: uint64(clock.Monotonic())}))
+	}
+	for b.Loop() {
+		_, _, err := shown.passing()
+		shown.must(err)
 	}
 }
 

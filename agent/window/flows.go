@@ -22,12 +22,12 @@ const (
 	silentMost  = time.Minute     // longer ones are not told of, but stay known
 )
 
-// each shows all connections that are known.
-func (p *programs) each(show func(ends, flow)) error {
+// each shows all connections in one of the maps.
+func each(of *ebpf.Map, show func(ends, flow)) error {
 	var cursor ebpf.MapBatchCursor
 	keys, values := make([]ends, atOnce), make([]flow, atOnce)
 	for {
-		n, err := p.objects.Flows.BatchLookup(&cursor, keys, values, nil)
+		n, err := of.BatchLookup(&cursor, keys, values, nil)
 		for i := range n {
 			show(keys[i], values[i])
 		}
@@ -48,13 +48,15 @@ func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 	}
 	var all []one
 	now := clock.Monotonic()
-	err = p.each(func(e ends, f flow) {
-		if !f.over() && f.silent(now) < silentMost {
-			all = append(all, one{e, f})
-		}
-	})
+	for _, known := range []*ebpf.Map{p.objects.Flows, p.objects.Strangers} {
+		err = errors.Join(err, each(known, func(e ends, f flow) {
+			if !f.over() && f.silent(now) < silentMost {
+				all = append(all, one{e, f})
+			}
+		}))
+	}
 	for _, each := range all {
-		if _, capped := p.caps[each.pair]; capped && each.HasScale != 0 && now < p.until {
+		if _, capped := p.caps[each.Pair]; capped && each.HasScale != 0 && now < p.until {
 			held++
 		}
 	}
@@ -67,15 +69,19 @@ func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 
 // forget ends what is known of connections that have ended.
 func (p *programs) forget() error {
+	return errors.Join(forget(p.objects.Flows), forget(p.objects.Strangers))
+}
+
+func forget(of *ebpf.Map) error {
 	var over []ends
 	now := clock.Monotonic()
-	failures := []error{p.each(func(e ends, f flow) {
+	failures := []error{each(of, func(e ends, f flow) {
 		if f.over() && f.silent(now) > lingers {
 			over = append(over, e)
 		}
 	})}
 	for _, each := range over {
-		if err := p.objects.Flows.Delete(each); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := of.Delete(each); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			failures = append(failures, err)
 		}
 	}
@@ -91,8 +97,8 @@ func (f flow) silent(now time.Duration) time.Duration { return max(now-time.Dura
 
 func (f flow) message(e ends, now time.Duration) *agentv1.Passing {
 	passing := &agentv1.Passing{
-		TerminalAddress: netip.AddrFrom16(e.Terminal).Unmap().String(), TerminalPort: uint32(binary.BigEndian.Uint16(e.TerminalPort[:])),
-		OtherAddress: netip.AddrFrom16(e.Other).Unmap().String(), OtherPort: uint32(binary.BigEndian.Uint16(e.OtherPort[:])),
+		TerminalAddress: netip.AddrFrom16(e.Pair.Terminal).Unmap().String(), TerminalPort: uint32(binary.BigEndian.Uint16(e.TerminalPort[:])),
+		OtherAddress: netip.AddrFrom16(e.Pair.Other).Unmap().String(), OtherPort: uint32(binary.BigEndian.Uint16(e.OtherPort[:])),
 		BytesSent: f.AckedBytes, MssBytes: uint32(f.MSSBytes), Joined: f.Joined != 0, HasScale: f.HasScale != 0,
 		SinceDataMs: uint32(max(now-time.Duration(f.DataNS), 0).Milliseconds()),
 	}

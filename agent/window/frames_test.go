@@ -60,7 +60,7 @@ func (b *bench) pair() pair {
 }
 
 func (b *bench) ends() ends {
-	e := ends{pair: b.pair()}
+	e := ends{Pair: b.pair()}
 	binary.BigEndian.PutUint16(e.TerminalPort[:], terminalPort)
 	binary.BigEndian.PutUint16(e.OtherPort[:], otherPort)
 	return e

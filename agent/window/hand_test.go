@@ -151,8 +151,9 @@ func TestAPortThatGoesAndComesBackIsTendedAgain(t *testing.T) {
 }
 
 func TestASecondAgentIsRefusedAndTakesOverWhenTheFirstEnds(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
-	h.order(capped(10, lasting))
+	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
 	second := h.another()
 	if _, err := second.Order(capped(10, lasting)); err == nil || !strings.Contains(err.Error(), "another agent (process") {
 		t.Fatalf("%v, expected to be refused", err)

@@ -1,9 +1,11 @@
 package window
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
+	"bicast/agent/clock"
 	"bicast/api/agentv1"
 )
 
@@ -210,9 +212,9 @@ func TestAConnectionThatHasEndedIsForgottenSoon(t *testing.T) {
 func TestTheLatestAreToldFirstAndNoMoreThanFit(t *testing.T) {
 	b := newBench(t)
 	for n := range passingMost + 100 {
-		s := data(0, 10)
-		s.from, s.into, s.intoPort, s.fromPort = terminal4, other4, otherPort, uint16(1+n)
-		b.came(s.frame())
+		e := b.ends()
+		binary.BigEndian.PutUint16(e.TerminalPort[:], uint16(1+n))
+		b.must(b.objects.Flows.Put(e, flow{SeenNS: uint64(clock.Monotonic())}))
 	}
 	all, held, err := b.passing()
 	b.must(err)
@@ -221,15 +223,19 @@ func TestTheLatestAreToldFirstAndNoMoreThanFit(t *testing.T) {
 	}
 }
 
-func TestAFloodOfFirstSegmentsMovesNoConnectionOut(t *testing.T) {
-	b := newBench(t)
-	b.cap(most)
-	b.greet(usual, usual)
-	for n := range 20_000 {
-		b.came(segment{from: terminal4, into: other4, intoPort: 80, fromPort: uint16(n), flags: syn, options: usual}.frame())
-	}
-	if window := b.window(b.to(ackOf(0, 4000))); window != up(most*1460, 7) {
-		t.Fatalf("a window of %d, expected %d", window, up(most*1460, 7))
+func TestNoFloodFromATerminalMovesAConnectionOut(t *testing.T) {
+	for name, s := range map[string]segment{"of first segments": {flags: syn, options: usual}, "of data": data(0, 10)} {
+		b := newBench(t)
+		b.cap(most)
+		b.greet(usual, usual)
+		s.from, s.into, s.intoPort = terminal4, other4, 80
+		for n := range 20_000 {
+			s.fromPort = uint16(n)
+			b.came(s.frame())
+		}
+		if window := b.window(b.to(ackOf(0, 4000))); window != up(most*1460, 7) {
+			t.Errorf("%s: a window of %d, expected %d", name, window, up(most*1460, 7))
+		}
 	}
 }
 

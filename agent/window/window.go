@@ -30,7 +30,7 @@ type pair struct {
 }
 
 type ends struct {
-	pair
+	Pair                    pair    // named: so it is read without a look at each field
 	TerminalPort, OtherPort [2]byte // as they are in packets
 }
 
@@ -63,12 +63,13 @@ const (
 // programs are both, and what they share.
 type programs struct {
 	objects struct {
-		Lower    *ebpf.Program `ebpf:"bicast_lower"`
-		Watch    *ebpf.Program `ebpf:"bicast_watch"`
-		Settings *ebpf.Map     `ebpf:"settings"`
-		Caps     *ebpf.Map     `ebpf:"caps"`
-		Flows    *ebpf.Map     `ebpf:"flows"`
-		Openings *ebpf.Map     `ebpf:"openings"`
+		Lower     *ebpf.Program `ebpf:"bicast_lower"`
+		Watch     *ebpf.Program `ebpf:"bicast_watch"`
+		Settings  *ebpf.Map     `ebpf:"settings"`
+		Caps      *ebpf.Map     `ebpf:"caps"`
+		Flows     *ebpf.Map     `ebpf:"flows"`
+		Strangers *ebpf.Map     `ebpf:"strangers"`
+		Openings  *ebpf.Map     `ebpf:"openings"`
 	}
 	caps  map[pair]uint32 // as the programs know them
 	until time.Duration   // by clock.Monotonic
@@ -128,7 +129,7 @@ func (p *programs) holds() bool {
 
 func (p *programs) close() error {
 	return errors.Join(p.objects.Lower.Close(), p.objects.Watch.Close(), p.objects.Settings.Close(), p.objects.Caps.Close(),
-		p.objects.Flows.Close(), p.objects.Openings.Close())
+		p.objects.Flows.Close(), p.objects.Strangers.Close(), p.objects.Openings.Close())
 }
 
 func capsOf(order *agentv1.Caps) (map[pair]uint32, error) {
