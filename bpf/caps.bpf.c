@@ -71,10 +71,12 @@ static __always_inline long take(void *at, struct tcp_sock *tp, const struct set
 		holding->sent_round = now->round;
 	}
 	has(tp, name);
-	if (is_named(name, now->name)) /* an agent's that was here before us */
+	if (is_named(name, now->name)) { /* an agent's that was here before us, and its pace too */
 		__builtin_memcpy(holding->own, now->other, NAME_BYTES);
-	else
+		holding->own_pace = NO_PACE;
+	} else {
 		__builtin_memcpy(holding->own, name, NAME_BYTES);
+	}
 	count_subflow(holding, now->round);
 	__builtin_memcpy(wanted, now->name, NAME_BYTES);
 	failed = bpf_setsockopt(at, SOL_TCP, TCP_CONGESTION, wanted, NAME_BYTES);
@@ -137,10 +139,15 @@ static __always_inline long keep(struct tcp_sock *tp, struct holding *holding, c
 /* Gives a socket back what it had. */
 static __always_inline long let(struct tcp_sock *tp, struct holding *holding, const struct settings *now, bool is_ours)
 {
+	__u32 no_pace = NO_PACE;
 	long failed = 0;
 
-	if (!holding)
-		return is_ours ? give(tp, now->other) : 0;
+	if (!holding) {
+		if (!is_ours)
+			return 0;
+		bpf_setsockopt(tp, SOL_SOCKET, SO_MAX_PACING_RATE, &no_pace, sizeof(no_pace));
+		return give(tp, now->other);
+	}
 	if (is_ours) {
 		failed = give(tp, holding->own);
 		if (failed) /* it has gone, or is not allowed any more */

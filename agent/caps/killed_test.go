@@ -103,14 +103,16 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing.T) {
 	w := newWorld(t)
 	upload := w.upload(far, false)
-	agent := w.agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 30)}, LeaseMs: 600})
-	upload.awaitWindow(0, 30)
+	slow := capOf(near, far, 0, 30)
+	slow.PaceBps = 8_000
+	agent := w.agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: lease})
+	await(t, func() bool { return upload.info().Max_pacing_rate == 1000 }, func() any { return upload.info().Max_pacing_rate }, 1000)
 	agent.Process.Kill()
 	agent.Wait()
 	hand := w.hand()
 	w.runs(hand)
 	w.order(hand, capOf(near, other, 0, 12))
-	if now := upload.control(); now != "reno" {
-		t.Fatalf("%s, expected reno", now)
+	if now := upload.info().Max_pacing_rate; upload.control() != "reno" || now != ^uint64(0) {
+		t.Fatalf("%s at %d bytes a second at most, expected reno and no bound", upload.control(), now)
 	}
 }

@@ -138,7 +138,7 @@ func begin() (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.settings.Netns = netns
+	p.settings.Netns, p.settings.Round = netns, 1 // a socket was never counted in round 0
 	copy(p.settings.Name[:nameBytes-1], called)
 	copy(p.settings.Other[:nameBytes-1], strings.TrimSpace(string(other)))
 	if err := p.attach(called); err != nil {
