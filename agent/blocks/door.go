@@ -105,7 +105,8 @@ func (d *door) open() (*net.UnixListener, *os.File, error) {
 	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		who, _ := os.ReadFile(d.path + ".lock")
 		place.Close()
-		return nil, nil, fmt.Errorf("process %s serves %s already: one agent is enough, end one of them", strings.TrimSpace(string(who)), d.path)
+		return nil, nil, fmt.Errorf("process %s serves %s already: one agent is enough, end one of them",
+			strings.TrimSpace(string(who)), d.path)
 	}
 	listener, err := d.listen(place)
 	if err != nil {

@@ -83,6 +83,10 @@ func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
 	if line := one.hears(); line.Sharers != 2 || line.BlockBytes != 65536 {
 		t.Errorf("%+v is told, expected 2 and 65536", line)
 	}
+	must(t, hand.Order(&agentv1.Caps{}))
+	if line := one.hears(); line != (told{}) {
+		t.Errorf("%+v is told when nothing is ordered any more", line)
+	}
 	status, err := os.Stat(socket)
 	must(t, err)
 	if status.Mode().Perm() != 0o666 {
@@ -163,7 +167,8 @@ func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T)
 	log := &lines{}
 	second := NewHand(socket, here, slog.New(slog.NewTextHandler(log, nil)))
 	endSecond := running(t, second)
-	await(t, "the second says who is there", func() bool { return log.have(fmt.Sprintf("process %d serves", process.Process.Pid)) })
+	it := fmt.Sprintf("process %d serves", process.Process.Pid)
+	await(t, "the second says who is there", func() bool { return log.have(it) })
 	endSecond()
 	kill(process)
 	if _, err := os.Lstat(socket); err != nil {

@@ -68,19 +68,25 @@ func NewHand(socketPath string, within func(func() error) error, log *slog.Logge
 // Govern names the cgroup (v2) whose programs' sockets take blocks as they are ordered; before Run.
 func (h *Hand) Govern(cgroup string) { h.cgroup = cgroup }
 
-// Order takes what an order of caps says of sharers and blocks; the same once more renews the lease.
+// Order takes what an order of caps says of sharers and blocks; the same once more renews the lease. One that says
+// nothing of them ends it.
 func (h *Hand) Order(order *agentv1.Caps) error {
 	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
+	known := order.GetSharers() != 0 || order.GetBlockBytes() != 0
 	switch {
+	case !known:
+		h.take(News{})
+		return nil
 	case lease < leastLease || lease > mostLease:
 		return fmt.Errorf("a lease of %v, expected %v to %v", lease, leastLease, mostLease)
 	case order.GetBlockBytes() > mostBlock:
 		return fmt.Errorf("blocks of %d bytes, expected at most %d", order.GetBlockBytes(), mostBlock)
 	}
-	news := News{}
-	if order.GetSharers() != 0 || order.GetBlockBytes() != 0 {
-		news = News{Sharers: order.GetSharers(), BlockBytes: order.GetBlockBytes(), Until: time.Now().Add(lease)}
-	}
+	h.take(News{Sharers: order.GetSharers(), BlockBytes: order.GetBlockBytes(), Until: time.Now().Add(lease)})
+	return nil
+}
+
+func (h *Hand) take(news News) {
 	h.mutex.Lock()
 	h.news = news
 	h.mutex.Unlock()
@@ -88,7 +94,6 @@ func (h *Hand) Order(order *agentv1.Caps) error {
 	case h.ordered <- struct{}{}:
 	default: // Run has not looked yet, and will see the newest
 	}
-	return nil
 }
 
 // Run serves until the context ends, and then gives sockets back what they had.

@@ -231,7 +231,9 @@ func (p *program) let() error {
 	if p.older != nil {
 		failures = append(failures, p.older.Close())
 	}
-	failures = append(failures, p.objects.AtCgroup.Close(), p.objects.Sweep.Close(), p.objects.Order.Close(), p.objects.Held.Close())
+	for _, one := range []io.Closer{p.objects.AtCgroup, p.objects.Sweep, p.objects.Order, p.objects.Held} {
+		failures = append(failures, one.Close())
+	}
 	if p.directory != nil {
 		failures = append(failures, p.directory.Close())
 	}
