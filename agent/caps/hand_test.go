@@ -12,6 +12,7 @@ import (
 )
 
 func TestWindowsAreHeldAtMostAndAtLeastAndFollowTheOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	older := w.upload(far, false)
@@ -45,6 +46,7 @@ func TestWindowsAreHeldAtMostAndAtLeastAndFollowTheOrder(t *testing.T) {
 }
 
 func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w, elsewhere := newWorld(t), newWorld(t)
 	hand := w.hand()
 	w.order(hand, capOf(near, far, 5, 10))
@@ -60,6 +62,7 @@ func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
 }
 
 func TestIPv6IsHeldAndIPv4InASocketOfBoth(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	older := w.upload(far6, false)
@@ -72,6 +75,7 @@ func TestIPv6IsHeldAndIPv4InASocketOfBoth(t *testing.T) {
 }
 
 func TestTheEndOfTheHandGivesAllBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	upload := w.upload(far, false)
@@ -92,6 +96,7 @@ func TestTheEndOfTheHandGivesAllBack(t *testing.T) {
 }
 
 func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	upload := w.upload(far, false)
@@ -106,6 +111,7 @@ func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
 }
 
 func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.hand()
 	w.runs(first)
@@ -117,6 +123,7 @@ func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
 }
 
 func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	upload := w.upload(far, false)
@@ -140,6 +147,7 @@ func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
 }
 
 func TestTheFloorStandsOnAPathThatLosesAndNotOnOneThatIsDead(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.room(30_000)
 	hand := w.hand()
@@ -174,6 +182,7 @@ const (
 )
 
 func TestASocketThatChoosesItsOwnIsHeldAndGetsItBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	upload := w.upload(far, false)

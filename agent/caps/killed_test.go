@@ -66,6 +66,7 @@ func (w *world) agent(order *agentv1.Caps) *exec.Cmd {
 }
 
 func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	upload := w.upload(far, false)
 	agent := w.agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 600})
@@ -101,6 +102,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 }
 
 func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	upload := w.upload(far, false)
 	slow := capOf(near, far, 0, 30)

@@ -53,6 +53,7 @@ func TestAbsurdOrdersAreRefusedWhole(t *testing.T) {
 }
 
 func TestAnOrderThatIsRefusedLeavesTheOneBefore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	hand := w.hand()
 	w.runs(hand)

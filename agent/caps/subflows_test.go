@@ -51,6 +51,7 @@ func (w *world) join(flags ...string) {
 }
 
 func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.join("subflow")
 	hand := w.hand()
@@ -80,6 +81,7 @@ func TestSubflowsOfOneConnectionShareACap(t *testing.T) {
 }
 
 func TestASubflowThatSendsNothingLeavesItsShareToTheOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.join("subflow", "backup")
 	hand := w.hand()
