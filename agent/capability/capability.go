@@ -4,11 +4,14 @@ package capability
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"bicast/agent/caps"
 	"bicast/agent/eliminate"
 	"bicast/agent/pathmanager"
 	"bicast/agent/tunnel"
+	"bicast/agent/window"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 )
@@ -19,6 +22,8 @@ const (
 	MPTCP     = "mptcp"
 	Eliminate = "eliminate"
 	Tunnel    = "tunnel"
+	Caps      = "caps"
+	Window    = "window"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -31,6 +36,7 @@ type Kernel struct {
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
+		told(Caps, holds(role)), told(Window, narrows(role)),
 	}
 }
 
@@ -90,6 +96,20 @@ func tunnels(role agentv1.Role) error {
 		return tunnel.ErrNoGateway
 	}
 	return tunnel.Probe()
+}
+
+func holds(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_TERMINAL {
+		return errors.New("the windows of a terminal's own connections are held: this is none")
+	}
+	return caps.Probe()
+}
+
+func narrows(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return errors.New("windows are lowered where terminals' connections pass, at a gateway")
+	}
+	return window.Probe()
 }
 
 func told(name string, why error) *agentv1.Capability {

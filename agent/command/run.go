@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/blocks"
 	"bicast/agent/host"
 	"bicast/agent/pathmanager"
 	"bicast/agent/session"
@@ -22,7 +24,7 @@ import (
 )
 
 const runHelp = `
-usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS]
+usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS] [--blocks CGROUP]
 
 Reports this host's connections to the controller that it joined, and does what that orders, until it is ended. It
 comes back by itself whenever the controller does.
@@ -34,6 +36,10 @@ comes back by itself whenever the controller does.
 
 With --netns another network namespace is read and ordered (a name of ` + "`ip netns`" + `, or a path); the controller is
 still reached from this one.
+
+With --blocks the sockets of that cgroup's programs (cgroup v2: a path) take no more of what is written than the block
+that the controller advises (TCP_NOTSENT_LOWAT). What it advises, every program of a terminal may ask at the Unix socket
+` + blocks.DefaultSocket + `, or DIRECTORY/sharers where --directory is given.
 `
 
 // How long the first session waits for the path manager, so that its hello tells it as it is.
@@ -44,6 +50,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
 	named := flags.String("role", "terminal", "terminal, gateway or relay")
+	governed := flags.String("blocks", "", "the `CGROUP` whose programs are given the block that is advised")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and order")
 	if code, ended := parse(flags, runHelp, arguments, out, complaints); ended {
@@ -59,7 +66,9 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	}
 	frugal()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
-	agent, err := host.Open(netns, role, log)
+	agent, err := host.Open(host.Settings{
+		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Log: log,
+	})
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -69,6 +78,14 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	live(ctx, agent, role, netns, *directory, log)
 	log.Info("stopped")
 	return done
+}
+
+// sharersAt is one place a machine, for the agent of it; those of other directories are of namespaces.
+func sharersAt(directory string) string {
+	if directory == trust.DefaultDirectory {
+		return blocks.DefaultSocket
+	}
+	return filepath.Join(directory, "sharers")
 }
 
 // live is the agent, until the context ends and everything of it has.

@@ -38,12 +38,23 @@ type Host struct {
 	copies    *eliminate.Hand // nil: of a terminal or a relay
 	tunnels   *tunnel.Hand    // likewise
 	terminals *inside.Inside  // likewise: what both want at their ports
+	windows   *windows        // nil: of a relay
 
 	mutex sync.Mutex // of the reader, which remembers when it read
 }
 
-// Open takes hold of a network namespace, as mptcp.Open does; what the kernel lacks is found out and told in the hello.
-func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
+// Settings are what whoever starts an agent chooses.
+type Settings struct {
+	Netns        string // as mptcp.Open takes it
+	Role         agentv1.Role
+	Sharers      string // the socket at which a terminal's programs are told who shares its access point
+	BlocksCgroup string // whose programs' sockets take blocks as they are ordered; empty: nobody's
+	Log          *slog.Logger
+}
+
+// Open takes hold of a network namespace; what the kernel lacks is found out and told in the hello.
+func Open(s Settings) (*Host, error) {
+	netns, role, log := s.Netns, s.Role, s.Log
 	h := &Host{role: role}
 	h.kernel.Handle, h.kernel.Missing = mptcp.Open(netns)
 	if errors.Is(h.kernel.Missing, mptcp.NoNamespace) {
@@ -62,8 +73,9 @@ func Open(netns string, role agentv1.Role, log *slog.Logger) (*Host, error) {
 		h.hands = &hands.Hands{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
 		h.reflexes = reflex.New(role, h.kernel.Handle.Subflows, h.hands.Prefer, log)
 	}
+	within := func(work func() error) error { return h.inside(netns, work) }
+	h.windows = openWindows(s, within)
 	if role == agentv1.Role_ROLE_GATEWAY {
-		within := func(work func() error) error { return h.inside(netns, work) }
 		outside := func(work func() error) error { return work() }
 		h.terminals = inside.New(within, log)
 		h.copies = eliminate.NewHand(within, h.terminals, log)
@@ -119,6 +131,7 @@ func (h *Host) Run(ctx context.Context) {
 	if h.tunnels != nil {
 		parts = append(parts, h.tunnels.Run)
 	}
+	parts = append(parts, h.windows.parts()...)
 	var running sync.WaitGroup
 	for _, part := range parts {
 		running.Add(1)
@@ -153,6 +166,9 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	}
 	if err == nil && h.tunnels != nil {
 		report.Tunnelling = h.tunnels.Report()
+	}
+	if err == nil {
+		report.Capping = h.windows.report()
 	}
 	return report, err
 }
@@ -190,6 +206,8 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 			return refused(tunnel.ErrNoGateway)
 		}
 		return answered(h.tunnels.Order(order.Tunnels))
+	case *agentv1.Directive_Caps:
+		return answered(h.windows.order(order.Caps))
 	default:
 		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 
 func open(t *testing.T, netns string, role agentv1.Role) *Host {
 	t.Helper()
-	h, err := Open(netns, role, slog.New(slog.DiscardHandler))
+	h, err := Open(Settings{Netns: netns, Role: role, Sharers: filepath.Join(t.TempDir(), "sharers"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func TestWhatAHostCanDoIsFoundOutAndToldWithTheReason(t *testing.T) {
 }
 
 func TestANamespaceThatIsNotThereIsSaidAtOnce(t *testing.T) {
-	if _, err := Open("nowhere", agentv1.Role_ROLE_TERMINAL, nil); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := Open(Settings{Netns: "nowhere", Role: agentv1.Role_ROLE_TERMINAL}); err == nil || !strings.Contains(err.Error(), "nowhere") {
 		t.Fatalf("%v, expected the namespace to be named", err)
 	}
 }

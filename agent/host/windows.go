@@ -1,0 +1,79 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"bicast/agent/blocks"
+	"bicast/agent/caps"
+	"bicast/agent/window"
+	"bicast/api/agentv1"
+)
+
+// windows is whoever holds caps here: a terminal's hand its own sockets' windows, a gateway's those that its terminals are
+// told. Beside a terminal's hand, local programs are told of the sharers.
+type windows struct {
+	hand   windowHand
+	cannot error        // why this kernel holds nothing; an order without caps is obeyed all the same
+	blocks *blocks.Hand // nil: of a gateway
+}
+
+type windowHand interface {
+	Order(*agentv1.Caps) (string, error)
+	Report() *agentv1.Capping
+	Run(context.Context)
+}
+
+var errRelay = errors.New("caps are of a terminal's own connections, or of those that pass a gateway: a relay has neither")
+
+// openWindows is nil where the role has none.
+func openWindows(s Settings, within func(func() error) error) *windows {
+	switch s.Role {
+	case agentv1.Role_ROLE_TERMINAL:
+		sharers := blocks.NewHand(s.Sharers, within, s.Log)
+		sharers.Govern(s.BlocksCgroup)
+		return &windows{caps.NewHand(within, s.Log), caps.Probe(), sharers}
+	case agentv1.Role_ROLE_GATEWAY:
+		return &windows{hand: window.NewHand(within, s.Log), cannot: window.Probe()}
+	default:
+		return nil
+	}
+}
+
+func (w *windows) order(order *agentv1.Caps) (string, error) {
+	if w == nil {
+		return "", errRelay
+	}
+	if w.blocks != nil {
+		if err := w.blocks.Order(order); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case w.cannot == nil:
+		return w.hand.Order(order)
+	case len(order.GetCaps()) > 0 || len(order.GetPorts()) > 0:
+		return "", w.cannot
+	default:
+		return "no window is held here", nil
+	}
+}
+
+func (w *windows) report() *agentv1.Capping {
+	if w == nil {
+		return nil
+	}
+	return w.hand.Report()
+}
+
+// parts run until their context ends.
+func (w *windows) parts() []func(context.Context) {
+	switch {
+	case w == nil:
+		return nil
+	case w.blocks == nil:
+		return []func(context.Context){w.hand.Run}
+	default:
+		return []func(context.Context){w.hand.Run, w.blocks.Run}
+	}
+}

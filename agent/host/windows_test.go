@@ -1,0 +1,55 @@
+package host
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+func capped(caps ...*agentv1.Cap) *agentv1.Directive {
+	return &agentv1.Directive{Order: &agentv1.Directive_Caps{Caps: &agentv1.Caps{Caps: caps, LeaseMs: 3000, Sharers: 2, BlockBytes: 8192}}}
+}
+
+func TestCapsAreATerminalsAndWindowsAGateways(t *testing.T) {
+	host := lab.One(t)
+	cap := &agentv1.Cap{TerminalAddress: "10.1.0.1", OtherAddress: "10.9.0.1", MostSegments: 10, LeastSegments: 9}
+	for role, able := range map[agentv1.Role]string{
+		agentv1.Role_ROLE_TERMINAL: "caps", agentv1.Role_ROLE_GATEWAY: "window", agentv1.Role_ROLE_RELAY: "",
+	} {
+		h := open(t, host.Path(), role)
+		for _, name := range []string{"caps", "window"} {
+			if told(t, h.Hello(), name).GetAvailable() != (name == able) {
+				t.Fatalf("%v as %v, expected it to be able to %s alone", told(t, h.Hello(), name), role, able)
+			}
+		}
+		order := capped(cap)
+		if role == agentv1.Role_ROLE_GATEWAY {
+			order.GetCaps().Ports = []string{"lo"}
+		}
+		result := h.Obey(context.Background(), order)
+		if result.GetDone() != (able != "") || able == "" && !strings.Contains(result.GetSaid(), "relay") {
+			t.Fatalf("%v as %v, expected the order to be obeyed by who is able to", result, role)
+		}
+		report, err := h.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (report.GetCapping().GetHand() != "") != (able != "") {
+			t.Fatalf("%v as %v, expected the hand to be told", report.GetCapping(), role)
+		}
+	}
+}
+
+func TestAKernelThatHoldsNothingTellsLocalProgramsAllTheSame(t *testing.T) {
+	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_TERMINAL)
+	h.windows.cannot = context.DeadlineExceeded
+	if result := h.Obey(context.Background(), capped()); !result.GetDone() {
+		t.Fatalf("%v, expected an order without caps to be obeyed", result)
+	}
+	if result := h.Obey(context.Background(), capped(&agentv1.Cap{})); result.GetDone() || result.GetSaid() != context.DeadlineExceeded.Error() {
+		t.Fatalf("%v, expected the reason why there is no hand", result)
+	}
+}
