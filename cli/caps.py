@@ -56,7 +56,9 @@ def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]
         active = "-" if not one["heard"] else "yes" if one["active"] else "no"
         ratio = "-" if one["rtt_ratio"] is None else f"x{one['rtt_ratio']:.1f}"
         most, least = (_segments(one[each]) for each in ("most_segments", "least_segments"))
-        holder = "-" if one["agent"] is None else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not yet'})"
+        holder = (
+            "-" if one["agent"] is None else f"{one['agent']} ({one['hand']}{'' if one['held'] else ', not wholly'})"
+        )
         counts = (str(one["connections"]), ratio, most, least)
         yield (one["terminal"], place["name"], active, *counts, holder, one["because"])
 

@@ -7,6 +7,7 @@ decided goes to whoever can hold it (choosing.py), again before its lease is ove
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
@@ -35,6 +36,7 @@ from controller.tickets import Tickets
 log = logging.getLogger(__name__)
 
 SOONEST_S = 0.1  # between two looks at who is to hold what, however much is reported
+SENT_OF_LATE_MS = 1000
 UNDONE_S = 1.0  # between such looks where no rule is left
 
 
@@ -113,10 +115,19 @@ class Air:
     def _seen_passing(self, who: Holder, event: Reported, now: float) -> None:
         assert event.capping is not None
         own = self._speakers()
+        unseen = Counter(
+            one.terminal_address
+            for one in event.capping.passing
+            if not one.has_scale and one.since_data_ms <= SENT_OF_LATE_MS
+        )
         by_address: dict[str, list[Flow]] = {}
         for flow in of_passing(event.capping.passing):
             by_address.setdefault(flow.terminal_address, []).append(flow)
         for place in (each for each in self._places.values() if each.site.name == who.name):
+            place.unseen = {
+                name: sum(unseen[str(at.address)] for at in terminal.addresses)
+                for name, terminal in place.terminals.items()
+            }
             for terminal in place.terminals.values():
                 itself = own.get(terminal.name)
                 if itself is None or not itself.heard_of_late(now):

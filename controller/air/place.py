@@ -23,6 +23,7 @@ class Place:
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
         self._by_itself: dict[str, bool] = {}  # by terminal: whether it was its own agent
+        self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
         self._decided_at = 0.0
         self._stale = True  # something was reported since
 

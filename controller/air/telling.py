@@ -8,6 +8,7 @@ from controller.air.choosing import Hand
 from controller.air.holder import Holder
 from controller.air.place import Place
 from controller.air.told import AccessPointView, SharerView, WindowView
+from controller.counting import counted
 from controller.model import AccessPoint, CapRule, Config, Site
 from controller.reports import CAPS, CLAMPS, NARROWS, Role
 
@@ -55,6 +56,9 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
     holder = here.get(hand.session) if isinstance(hand, Hand) else None
     by = hand if isinstance(hand, Hand) and holder is not None and cap.windows else None
     because = cap.because if isinstance(hand, Hand) or not cap.windows else f"{hand}; it would be {cap.because}"
+    unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
+    if unseen:
+        because += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
     return SharerView(
         terminal=name,
         heard=True,
@@ -69,7 +73,7 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
         ),
         agent=by.agent if by else None,
         hand=_how(by, holder) if by else None,
-        held=by is not None and holder is not None and holder.holds(cap.windows.keys()),
+        held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen,
         because=because,
         doubts=cap.doubts,
         doubted=cap.doubted,

@@ -185,6 +185,21 @@ def test_an_agent_of_another_site_or_role_is_told_nothing() -> None:
     assert [(each.caps, each.interval_ms) for each in (elsewhere, relay)] == [([], 1000)] * 2
 
 
+def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
+    air = Shared()
+    air.gateway("window")
+    old = air.stream("phone")
+    old.has_scale = False
+    air.run(2)
+    told = air.told("phone")
+    assert (told.active, told.agent, told.held) == (True, "home", False)
+    assert told.because.endswith("; 1 connection began before the gateway's agent looked: left as is")
+    air.air.remove(old)
+    air.stream("phone")
+    air.run(2)
+    assert air.told("phone").held
+
+
 def test_a_port_of_the_gateway_without_a_program_is_named() -> None:
     air = Shared()
     gateway = air.gateway("window")

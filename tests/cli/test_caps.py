@@ -43,7 +43,7 @@ def test_what_is_ordered_and_not_answered_yet_and_what_nobody_tells_is_said(
     desk.snapshot = replace(SHARED, access_points=(replace(AIR, terminals=(asked, unheard)),))
     assert main(["caps"]) == OK
     told = capsys.readouterr().out
-    assert " client (congestion-control, not yet) " in told
+    assert " client (congestion-control, not wholly) " in told
     assert re.search(r"^tablet +air +- +2 +- +- +- +- ", told, re.MULTILINE)
 
 

@@ -39,6 +39,7 @@ class Stream:
     rate_bps: int = 2_000_000  # 0: it rests
     bytes_sent: int = 0
     port: int = field(default_factory=lambda: next(_ports))
+    has_scale: bool = True  # the gateway saw it begin
 
     def pass_time(self, seconds: float) -> None:
         self.bytes_sent += int(self.rate_bps / 8 * seconds)
@@ -67,7 +68,9 @@ class Stream:
         since_data_ms = 0 if self.rate_bps else 60_000
         ends = (self.terminal, self.port, self.other, 443)
         sent = (self.bytes_sent, self.srtt_us, self.min_rtt_us)
-        return Passing(*ends, *sent, mss_bytes=1448, since_data_ms=since_data_ms, joined=False, has_scale=True)
+        return Passing(
+            *ends, *sent, mss_bytes=1448, since_data_ms=since_data_ms, joined=False, has_scale=self.has_scale
+        )
 
 
 class FakeCapper(FakeHand):
