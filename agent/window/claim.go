@@ -16,6 +16,7 @@ func claim(port string) (io.Closer, error) {
 	name := &net.UnixAddr{Name: "@bicast/window/" + port, Net: "unix"}
 	listener, err := net.ListenUnix("unix", name)
 	if err == nil {
+		go letGo(listener)
 		return listener, nil
 	}
 	if !errors.Is(err, unix.EADDRINUSE) {
@@ -29,6 +30,17 @@ func claim(port string) (io.Closer, error) {
 		return io.NopCloser(nil), nil // anybody may take a name; only an agent can have programs at the port
 	}
 	return nil, fmt.Errorf("another agent (process %d) lowers windows at %s: end that one, or leave the port to it", owner.Pid, port)
+}
+
+// letGo of those who asked, or there would be no room for the next.
+func letGo(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // closed: the port is free
+		}
+		conn.Close()
+	}
 }
 
 func ownerOf(name *net.UnixAddr) (owner *unix.Ucred, err error) {

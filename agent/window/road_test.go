@@ -31,11 +31,11 @@ func (h *house) atMost(segments int) {
 	}
 }
 
-// lostLittle: a sender whose round trips grow from nothing to what the queue takes probes for a loss once or twice.
+// lostLittle: a sender whose round trips grow from nothing to what the queue takes probes for losses, on a busy machine often.
 func (h *house) lostLittle(conn net.Conn) {
 	h.t.Helper()
-	if info := h.info(conn); info.Total_retrans > 5 {
-		h.t.Fatalf("%d segments were sent twice", info.Total_retrans)
+	if info := h.info(conn); info.Total_retrans > info.Data_segs_out/50 {
+		h.t.Fatalf("%d segments of %d were sent twice", info.Total_retrans, info.Data_segs_out)
 	}
 }
 
