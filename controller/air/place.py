@@ -12,7 +12,8 @@ from controller.policy.caps import Ruling, decide
 from controller.policy.flows import Flow, Pair
 from controller.policy.sharers import Sharer
 
-TICK_S = 0.25  # between decisions, where nothing is reported
+TICK_S = 0.25  # between decisions, where nothing is reported, or many report
+FEW = 32  # sharers, for whom all is decided as soon as one of them reports
 
 
 class Place:
@@ -46,8 +47,9 @@ class Place:
         self._stale = True
 
     def decide(self, now: float) -> None:
-        """Or not yet: nothing is new, and no time has passed in which somebody may have fallen silent."""
-        if not self._stale and now - self._decided_at < TICK_S:
+        """Or not yet: nothing is new, or so many report that it would be decided all the time."""
+        at_once = self._stale and len(self._sharers) <= FEW
+        if not at_once and now - self._decided_at < TICK_S:
             return
         self.ruling = decide(self.access_point, self._sharers.values(), self.ruling, now)
         self._decided_at, self._stale = now, False
