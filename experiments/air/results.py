@@ -24,15 +24,14 @@ HEADER = (
 HEADS = (
     "variant", "Mbit/s", "of off", "Jain", "srtt ms", "RTT x", "ping ms", "cwnd", "paper's", "again", "newcomer s",
 )  # fmt: skip
-PREFACE = (
-    "Uploads over one air of 20 Mbit/s with 1.5 MB of queue each way, counted in the second half of each run. RTT x is "
-    "srtt by the least RTT;\nagain: segments sent again of 1000; newcomer: until one that begins later has 90 % of its "
-    "share for 0.5 s; paper's: max-min by\npaper 000's table 2 for so many terminals, which its table 3 may lower."
-)
-PRINTED = (
-    "Paper 000 shows its totals (figures 15 and 16) as pictures, without numbers: with its control they grow, on GB at "
-    "4 ms mainly for few\nterminals and at 256 ms for many, on JB throughout."
-)
+PREFACE = """\
+Uploads over one air of 20 Mbit/s with 1.5 MB of queue each way, counted in the second half of each run.
+RTT x: srtt by the least RTT; again: segments sent again of 1000, from the beginning; newcomer: until one that begins
+later has 90 % of its share for 0.5 s; paper's: most-least by paper 000's table 2 for so many terminals, which its table
+3 may lower."""
+PRINTED = """\
+Paper 000 shows its totals (figures 15 and 16) as pictures, without numbers: with its control they grow, on GB at 4 ms
+mainly for few terminals and at 256 ms for many, on JB throughout."""
 
 
 def good(runs: Iterable[Run]) -> list[Run]:
@@ -58,7 +57,7 @@ def total(runs: Sequence[Run]) -> float:
 
 
 def again_of_1000(run: Run) -> float:
-    sent = run.total_bps * run.counted_s / SEGMENT_BITS
+    sent = run.total_bps * run.seconds / SEGMENT_BITS
     return 1000 * run.again / sent if sent else 0.0
 
 

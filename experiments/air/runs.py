@@ -34,7 +34,7 @@ PING_TOOK = re.compile(r" time=([\d.]+) ms")
 @dataclass(frozen=True, slots=True)
 class Run:
     task: Task
-    counted_s: float
+    seconds: float  # of the whole run
     bps: tuple[float, ...]  # of each terminal
     sampled: tuple[Sampled, ...]
     least_rtt_ms: tuple[float, ...]  # of the way of each terminal, as nobody else has made it longer
@@ -114,7 +114,7 @@ def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
     lab.forget()
     machines = lab.terminals[: scene.terminals]
     targets = {machine: SERVERS[scene.server(number)] for number, machine in enumerate(machines)}
-    servers = {SERVERS[name]: machine for name, machine in lab.servers.items()}
+    servers = {SERVERS[name]: each for name, each in lab.servers.items() if SERVERS[name] in targets.values()}
     with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
         control = task.variant.congestion_control
         with uploading(targets, servers, scene.connections, control, Path(place)) as (sending, serving):
@@ -142,7 +142,7 @@ def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
     told = [sampled(each, scene.connections, counted, ended) for each in samples]
     return Run(
         task,
-        ended - counted,
+        seconds,
         tuple(one.bps(counted, ended) for one in come),
         tuple(told),
         tuple(_least_rtts(task, told)),

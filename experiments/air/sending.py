@@ -123,12 +123,12 @@ def received(reads: Sequence[float], addresses: Sequence[str]) -> list[Received]
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one terminal's sockets told, all its connections together, within a span."""
+    """What one terminal's sockets told within a span, all its connections together."""
 
     srtt_ms: float  # mean
     min_rtt_ms: float
     cwnd: float  # mean of a connection
-    again: int  # segments sent again since the span began
+    again: int  # segments sent again since the beginning
 
 
 def sampled(samples: Sequence[float], connections: int, since: float, until: float) -> Sampled:
@@ -136,10 +136,9 @@ def sampled(samples: Sequence[float], connections: int, since: float, until: flo
     inside = [row for row in rows if since <= row[0] <= until]
     if len(inside) < 2 * connections:
         raise ExperimentFailed(f"an upload's sockets were looked at only {len(inside)} times in {until - since:.0f} s")
-    again = sum(row[4] for row in inside[-connections:]) - sum(row[4] for row in inside[:connections])
     return Sampled(
         mean(row[1] for row in inside) / 1000,
         min(row[2] for row in rows) / 1000,
         mean(row[3] for row in inside),
-        int(again),
+        int(sum(row[4] for row in inside[-connections:])),
     )

@@ -1,0 +1,200 @@
+"""Uploads through one air are counted as they came; what is promised is judged; what the machine spoilt counts not."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from experiments import ExperimentFailed
+from experiments.air import CAMPAIGN, paper000, results
+from experiments.air.lab import Laboratory, laboratory
+from experiments.air.plan import (
+    FULL,
+    GATEWAY,
+    IDEAL_GATEWAY,
+    IDEAL_TERMINALS,
+    JB_TERMINALS,
+    MIX,
+    NOBODY,
+    OFF,
+    QUICK,
+    SHORT,
+    Plan,
+    Scene,
+    Task,
+    Variant,
+)
+from experiments.air.results import HEADER, figures, told
+from experiments.air.runs import Run, uploaded
+from experiments.air.sending import Received, Sampled, received, sampled
+from topologies.access_point import AIR_BPS
+from topologies.emulated import STALL_MS, Lateness
+
+TEN = Scene(10, "64")
+
+
+def test_an_upload_is_counted_as_it_came(tmp_path: Path) -> None:
+    with laboratory(NOBODY, tmp_path, terminals=3) as lab:
+        run = uploaded(lab, Task(Scene(3, MIX), OFF), 2.5)
+    assert 0.3 * AIR_BPS < run.total_bps < 1.05 * AIR_BPS  # what waits for a hole to be filled comes at once
+    assert len(run.bps) == len(run.sampled) == 3 and all(run.bps)
+    assert [least > 200 for least in run.least_rtt_ms] == [False, True, False]
+    assert all(least >= 4 for least in run.least_rtt_ms) and run.ping_ms >= 4
+    assert 0.3 < run.busy < 1.1
+    assert run.is_held and run.held == 0
+
+
+def a_run(scene: Scene, variant: Variant, mbps: float, **changes: Any) -> Run:
+    count = scene.terminals
+    run = Run(
+        task=Task(scene, variant),
+        seconds=30.0,
+        bps=(mbps * 1e6 / count,) * count,
+        sampled=(Sampled(srtt_ms=128.0, min_rtt_ms=64.0, cwnd=12.0, again=0),) * count,
+        least_rtt_ms=(64.0,) * count,
+        ping_ms=70.0,
+        newcomer_s=1.5,
+        busy=1.0,
+        held=0 if variant.hand == NOBODY else count,
+        stalled="",
+    )
+    return replace(run, **changes)
+
+
+def judged(*runs: Run) -> dict[str, bool | None]:
+    """By what is measured, of the last variant that has it."""
+    return {one.what.strip(): one.met for one in figures(runs)}
+
+
+def test_the_ideal_window_is_judged_beside_none() -> None:
+    off = a_run(TEN, OFF, 18.0)
+    assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.7))["of off's"] is True
+    assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.6))["of off's"] is False
+    assert "of off's" not in judged(off)
+    slow = (Sampled(193.0, 64.0, 12.0, 0),) * 10
+    assert judged(a_run(TEN, IDEAL_TERMINALS, 18.0))["srtt / least RTT"] is True
+    assert judged(a_run(TEN, IDEAL_TERMINALS, 18.0, sampled=slow))["srtt / least RTT"] is False
+    assert judged(a_run(TEN, JB_TERMINALS, 18.0, sampled=slow))["srtt / least RTT"] is None
+    unequal = (3e6, *(1e6,) * 9)
+    assert judged(a_run(TEN, IDEAL_TERMINALS, 18.0, bps=unequal))["Jain's index"] is False
+
+
+@pytest.mark.parametrize(("terminals", "kept", "broken"), [(1, 6.8, 6.6), (10, 12.7, 12.5)])
+def test_under_loss_the_floor_is_judged_by_how_much_more_comes(terminals: int, kept: float, broken: float) -> None:
+    lossy = Scene(terminals, "256", loss_percent=1.0)
+    off = a_run(lossy, OFF, 0.67 if terminals == 1 else 6.3)
+    assert judged(off, a_run(lossy, IDEAL_TERMINALS, kept))["of off's"] is True
+    assert judged(off, a_run(lossy, IDEAL_TERMINALS, broken))["of off's"] is False
+    near = replace(lossy, rtt="64")  # reported
+    assert judged(a_run(near, OFF, 6.0), a_run(near, IDEAL_TERMINALS, 6.0))["of off's"] is None
+
+
+def test_the_hands_are_judged_by_how_far_they_are_apart() -> None:
+    what = f"{TEN}: the gateway's hand beside the terminals', total"
+    ours = a_run(TEN, IDEAL_TERMINALS, 18.0)
+    assert judged(ours, a_run(TEN, IDEAL_GATEWAY, 17.2))[what] is True
+    assert judged(ours, a_run(TEN, IDEAL_GATEWAY, 19.0))[what] is False
+
+
+def test_the_paper_s_table_is_never_to_be_much_better_than_ideal() -> None:
+    ours = a_run(TEN, IDEAL_TERMINALS, 18.0)
+    assert judged(ours, a_run(TEN, JB_TERMINALS, 18.3))["of ideal's"] is True
+    assert judged(ours, a_run(TEN, JB_TERMINALS, 18.5))["of ideal's"] is False
+
+
+def test_caps_that_nobody_held_are_told() -> None:
+    forgotten = a_run(TEN, IDEAL_TERMINALS, 18.0, held=9)
+    assert judged(forgotten)["runs whose caps were not held as wanted"] is False
+    assert "HELD at 9 terminals" in str(forgotten)
+    assert "ideal, terminals (NOT HELD)" in told([forgotten])
+    assert "NOT HELD" not in told([a_run(TEN, OFF, 18.0)])
+
+
+def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path) -> None:
+    good, spoilt = a_run(TEN, OFF, 18.0), a_run(TEN, OFF, 1.0, stalled="on air 9 of 10 packets")
+    assert list(figures([good, spoilt])) == list(figures([good]))
+    results.keep_runs([good, spoilt], tmp_path / "runs.csv")
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
+
+
+def test_a_link_is_spoilt_by_more_than_one_late_packet_in_a_thousand() -> None:
+    late = {name: Lateness(3.0, 4000, 10, 20, 4900, 0) for name in ("s4", "s16", "s64", "s256")}
+    net = SimpleNamespace(uplink=lambda name: SimpleNamespace(lateness=lambda: late[name]))
+    lab = Laboratory(net, None)  # type: ignore[arg-type]
+    late["air"] = Lateness(3.0, 4000, 10, 20, 17_100, 4)
+    assert lab.spoilt() == ""
+    late["air"] = Lateness(3.0, 4000, 10, 20, 17_100, 5)
+    assert lab.spoilt() == f"on air 5 of 4000 packets left more than {STALL_MS} ms late, the latest by 17.1 ms"
+
+
+def test_what_came_is_told_apart_by_sender_and_read_over_any_span() -> None:
+    reads = [1.0, 11.0, 1000.0, 2.0, 12.0, 500.0, 2.0, 11.0, 3000.0, 4.0, 11.0, 1000.0]
+    first, second, third = received(reads, ["192.168.50.11", "192.168.50.12", "192.168.50.13"])
+    assert (first.bps(0.5, 4.5), second.bps(0.0, 4.0), third.bps(0.0, 4.0)) == (10_000, 1000, 0)
+    assert first.bps(1.5, 3.5) == 12_000
+
+
+def test_a_newcomer_has_its_part_when_it_came_for_so_long() -> None:
+    moments = [10 + number / 10 for number in range(40)]
+    before = [0.0]
+    for number in range(40):  # 80 kbit/s, and from the second second on ten times that
+        before.append(before[-1] + (1000 if number < 10 else 10_000))
+    come = Received(moments, before)
+    assert come.reaches(700_000, 10.0, 0.5) == pytest.approx(1.5, abs=0.11)
+    assert come.reaches(900_000, 10.0, 0.5) is None
+
+
+def test_sockets_are_counted_within_the_span_alone() -> None:
+    rows = [(moment, 5000.0 + 1000 * moment, 4000.0, 10.0, 3 * moment) for moment in range(10)]
+    seen = sampled([value for row in rows for value in row], 1, 5, 9)
+    assert seen == Sampled(srtt_ms=12.0, min_rtt_ms=4.0, cwnd=10.0, again=27)
+    with pytest.raises(ExperimentFailed, match="only 0 times"):
+        sampled([], 1, 0, 1)
+
+
+@pytest.mark.parametrize("plan", [QUICK, FULL, SHORT], ids=lambda plan: plan.name)
+def test_a_plan_has_each_task_once_and_changes_hands_twice_at_most(plan: Plan) -> None:
+    assert len(set(plan.tasks)) == len(plan.tasks)
+    hands = [hand for hand, _ in groupby(task.variant.hand for task in plan.tasks)]
+    assert len(hands) == len(set(hands))
+
+
+def test_the_full_plan_has_what_is_to_be_measured() -> None:
+    plain = {(task.scene, task.variant) for task in FULL.tasks}
+    for terminals in (1, 5, 10):
+        for rtt in ("4", "16", "64", "256", MIX):
+            assert {(Scene(terminals, rtt), each) for each in (OFF, JB_TERMINALS, IDEAL_TERMINALS)} <= plain
+            assert (Scene(terminals, rtt), IDEAL_GATEWAY) in plain
+    assert {task.variant.hand for task in FULL.tasks if task.scene.window_scale} == {GATEWAY}
+
+
+def test_the_paper_s_bounds_are_those_of_its_table() -> None:
+    assert paper000.bounds("jb", 10, 64) == (4, 2)
+    assert paper000.bounds("jb", 1, 256) == (555, 250)
+    assert paper000.bounds("gb", 3, 4) == (11, 10)
+
+
+def test_the_report_names_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [a_run(TEN, OFF, 18.0), a_run(TEN, IDEAL_TERMINALS, 18.1), a_run(Scene(10, "256", 1, 1.0), OFF, 6.0)]
+    CAMPAIGN.present(SHORT, runs, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    with Path(document["csv"]).open(encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    assert (tuple(lines[0]), len(lines)) == (HEADER, 4)
+    assert Path(document["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_people_read_a_table_for_each_scene_beside_the_paper_s_bounds() -> None:
+    lines = told([a_run(TEN, OFF, 18.0), a_run(TEN, JB_TERMINALS, 9.0), a_run(TEN, OFF, 18.0)]).splitlines()
+    at = lines.index("10 terminals, 64 ms")
+    assert lines[at + 1].split()[:2] == ["variant", "Mbit/s"]
+    off, paper = (" ".join(line.split()) for line in lines[at + 2 : at + 4])
+    assert off == "off 18.00 1.00 1.000 128.0 2.00 70.0 12 - 0.0 1.5"
+    assert paper == "paper (JB), terminals 9.00 0.50 1.000 128.0 2.00 70.0 12 4-2 0.0 1.5"
