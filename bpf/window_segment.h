@@ -31,15 +31,28 @@ struct segment {
 	struct options options;
 };
 
+/* A header where it is, when the device gave it in one piece, or else a copy; NULL: it is not there. */
+static __always_inline const void *header_at(struct __sk_buff *skb, __u32 offset, void *copy, __u32 bytes)
+{
+	const void *at = (void *)(long)skb->data + offset;
+
+	if (at + bytes <= (void *)(long)skb->data_end)
+		return at;
+	return bpf_skb_load_bytes(skb, offset, copy, bytes) < 0 ? NULL : copy;
+}
+
 static __always_inline bool read_tcp(struct __sk_buff *skb, __u32 bytes, struct segment *segment)
 {
 	struct tcphdr *tcp = &segment->tcp;
+	const struct tcphdr *at;
 	__u32 header;
 
 	if (bytes < sizeof(*tcp) || segment->offset + bytes > skb->len)
 		return false;
-	if (bpf_skb_load_bytes(skb, segment->offset, tcp, sizeof(*tcp)) < 0)
+	at = header_at(skb, segment->offset, tcp, sizeof(*tcp));
+	if (!at)
 		return false;
+	*tcp = *at;
 	header = tcp->doff * 4;
 	if (header < sizeof(*tcp) || header > bytes)
 		return false;
@@ -59,18 +72,19 @@ static __always_inline bool read_ipv4(struct __sk_buff *skb, bool to_terminal, s
 {
 	struct pair *pair = &segment->ends.pair;
 	__u32 header, bytes;
-	struct iphdr ip;
+	struct iphdr copy;
+	const struct iphdr *ip = header_at(skb, ETH_HLEN, &copy, sizeof(copy));
 
-	if (bpf_skb_load_bytes(skb, ETH_HLEN, &ip, sizeof(ip)) < 0)
+	if (!ip)
 		return false;
-	header = ip.ihl * 4;
-	bytes = bpf_ntohs(ip.tot_len);
-	if (ip.version != 4 || header < sizeof(ip) || bytes < header || ip.protocol != IPPROTO_TCP)
+	header = ip->ihl * 4;
+	bytes = bpf_ntohs(ip->tot_len);
+	if (ip->version != 4 || header < sizeof(*ip) || bytes < header || ip->protocol != IPPROTO_TCP)
 		return false;
-	if (ip.frag_off & bpf_htons(0x3fff))
+	if (ip->frag_off & bpf_htons(0x3fff))
 		return false;
-	map_ipv4(pair->terminal, to_terminal ? ip.daddr : ip.saddr);
-	map_ipv4(pair->other, to_terminal ? ip.saddr : ip.daddr);
+	map_ipv4(pair->terminal, to_terminal ? ip->daddr : ip->saddr);
+	map_ipv4(pair->other, to_terminal ? ip->saddr : ip->daddr);
 	segment->offset = ETH_HLEN + header;
 	segment->options.greeting.mss_bytes = MSS_ABSENT_IPV4;
 	return read_tcp(skb, bytes - header, segment);
@@ -94,14 +108,15 @@ static __always_inline bool read_ipv6(struct __sk_buff *skb, bool to_terminal, s
 
 static __always_inline bool read_segment(struct __sk_buff *skb, bool to_terminal, struct segment *segment)
 {
-	__be16 protocol;
+	struct ethhdr copy;
+	const struct ethhdr *frame = header_at(skb, 0, &copy, sizeof(copy));
 	bool is_read;
 
-	if (skb->vlan_present || bpf_skb_load_bytes(skb, 2 * ETH_ALEN, &protocol, sizeof(protocol)) < 0)
+	if (!frame || skb->vlan_present)
 		return false;
-	if (protocol == bpf_htons(ETH_P_IP))
+	if (frame->h_proto == bpf_htons(ETH_P_IP))
 		is_read = read_ipv4(skb, to_terminal, segment);
-	else if (protocol == bpf_htons(ETH_P_IPV6))
+	else if (frame->h_proto == bpf_htons(ETH_P_IPV6))
 		is_read = read_ipv6(skb, to_terminal, segment);
 	else
 		return false;
