@@ -68,6 +68,7 @@ class Holder:
         self._capping = Errand(NOTHING)
         self.period_s = SELDOM.interval_ms / 1000
         self._heard_at: float | None = None  # or since when it is to report oftener
+        self._begins = True  # from one report nobody knows what is being sent
         self._gathered_ms, self._whole_at = 0, 0.0
 
     def can(self, capability: str) -> bool:
@@ -94,6 +95,7 @@ class Holder:
     # What it says
 
     def reported(self, event: Reported, now: float) -> None:
+        self._begins = not self.heard_of_late(now)
         self.capping, self._heard_at = event.capping, now
 
     def whole(self, event: Reported, now: float) -> Reported | None:
@@ -139,7 +141,8 @@ class Holder:
         again = self._reporting.refused is not None
         if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
             yield self._direct(self._reporting, reporting, tickets, now)
-        if self.heard_of_late(now) and self._is_due(order, now) and self._capping.may_go(now):
+        waits = not self.heard_of_late(now) or (self._begins and order is not None)  # and holds what it holds
+        if not waits and self._is_due(order, now) and self._capping.may_go(now):
             yield self._direct(self._capping, order or NOTHING, tickets, now)
 
     def _is_due(self, order: Caps | None, now: float) -> bool:
