@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments import ExperimentFailed
-from experiments.air.plan import GATEWAY, TERMINALS, Scene, Variant
+from experiments.air.plan import GATEWAY, NOBODY, TERMINALS, Scene, Variant
 from experiments.live.agents import SETTINGS, agent
 from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
 from topologies import ovs
@@ -67,11 +67,10 @@ class Laboratory:
             return
         self.controller.file.write_text(wanted, encoding="utf-8")
         self.controller.process.send_signal(signal.SIGHUP)
-        tables = variant.tables if variant.rule == "paper" else None
         deadline = time.monotonic() + WITHIN_S
-        while (told := self._access_point()) is None or (told["rule"], told["tables"]) != (variant.rule, tables):
+        while not _follows(told := self._access_point(), variant):
             if time.monotonic() > deadline:
-                raise ExperimentFailed(f"rule {variant.rule} is not in force {WITHIN_S:.0f} s after the reload: {told}")
+                raise ExperimentFailed(f"{variant} is not in force {WITHIN_S:.0f} s after the reload: {told}")
             time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
 
     def held(self) -> int:
@@ -107,6 +106,16 @@ class Laboratory:
         found = {name: self.net.uplink(name).lateness() for name in LINKS}
         late = {name: one for name, one in found.items() if one.stalls > SPOILT_SHARE * one.packets}
         return "; ".join(f"on {name} {one}" for name, one in late.items())
+
+
+def _follows(told: dict[str, Any] | None, variant: Variant) -> bool:
+    """Whether the rule is this, and whoever is to tell of the terminals has: a connection that is older than the
+    gateway's programs has no cap there."""
+    if told is None or told["rule"] != variant.rule:
+        return False
+    if variant.rule == "paper" and told["tables"] != variant.tables:
+        return False
+    return variant.hand == NOBODY or all(one["heard"] for one in told["terminals"])
 
 
 @contextmanager
