@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -27,6 +27,8 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     plain = {scene: each for scene, each in found.items() if scene == Scene(scene.terminals, scene.rtt)}
     special = {scene: each for scene, each in found.items() if scene not in plain}
     rtts = list(dict.fromkeys(scene.rtt for scene in plain))
+    variants = dict.fromkeys(variant for each in plain.values() for variant in each)
+    colours = {variant: f"C{number}" for number, variant in enumerate(variants)}
     figure = Figure(figsize=(3.4 * max(len(rtts), 3), 3 * len(SHOWN) + 3), layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(len(SHOWN), 1))[:, 0]
@@ -34,7 +36,7 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     for row, (what, value) in zip(panels, SHOWN, strict=True):
         row[0].set_ylabel(what)
         for panel, rtt in zip(row, rtts, strict=False):
-            _curves(panel, {scene: each for scene, each in plain.items() if scene.rtt == rtt}, value)
+            _curves(panel, {scene: each for scene, each in plain.items() if scene.rtt == rtt}, value, colours)
     for panel, rtt in zip(panels[0], rtts, strict=False):
         panel.set_title(f"{rtt} ms", fontsize="medium")
     for panel in panels[-1]:
@@ -48,12 +50,11 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _curves(panel: Axes, scenes: Scenes, value: Callable[[Run], float]) -> None:
-    variants = list(dict.fromkeys(variant for each in scenes.values() for variant in each))
-    for number, variant in enumerate(variants):
+def _curves(panel: Axes, scenes: Scenes, value: Callable[[Run], float], colours: Mapping[Variant, str]) -> None:
+    for variant, colour in colours.items():
         points = [(scene.terminals, each[variant]) for scene, each in scenes.items() if variant in each]
         middles = [median(value(run) for run in runs) for _, runs in points]
-        panel.plot([at for at, _ in points], middles, "o-", color=f"C{number}", label=str(variant))
+        panel.plot([at for at, _ in points], middles, "o-", color=colour, label=str(variant))
 
 
 def _bars(panel: Axes, scenes: Scenes) -> None:

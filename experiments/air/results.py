@@ -9,14 +9,17 @@ from statistics import median
 
 from bench.figures import Figure, Promise, at_least, at_most, figure
 from experiments.air import paper000
-from experiments.air.plan import IDEAL_GATEWAY, IDEAL_TERMINALS, OFF, Scene, Variant
+from experiments.air.plan import GATEWAY, IDEAL_GATEWAY, IDEAL_TERMINALS, OFF, Scene, Variant
 from experiments.air.runs import Run
+from topologies.access_point import AIR_BPS
 
 OF_OFF, JAIN, RATIO, AGAIN_OF_1000 = 0.98, 0.99, 3.0, 1.0
 HANDS_APART, PAPER_AHEAD = 0.05, 1.02
 LOSSY = {1: 10.0, 10: 2.0}  # at least so many times what comes with no cap, at the longest way, by terminals
 LOSSY_RTT = "256"
 SEGMENT_BITS = 1448 * 8
+# What the air brings when it is never idle: frames of 1514 bytes, and one of 66 that acknowledges two of them.
+GOODPUT_BPS = AIR_BPS * 1448 / (1514 + 66 / 2)
 HEADER = (
     "terminals", "rtt_ms", "connections", "loss_percent", "contention", "window_scale", "variant", "total_mbps", "jain",
     "srtt_ms", "rtt_ratio", "cwnd", "sent_again", "ping_ms", "newcomer_s", "held", "mbps_of_each",
@@ -28,7 +31,7 @@ PREFACE = """\
 Uploads over one air of 20 Mbit/s with 1.5 MB of queue each way, counted in the second half of each run.
 RTT x: srtt by the least RTT; again: segments sent again of 1000, from the beginning; newcomer: until one that begins
 later has 90 % of its share for 0.5 s; paper's: most-least by paper 000's table 2 for so many terminals, which its table
-3 may lower."""
+3 may lower. The gateway's hand has no floor: under loss, what the terminals' hand brings beyond it is its gain."""
 PRINTED = """\
 Paper 000 shows its totals (figures 15 and 16) as pictures, without numbers: with its control they grow, on GB at 4 ms
 mainly for few terminals and at 256 ms for many, on JB throughout."""
@@ -123,6 +126,9 @@ def _of_variant(
         yield figure("    of off's", median(ratios), ratios, "", _total_promise(scene, variant))
     plain = not scene.loss_percent and not scene.contention and not scene.window_scale
     ideal = variant.rule == "ideal" and plain
+    if ideal:
+        parts = [run.total_bps / GOODPUT_BPS for run in runs]
+        yield figure("    of what the air brings", median(parts), parts, "", at_least(OF_OFF))
     if scene.equal:
         jains = [run.jain for run in runs]
         yield figure("    Jain's index", median(jains), jains, "", at_least(JAIN) if ideal else None)
@@ -140,6 +146,8 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
     if variant.rule != "ideal" or scene.window_scale:
         return None
     if scene.loss_percent:
+        if variant.hand == GATEWAY:  # it has no floor
+            return None
         return at_least(LOSSY[scene.terminals]) if scene.rtt == LOSSY_RTT and scene.terminals in LOSSY else None
     return at_least(1.0) if scene.contention else at_least(OF_OFF)
 
@@ -147,7 +155,7 @@ def _total_promise(scene: Scene, variant: Variant) -> Promise | None:
 def _of_hands(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
     """Both hold the same."""
     for scene, variants in found.items():
-        if IDEAL_TERMINALS in variants and IDEAL_GATEWAY in variants:
+        if IDEAL_TERMINALS in variants and IDEAL_GATEWAY in variants and not scene.loss_percent:
             apart = total(variants[IDEAL_GATEWAY]) / total(variants[IDEAL_TERMINALS]) - 1
             what = f"{scene}: the gateway's hand beside the terminals', total"
             promise = Promise(f"+-{HANDS_APART:g}", lambda value: abs(value) <= HANDS_APART)

@@ -78,6 +78,8 @@ def test_the_ideal_window_is_judged_beside_none() -> None:
     assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.7))["of off's"] is True
     assert judged(off, a_run(TEN, IDEAL_TERMINALS, 17.6))["of off's"] is False
     assert "of off's" not in judged(off)
+    assert judged(a_run(TEN, IDEAL_TERMINALS, 18.4))["of what the air brings"] is True
+    assert judged(a_run(TEN, IDEAL_TERMINALS, 18.3))["of what the air brings"] is False
     slow = (Sampled(193.0, 64.0, 12.0, 0),) * 10
     assert judged(a_run(TEN, IDEAL_TERMINALS, 18.0))["srtt / least RTT"] is True
     assert judged(a_run(TEN, IDEAL_TERMINALS, 18.0, sampled=slow))["srtt / least RTT"] is False
@@ -92,6 +94,7 @@ def test_under_loss_the_floor_is_judged_by_how_much_more_comes(terminals: int, k
     off = a_run(lossy, OFF, 0.67 if terminals == 1 else 6.3)
     assert judged(off, a_run(lossy, IDEAL_TERMINALS, kept))["of off's"] is True
     assert judged(off, a_run(lossy, IDEAL_TERMINALS, broken))["of off's"] is False
+    assert judged(off, a_run(lossy, IDEAL_GATEWAY, broken))["of off's"] is None  # has no floor
     near = replace(lossy, rtt="64")  # reported
     assert judged(a_run(near, OFF, 6.0), a_run(near, IDEAL_TERMINALS, 6.0))["of off's"] is None
 
