@@ -7,7 +7,7 @@
 
 A terminal's part is divided among its connections that send, and none gets fewer than two segments; where that is more
 than its part, `ideal` paces them besides. What nobody knows bounds nobody: where a figure is wanting there is no cap.
-Of other terminals counts how many are active, and what the middle one of several says of a place that it knows too.
+Of other terminals counts how many are active, and what several say of a place that they know too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from controller.counting import counted
 from controller.model import AccessPoint, CapRule
 from controller.policy.cap_accounts import account
 from controller.policy.cap_windows import Part, Window, window
+from controller.policy.cap_witnesses import Witnesses
 from controller.policy.flows import Pair
 from controller.policy.sharers import BULK_BYTES, Sharer, silent
 
 # Paper 003, figure 4. The middle, by factors, of what it found best: 128 to 512 KB alone, 2 to 128 KB for two; from
 # three on 8 KB, where the windows of all came back soonest and were alike.
 BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
-
-OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # above what others know, for another uplink, and air that is worse
-WITNESSES = 2  # of one alone nobody knows whether it is the one that errs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,13 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
     active = sum(sharer.active for sharer in here)
     if before is None or before.access_point != access_point:
         before = Ruling(access_point)
-    told = _told(here)
-    caps = {sharer.terminal: _cap(access_point, sharer, told, active, before) for sharer in here}
+    witnesses = Witnesses(here)
+    caps = {sharer.terminal: _cap(access_point, sharer, witnesses, active, before) for sharer in here}
     return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
 
 
-def _cap(
-    access_point: AccessPoint, sharer: Sharer, told: Mapping[str, Mapping[str, int]], active: int, before: Ruling
-) -> Cap:
-    known = _known(sharer, told)
+def _cap(access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling) -> Cap:
+    known = _known(sharer, witnesses)
     old = before.caps.get(sharer.terminal)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
@@ -109,25 +104,16 @@ def _is_given(access_point: AccessPoint) -> bool:
     return access_point.rule is CapRule.PAPER or access_point.bandwidth_bps is not None
 
 
-def _told(sharers: Collection[Sharer]) -> dict[str, dict[str, int]]:
-    """By address of the other end: each terminal's shortest round trip."""
-    told: dict[str, dict[str, int]] = {}
-    for sharer in sharers:
-        for pair, least in sharer.least.items():
-            of_place = told.setdefault(pair[1], {})
-            of_place[sharer.terminal] = min(least.both_us, of_place.get(sharer.terminal, least.both_us))
-    return told
-
-
-def _known(sharer: Sharer, told: Mapping[str, Mapping[str, int]]) -> _Known:
+def _known(sharer: Sharer, witnesses: Witnesses) -> _Known:
     shortest: dict[Pair, int | None] = {}
     srtts: dict[Pair, int] = {}
     bounded: dict[Pair, str] = {}
     for path in (path for live in sharer.live for path in live.paths):
         if path.pair not in shortest:
-            shortest[path.pair], doubt = _believed(sharer, path.pair, told)
-            if doubt:
-                bounded[path.pair] = doubt
+            believed = witnesses.believed(sharer, path.pair)
+            shortest[path.pair] = believed.rtt_us
+            if believed.doubt:
+                bounded[path.pair] = believed.doubt
         if path.srtt_us is not None:
             srtts[path.pair] = min(path.srtt_us, srtts.get(path.pair, path.srtt_us))
     rtts: dict[Pair, int | None] = {}
@@ -144,22 +130,6 @@ def _known(sharer: Sharer, told: Mapping[str, Mapping[str, int]]) -> _Known:
         srtts,
         bounded,
         max(ratios, default=None),
-    )
-
-
-def _believed(sharer: Sharer, pair: Pair, told: Mapping[str, Mapping[str, int]]) -> tuple[int | None, str | None]:
-    """The shortest round trip of a pair, and why it is not the one that was told."""
-    own_us = sharer.min_rtt_us(pair)
-    others = sorted(us for terminal, us in told.get(pair[1], {}).items() if terminal != sharer.terminal)
-    if own_us is None or len(others) < WITNESSES:
-        return own_us, None
-    middle_us = others[len(others) // 2]  # the upper one of two: one that errs is not the one that counts
-    most_us = OTHERS_FACTOR * middle_us + OTHERS_MORE_US
-    if own_us <= most_us:
-        return own_us, None
-    return most_us, (
-        f"it tells of {own_us / 1000:.1f} ms at least to {pair[1]}, where {counted(len(others), 'others')} get in "
-        f"{middle_us / 1000:.1f} ms: {most_us / 1000:.1f} ms are believed"
     )
 
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from controller.model import AccessPoint, CapRule, CapTables
 from controller.policy.cap_windows import MOST_SEGMENTS, SEGMENT_BYTES, Window
-from controller.policy.caps import BLOCK_BYTES, OTHERS_FACTOR, OTHERS_MORE_US, Cap, Ruling, decide
+from controller.policy.cap_witnesses import OTHERS_FACTOR, OTHERS_MORE_US
+from controller.policy.caps import BLOCK_BYTES, Cap, Ruling, decide
 from controller.policy.flows import Flow
 from controller.policy.sharers import PERIOD_S, heard
 from tests.brain.sharing import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
@@ -269,6 +270,19 @@ def test_who_tells_of_a_longer_way_than_all_others_has_no_more_for_it_and_is_nam
     )
     assert cap.doubted == 1
     assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts
+
+
+def test_who_began_while_a_queue_stood_has_the_way_of_those_who_saw_it_empty() -> None:
+    early, late = Stream(rtt_us=4000, srtt_us=22_000), Stream(rtt_us=20_000, srtt_us=22_000)
+    ruling = Air().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
+    assert len({cap.most_segments for cap in ruling.caps.values()}) == 1
+    assert not ruling.caps[address(9)].doubts
+
+
+def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
+    near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
+    ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
+    assert ruling.caps[address(9)].most_segments == -(-BANDWIDTH_BPS * 20 // (1000 * 12_000 * 5)) + 1
 
 
 def test_one_other_alone_is_no_witness() -> None:

@@ -1,0 +1,116 @@
+"""Round trips as those tell of them who send to the same place through the same air.
+
+One alone may err, or lie, to everybody's cost or to its own good. What two others say bounds it from above. And where
+it began to send while packets of others were waiting before its own, it never saw the way empty: its own shortest round
+trip is no longer than what theirs take just now, and what they knew before is the length of the way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+from controller.counting import counted
+from controller.policy.flows import Pair
+from controller.policy.sharers import Sharer
+
+OTHERS_FACTOR, OTHERS_MORE_US = 2, 40_000  # above what others know, for another uplink, and air that is worse
+WITNESSES = 2  # of one alone nobody knows whether it is the one that errs
+AS_LONG = 1.1  # round trips that are smoothed, and not at the same moment
+
+
+@dataclass(slots=True)
+class _Place:
+    """Whoever knows the way to it, by what each knows."""
+
+    shortest: list[tuple[int, str]] = field(default_factory=list)
+    now: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    rtt_us: int | None  # None: not known
+    doubt: str | None = (
+        None  # why it is not what the terminal itself says, where that is more than a beginning in a queue
+    )
+
+
+class Witnesses:
+    def __init__(self, sharers: Collection[Sharer]) -> None:
+        self._places: dict[str, _Place] = {}
+        self._least = {sharer.terminal: _least(sharer) for sharer in sharers}
+        self._now = {sharer.terminal: _now(sharer) for sharer in sharers}
+        for terminal, least in self._least.items():
+            for other, us in least.items():
+                self._places.setdefault(other, _Place()).shortest.append((us, terminal))
+            for other, us in self._now[terminal].items():
+                self._places.setdefault(other, _Place()).now.append((us, terminal))
+        for place in self._places.values():
+            place.shortest.sort()
+            place.now.sort()
+
+    def believed(self, sharer: Sharer, pair: Pair) -> Believed:
+        own_us = sharer.min_rtt_us(pair)
+        place = self._places.get(pair[1])
+        if own_us is None or place is None:
+            return Believed(own_us)
+        others = _Others(place.shortest, (self._least[sharer.terminal][pair[1]], sharer.terminal))
+        if len(others) < WITNESSES:
+            return Believed(own_us)
+        most_us = OTHERS_FACTOR * others.middle_us + OTHERS_MORE_US
+        if own_us > most_us:
+            return Believed(most_us, _doubt(pair, own_us, len(others), others.middle_us, most_us))
+        return Believed(min(own_us, others.low_us) if self._began_in_queue(sharer, pair, own_us) else own_us)
+
+    def _began_in_queue(self, sharer: Sharer, pair: Pair, own_us: int) -> bool:
+        own_now = self._now[sharer.terminal].get(pair[1])
+        others = _Others(self._places[pair[1]].now, None if own_now is None else (own_now, sharer.terminal))
+        return len(others) >= WITNESSES and own_us <= AS_LONG * others.middle_us
+
+
+class _Others:
+    """Of a sorted list, all but one's own."""
+
+    def __init__(self, every: list[tuple[int, str]], own: tuple[int, str] | None) -> None:
+        self._every = every
+        self._own_at = len(every) if own is None else bisect_left(every, own)
+
+    def __len__(self) -> int:
+        return len(self._every) - (self._own_at < len(self._every))
+
+    def _at(self, number: int) -> int:
+        return self._every[number if number < self._own_at else number + 1][0]
+
+    @property
+    def middle_us(self) -> int:
+        """The upper one of two: one that errs is not the one that counts."""
+        return self._at(len(self) // 2)
+
+    @property
+    def low_us(self) -> int:
+        """What a third of them, and more than one, know to be possible."""
+        return self._at(max(WITNESSES, -(-len(self) // 3)) - 1)
+
+
+def _least(sharer: Sharer) -> Mapping[str, int]:
+    least: dict[str, int] = {}
+    for (_, other), one in sharer.least.items():
+        least[other] = min(one.both_us, least.get(other, one.both_us))
+    return least
+
+
+def _now(sharer: Sharer) -> Mapping[str, int]:
+    now: dict[str, int] = {}
+    for path in chain.from_iterable(live.paths for live in sharer.live):
+        if path.srtt_us is not None and path.moves:
+            now[path.pair[1]] = min(path.srtt_us, now.get(path.pair[1], path.srtt_us))
+    return now
+
+
+def _doubt(pair: Pair, own_us: int, others: int, middle_us: int, most_us: float) -> str:
+    return (
+        f"it tells of {own_us / 1000:.1f} ms at least to {pair[1]}, where {counted(others, 'others')} get in "
+        f"{middle_us / 1000:.1f} ms: {most_us / 1000:.1f} ms are believed"
+    )
