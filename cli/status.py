@@ -124,6 +124,8 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
         for one in place["terminals"]:
             if one["most_segments"] is not None and one["agent"] is None:
                 yield f"{name}: nobody holds {one['terminal']} to its part: {one['because']}"
+            if one["instead"] is not None:
+                yield f"{name}: {one['agent']} holds {one['terminal']} to its part, for {one['instead']}"
             if one["doubts"]:
                 times = counted(one["doubted"], "times")
                 told = f"what is told of {one['terminal']} is not believed, {times} until now"

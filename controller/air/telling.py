@@ -73,6 +73,7 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
         ),
         agent=by.agent if by else None,
         hand=_how(by, holder) if by else None,
+        instead=by.instead if by else None,
         held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen,
         because=because,
         doubts=cap.doubts,
@@ -87,4 +88,4 @@ def _how(hand: Hand, holder: Holder | None) -> str:
 
 
 def _unheard(name: str, because: str) -> SharerView:
-    return SharerView(name, False, False, 0, None, None, None, (), None, None, False, because, (), 0)
+    return SharerView(name, False, False, 0, None, None, None, (), None, None, None, False, because, (), 0)

@@ -241,6 +241,7 @@ SHARES = SharerView(
     windows=(WindowView("192.168.110.3", "203.0.113.5", 5, 4, 0),),
     agent="client",
     hand="congestion-control",
+    instead=None,
     held=True,
     because="ideal: 3 active, 20 Mbit/s x 16.2 ms / 3 = 9 + 1 segments, 2 connections",
     doubts=(),

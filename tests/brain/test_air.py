@@ -124,13 +124,14 @@ def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
     stream = air.stream("laptop")
     air.run(3)
     assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+    assert air.told("laptop").instead == f"its agent laptop could not: {laptop.refuses}"
     refused = len(laptop.caps)
     assert refused <= 2
     laptop.refuses = None
     air.run(AGAIN_AFTER_S + 1)
     assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
     gateway_alone = air.told("laptop")
-    assert gateway_alone.agent == "laptop" and gateway_alone.held
+    assert gateway_alone.agent == "laptop" and gateway_alone.held and gateway_alone.instead is None
 
 
 def test_an_agent_that_stands_still_leaves_the_sharers_and_is_told_nothing() -> None:
