@@ -1,0 +1,230 @@
+"""An access point with real agents, uploads over its air, and what the kernel says of their sockets."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from socket import if_nametoindex
+from typing import Any
+
+from experiments.air.lab import FILE
+from experiments.air.sending import PORT, End, uploading
+from experiments.live.agents import SETTINGS, Agent, agent
+from experiments.live.streaming import PORT as STREAM_PORT
+from experiments.running import OPENFLOW, controlled
+from tests.system.conftest import Home
+from tests.system.evidence import PATIENCE_S, reaches, until
+from topologies import isolate
+from topologies.access_point import SERVERS, AccessPointTopo, address
+from topologies.command import run
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+
+SITE, DEVICE = "ap", "gw-air"
+NEAR = "s16"
+SERVER = SERVERS[NEAR]
+LAPTOPS, PHONES = ("t1", "t2"), ("t3", "t4")  # with an agent of their own, and without
+CONTROL, TOLD = "congestion-control", "window"  # how they are held
+SECOND = "192.168.2.3"  # of the server, for MPTCP
+LOOKS = 20
+SWEPT_WITHIN_S = 2 * PATIENCE_S  # a lease, the way back into a session, and the first reports
+SYS_BPF = {"x86_64": 321}.get(platform.machine(), 280)
+BPF_PROG_QUERY, TCX_INGRESS, TCX_EGRESS = 16, 46, 47  # of linux/bpf.h
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A socket that sends to the server."""
+
+    control: str
+    cwnd: int
+    srtt_ms: float
+    least_rtt_ms: float
+    in_flight_bytes: int
+    acked_bytes: int
+    mss_bytes: int
+    step_bytes: int  # in which its peer tells windows
+
+    @property
+    def in_flight_segments(self) -> int:
+        """Without what a window in steps may be too large by."""
+        return -(-max(0, self.in_flight_bytes - self.step_bytes) // self.mss_bytes)
+
+
+@dataclass(frozen=True)
+class Air(Home):
+    agents: Mapping[str, Agent]
+
+    def place(self) -> dict[str, Any]:
+        (one,) = self.controller.client.get("caps")
+        return dict(one)
+
+    def told(self, terminal: str) -> dict[str, Any]:
+        return next(one for one in self.place()["terminals"] if one["terminal"] == terminal)
+
+    def bounds(self, terminal: str) -> tuple[int, int]:
+        """The least and the most segments of a connection to the server; (0, 0): there is no cap."""
+        windows = self.told(terminal)["windows"]
+        return max(((one["least_segments"], one["most_segments"]) for one in windows), default=(0, 0))
+
+    def lines(self, terminal: str, port: int = PORT) -> list[Line]:
+        words = ("ss", "-tinOH", "state", "established", "dport", "=", f":{port}")
+        return [_line(each) for each in self.net.machine(terminal).run(*words).stdout.splitlines() if " cwnd:" in each]
+
+    def on_its_way(self, terminal: str, hand: str, port: int = PORT) -> int:
+        """Segments that its sockets may have there, or have, as the hand bounds them."""
+        if hand == CONTROL:
+            return sum(each.cwnd for each in self.lines(terminal, port))
+        return sum(each.in_flight_segments for each in self.lines(terminal, port))
+
+    def held(self, terminal: str, hand: str, port: int = PORT) -> bool:
+        """The controller says so, and so do the sockets."""
+        told, lines = self.told(terminal), self.lines(terminal, port)
+        least, most = self.bounds(terminal)
+        if not (lines and told["held"] and told["hand"] == hand and most):
+            return False
+        now = self.on_its_way(terminal, hand, port)
+        ours = all(each.control.startswith("bicast_") for each in lines)
+        return least <= now <= most and ours if hand == CONTROL else 0 < now <= most
+
+    def await_held(self, terminal: str, hand: str, port: int = PORT) -> None:
+        until(lambda: self.held(terminal, hand, port), f"{terminal} is held by {hand}", SWEPT_WITHIN_S)
+
+    def kept(self, terminal: str, hand: str, port: int = PORT) -> bool:
+        """However often one looks, for about a second."""
+        most = self.bounds(terminal)[1]
+        for _ in range(LOOKS):
+            before, now = most, self.on_its_way(terminal, hand, port)
+            most = self.bounds(terminal)[1]
+            if not 0 < now <= max(before, most):
+                return False
+        return True
+
+    def await_free(self, terminal: str, hand: str, most: int) -> None:
+        """Nothing that was ordered before bounds it."""
+        until(
+            lambda: self.on_its_way(terminal, hand) > 1.5 * most,
+            f"{terminal} has more than 1.5 times the {most} segments on its way that it was held to by {hand}",
+            SWEPT_WITHIN_S,
+        )
+
+    def await_moving(self, terminal: str) -> None:
+        """What it sends arrives, from now on, too."""
+        before = sum(each.acked_bytes for each in self.lines(terminal))
+        until(lambda: sum(each.acked_bytes for each in self.lines(terminal)) > before, f"{terminal}'s upload goes on")
+
+    def revive(self) -> None:
+        """Agents that were killed."""
+        here = {one["name"] for one in self.controller.client.get("status")["agents"] if one["state"] == "here"}
+        for name in self.agents.keys() - here:
+            self.agents[name].start()
+
+    def set_rule(self, rule: str) -> None:
+        """In force when this returns."""
+        text = self.controller.file.read_text(encoding="utf-8")
+        self.controller.file.write_text(re.sub(r"rule: \w+", f"rule: {rule}", text), encoding="utf-8")
+        self.controller.process.send_signal(signal.SIGHUP)
+        until(lambda: bool(self.place()["rule"] == rule), f"the rule is {rule}")
+
+    @contextmanager
+    def ready(self, *terminals: str) -> Iterator[dict[str, End]]:
+        """One connection each, by terminal, of those that are told to go."""
+        targets = {self.net.machine(name): SERVER for name in terminals}
+        with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
+            servers = {SERVER: self.net.machine(NEAR)}
+            with uploading(targets, servers, 1, "cubic", Path(place)) as (sending, _):
+                yield dict(zip(terminals, sending, strict=True))
+
+    @contextmanager
+    def held_uploads(self, **hands: str) -> Iterator[dict[str, End]]:
+        """By terminal; from when they are held."""
+        with self.ready(*hands) as sending:
+            for each in sending.values():
+                each.go()
+            for name, hand in hands.items():
+                self.await_held(name, hand)
+            yield sending
+
+    def forget(self) -> None:
+        """What TCP remembers of connections before, with whose threshold the next would begin."""
+        for name in (*LAPTOPS, *PHONES):
+            self.net.machine(name).run("ip", "tcp_metrics", "flush")
+
+
+def _line(told: str) -> Line:
+    def number(name: str) -> int:
+        found = re.search(rf"\b{name}:(\d+)", told)
+        return int(found[1]) if found else 0
+
+    rtt = re.search(r"\brtt:([\d.]+)", told)
+    least = re.search(r"\bminrtt:([\d.]+)", told)
+    control = re.search(r"\b(bicast_\w+|cubic|reno|bbr)\b", told)
+    scale = re.search(r"\bwscale:(\d+)", told)
+    assert control and scale, told
+    return Line(
+        control=control[1],
+        cwnd=number("cwnd"),
+        srtt_ms=float(rtt[1]) if rtt else 0.0,
+        least_rtt_ms=float(least[1]) if least else 0.0,
+        in_flight_bytes=number("bytes_sent") - number("bytes_retrans") - number("bytes_acked"),
+        acked_bytes=number("bytes_acked"),
+        mss_bytes=number("mss"),
+        step_bytes=1 << int(scale[1]),
+    )
+
+
+def programs_at(device: str) -> int:
+    """Of any kind that sees packets there, in the world's own namespace."""
+    filters = "".join(run("tc", "filter", "show", "dev", device, way).stdout for way in ("ingress", "egress"))
+    return filters.count("bicast_") + sum(_links_at(device, each) for each in (TCX_INGRESS, TCX_EGRESS))
+
+
+def _links_at(device: str, attach_type: int) -> int:
+    query = (ctypes.c_uint32 * 16)(if_nametoindex(device), attach_type)
+    failed = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_PROG_QUERY, query, ctypes.sizeof(query))
+    assert failed == 0, f"what is attached to {device} cannot be asked: errno {ctypes.get_errno()}"
+    return int(query[6])  # prog_cnt, behind the address of what there is no room for
+
+
+def controls(machine: Machine) -> list[str]:
+    """That the kernel knows."""
+    return machine.run("sysctl", "-n", "net.ipv4.tcp_available_congestion_control").stdout.split()
+
+
+def _second_way(net: Stage) -> None:
+    """To the server, for all connections of MPTCP."""
+    server = net.machine(NEAR)
+    server.run("ip", "address", "add", f"{SECOND}/24", "dev", "lan")
+    server.run("ip", "mptcp", "endpoint", "add", SECOND, "dev", "lan", "signal", "port", str(STREAM_PORT))
+    for name in (*LAPTOPS, *PHONES):
+        net.machine(name).run("ip", "mptcp", "limits", "set", "subflows", "8", "add_addr_accepted", "2")
+
+
+@contextmanager
+def shared(place: Path) -> Iterator[Air]:
+    """By four terminals, of which two have agents, as the gateway has; the rule is ideal."""
+    with (
+        controlled(FILE, SETTINGS, directory=place) as controller,
+        raised(AccessPointTopo(terminals=len(LAPTOPS + PHONES)), controller=OPENFLOW) as net,
+        ExitStack() as running,
+    ):
+        controller.await_steady()
+        for name in (*LAPTOPS, *PHONES):
+            until(lambda name=name: reaches(net.machine(name), address(name), SERVER), f"{name} is found")
+        _second_way(net)
+        agents = {
+            name: running.enter_context(agent(controller, net.machine(name), name, "terminal")) for name in LAPTOPS
+        }
+        agents[SITE] = running.enter_context(agent(controller, None, SITE, "gateway"))
+        air = Air(net, controller, agents)
+        air.returns_soon()
+        air.set_rule("ideal")
+        until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes")
+        yield air

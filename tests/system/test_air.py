@@ -1,0 +1,222 @@
+"""Terminals share one air with real agents, real sockets and a real Open vSwitch: what is decided holds, and ends."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.live.agents import agent
+from experiments.live.streaming import PORT as STREAM_PORT
+from experiments.live.streaming import streaming
+from experiments.running import API
+from tests.system.evidence import PATIENCE_S, SLOWNESS, until
+from tests.system.liar import LIES, lying
+from tests.system.shared_air import (
+    CONTROL,
+    DEVICE,
+    LAPTOPS,
+    NEAR,
+    PHONES,
+    SERVER,
+    SITE,
+    SWEPT_WITHIN_S,
+    TOLD,
+    Air,
+    controls,
+    programs_at,
+    shared,
+)
+from topologies.access_point import AIR_BPS, RTTS_MS, address
+from topologies.command import run
+
+JOINED_WITHIN_S = 4.0 * SLOWNESS  # a second is promised; the rest is for a busy machine
+SEGMENT_BITS = 12_000
+WAY_MS = RTTS_MS[NEAR]
+LONGEST_MS = 1.5 * WAY_MS  # that the least of some round trips is on a busy machine
+BELIEVED_MS = 2 * LONGEST_MS + 40  # in company (controller/policy/caps.py)
+REPORTS_EVERY_S = 0.25
+
+
+@pytest.fixture(scope="module")
+def shared_air(place: Path) -> Iterator[Air]:
+    with shared(place) as air:
+        yield air
+
+
+@pytest.fixture
+def air(shared_air: Air) -> Iterator[Air]:
+    shared_air.forget()
+    yield shared_air
+    shared_air.revive()
+
+
+def fitting(rtt_ms: float, active: int) -> int:
+    """Segments of each."""
+    return -(-int(AIR_BPS * rtt_ms / 1000) // (SEGMENT_BITS * active)) + 1
+
+
+@pytest.mark.parametrize(("terminals", "hand"), [(LAPTOPS, CONTROL), (PHONES, TOLD)])
+def test_two_uploads_are_held_to_their_parts_and_who_is_left_gets_all(
+    air: Air, terminals: tuple[str, str], hand: str
+) -> None:
+    first, second = terminals
+    with air.held_uploads(**dict.fromkeys(terminals, hand)) as sending:
+        for name in terminals:
+            until(lambda name=name: "ideal: 2 active" in told_by("caps", name), f"`caps` tells of {name} and another")
+            assert f"({hand})" in told_by("caps", name)
+            until(lambda name=name: air.kept(name, hand), f"{name} never has more on its way")
+        most = {name: air.bounds(name)[1] for name in terminals}
+        for name in terminals:
+            until(lambda name=name: all(each.srtt_ms <= 3 * each.least_rtt_ms for each in air.lines(name)), "no queue")
+            assert fitting(WAY_MS, 2) <= most[name] <= fitting(LONGEST_MS, 2)
+        sending[second].finish()
+        until(lambda: air.bounds(first)[1] >= 1.7 * most[first], f"{second}'s part is {first}'s", JOINED_WITHIN_S)
+        until(lambda: air.held(first, hand) and air.on_its_way(first, hand) > most[first], "it is taken")
+        assert air.told(second)["active"] is False
+
+
+def told_by(verb: str, terminal: str) -> str:
+    """Its line."""
+    said = run("./bicast", verb).stdout
+    found = re.search(rf"^{terminal} .*$", said, re.MULTILINE)
+    assert found, said
+    return found[0]
+
+
+def test_whoever_is_killed_caps_end_and_nothing_is_left_and_they_come_back(air: Air) -> None:
+    with air.held_uploads(t1=CONTROL, t3=TOLD):
+        own = air.lines("t1")[0].control
+        most = max(air.bounds(name)[1] for name in ("t1", "t3"))
+
+        air.agents["t1"].kill()
+        until(
+            lambda: own not in controls(air.net.machine("t1")), "the killed agent's congestion control is known no more"
+        )
+        air.await_held("t1", TOLD)  # by the gateway's, which saw it begin
+        until(lambda: bool(air.told("t1")["agent"] == SITE), "the gateway's agent has taken t1 over")
+
+        air.agents[SITE].kill()
+        until(lambda: programs_at(DEVICE) == 0, "nothing is left of the killed gateway's agent")
+        for name in ("t1", "t3"):
+            air.await_free(name, TOLD, most)
+            air.await_moving(name)
+        assert air.on_its_way("t1", CONTROL) > most, "its window is its own again"
+
+        air.agents[SITE].start()
+        air.agents["t1"].start()
+        air.await_held("t1", CONTROL)
+        until(lambda: "began before" in air.told("t3")["because"], "t3 is left as is, and told so", SWEPT_WITHIN_S)
+        assert not air.told("t3")["held"]
+
+
+def test_when_the_controller_is_killed_caps_end_and_are_there_again_when_it_returns(air: Air) -> None:
+    with air.held_uploads(t1=CONTROL, t3=TOLD):
+        most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
+        air.controller.kill()
+        air.await_free("t1", CONTROL, most["t1"])
+        air.await_free("t3", TOLD, most["t3"])
+        for name in most:
+            air.await_moving(name)
+        air.controller.start()
+        air.await_held("t1", CONTROL)
+        air.await_held("t3", TOLD)
+
+
+@pytest.fixture
+def ruled(air: Air) -> Iterator[Air]:
+    """Afterwards the rule is what it was."""
+    yield air
+    air.set_rule("ideal")
+    until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes again")
+
+
+def test_another_rule_in_the_file_acts_at_once_and_off_undoes_all(ruled: Air) -> None:
+    air = ruled
+    air.set_rule("off")
+    with air.ready("t1", "t3") as sending:
+        sending["t1"].go()
+        until(lambda: air.on_its_way("t1", CONTROL) > 100, "nobody holds an upload that begins")
+        air.set_rule("ideal")
+        air.await_held("t1", CONTROL)
+        sending["t3"].go()
+        air.await_held("t3", TOLD)
+        ideal = air.bounds("t1")[1]
+        air.set_rule("paper")
+        for name, hand in (("t1", CONTROL), ("t3", TOLD)):
+            until(lambda name=name: "paper (jb): 2 active" in air.told(name)["because"], f"{name} is in the tables")
+            air.await_held(name, hand)
+        most = {name: air.bounds(name)[1] for name in ("t1", "t3")}
+        assert most["t1"] != ideal
+        air.set_rule("off")
+        until(lambda: air.lines("t1")[0].control == "cubic", "t1 has its own congestion control again")
+        until(lambda: programs_at(DEVICE) == 0, "the gateway's programs are gone")
+        air.await_free("t1", CONTROL, most["t1"])
+        air.await_free("t3", TOLD, most["t3"])
+        assert "is off" in told_by("caps", "t1")
+
+
+def metric(name: str, terminal: str) -> float:
+    with urllib.request.urlopen(f"{API}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    of_it = (line for line in lines if line.startswith(f"{name}{{") and f'terminal="{terminal}"' in line)
+    return float(next(of_it).split()[-1])
+
+
+def test_a_terminal_that_lies_takes_nothing_from_others_and_is_named(air: Air) -> None:
+    liar = "t4"
+    least, most = (fitting(ms, active) for ms, active in ((WAY_MS, 3), (BELIEVED_MS, 1)))
+    with air.held_uploads(t1=CONTROL, t2=CONTROL), lying(air.controller, liar, address(liar)) as agent:
+        for what, lie in LIES.items():
+            doubted = air.told(liar)["doubted"]
+            for n in range(1, 4):
+                agent.report(*lie(address(liar), SERVER, address("t1"), n))
+                for name in LAPTOPS:
+                    assert air.bounds(name)[1] >= least, f"{name} is held to less than its part by {what}"
+                assert air.bounds(liar)[1] <= most, f"{liar} gets more by {what}"
+                time.sleep(REPORTS_EVERY_S)
+            until(lambda before=doubted: air.told(liar)["doubted"] > before, f"{what} is not believed", PATIENCE_S)
+        assert metric("bicast_cap_doubts_total", liar) == air.told(liar)["doubted"]
+        for verb in ("caps", "status"):
+            assert re.search(rf"^! .*{liar}.*not believed", run("./bicast", verb).stdout, re.MULTILINE)
+        for name in LAPTOPS:
+            air.await_held(name, CONTROL)
+            assert air.told(name)["doubted"] == 0
+
+
+def warned(beginning: str) -> str:
+    """What `status` warns of."""
+    return "\n".join(re.findall(rf"^! .*{beginning}.*$", run("./bicast", "status").stdout, re.MULTILINE))
+
+
+def test_the_second_agent_of_a_host_holds_nothing_and_says_who_does(air: Air) -> None:
+    terminal = PHONES[0]
+    machine = air.net.machine(terminal)
+    with (
+        agent(air.controller, machine, "first", "terminal"),
+        air.held_uploads(**{terminal: CONTROL}),
+        agent(air.controller, machine, "second", "terminal"),
+    ):
+        assert air.told(terminal)["agent"] == "first"
+        told = air.controller.client.get("status")["agents"]
+        (why_not,) = next(one for one in told if one["name"] == "second")["missing"]
+        assert why_not["reason"].endswith("the agent first, which came first, is that terminal"), why_not
+        air.controller.client.revoke("first")  # it lives, and has the sockets
+        until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
+        air.await_held(terminal, TOLD)
+
+
+@pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
+def test_the_subflows_of_one_connection_share_a_part(air: Air, terminal: str, hand: str) -> None:
+    with streaming(air.net.machine(NEAR), air.net.machine(terminal), SERVER, upload=True) as stream:
+        stream.await_flowing()
+        until(lambda: len(air.lines(terminal, STREAM_PORT)) == 2, "there are two subflows")
+        until(lambda: len(air.told(terminal)["windows"]) == 2, "both have a cap")
+        air.await_held(terminal, hand, STREAM_PORT)
+        until(lambda: air.kept(terminal, hand, STREAM_PORT), "both together never have more on their way")
+        assert air.told(terminal)["connections"] == 1
+        assert stream.finish().whole
