@@ -35,7 +35,9 @@ def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window
     parted = f" of which {one.most} each" if part.connections > 1 else ""
     if part.connections == 1 and one.most != max(2, fitting + 1):
         parted = f" left at {one.most}"
-    return f"{bandwidth} x {rtt_us / 1000:.1f} ms{place} / {part.active} = {fitting} + 1 segments{parted}"
+    spare_us = part.spare_us(rtt_us)
+    way = f"({rtt_us / 1000:.1f} + {spare_us / 1000:g})" if spare_us else f"{rtt_us / 1000:.1f}"
+    return f"{bandwidth} x {way} ms{place} / {part.active} = {fitting} + 1 segments{parted}"
 
 
 def _paper(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:

@@ -13,6 +13,8 @@ from controller.policy.cap_tables import CASE_B_FROM_US, Bounds, Case, by_ratio,
 from controller.policy.evidence import QUEUE_US
 
 SEGMENT_BYTES = 1500
+SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # at 1 bit/s
+TURNS_US = 2000  # a packet's, at both hosts and in the air, on machines that do other things besides
 FEWEST_SEGMENTS = 2  # of one alone the receiver would wait to acknowledge a second
 MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
 # What is paced is what segments carry, and their headers use the air too, 66 bytes of 1514; the rest is to spare. A sum
@@ -41,8 +43,21 @@ class Part:
 
     def fitting(self, rtt_us: int) -> int:
         """Segments of this terminal that fit on the way."""
-        bits = (self.access_point.bandwidth_bps or 0) * rtt_us
-        return -(-bits // (1_000_000 * 8 * SEGMENT_BYTES * max(1, self.active)))
+        return self._part(rtt_us + self.spare_us(rtt_us))
+
+    def spare_us(self, rtt_us: int) -> int:
+        """Taken for the way's besides, where all have so much and no queue is longer than the way itself."""
+        roomy = (self._part(rtt_us + TURNS_US) + 1) * self.active
+        return TURNS_US if roomy * SEGMENT_US <= 2 * self._bandwidth_bps * rtt_us else 0
+
+    def _part(self, rtt_us: int) -> int:
+        """One more for all together: a whole segment's way is longer, by its own length, than the shortest round trip,
+        which a packet of few bytes had."""
+        return -(-(self._bandwidth_bps * rtt_us + SEGMENT_US) // (SEGMENT_US * max(1, self.active)))
+
+    @property
+    def _bandwidth_bps(self) -> int:
+        return self.access_point.bandwidth_bps or 0
 
 
 def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:

@@ -1,7 +1,8 @@
 """How much each terminal of an access point may have on its way, and why.
 
     ideal    what fits on the way to each place, divided by who sends: bandwidth x shortest round trip / 1.5 kB / active
-             terminals, and one segment more, without which a receiver that acknowledges every second one has them wait
+             terminals, with a little to spare (cap_windows.py), and one segment more, without which a receiver that
+             acknowledges every second one has them wait
     paper    the tables of paper 000, as they are printed
     off      nothing
 

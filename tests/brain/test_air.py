@@ -13,7 +13,7 @@ from tests.brain import sites
 from tests.brain.air import ADDRESSES, FAR, NEAR, Shared, document
 from tests.fakes.capper import FakeCapper, Stream
 
-ALONE, ONE_OF_TWO, ONE_OF_THREE = 28, 15, 10  # segments at 20 Mbit/s and 16 ms, and one more each
+ALONE, ONE_OF_TWO, ONE_OF_THREE = 32, 17, 12  # segments at 20 Mbit/s and 16 + 2 ms, and one more each
 
 
 def most(agent: FakeCapper, stream: Stream) -> int | None:
@@ -32,7 +32,7 @@ def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
     told = air.told("laptop")
     assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
     assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
-    assert "ideal: 1 active, 20 Mbit/s x 16.0 ms" in told.because and told.rtt_ratio == 1.0
+    assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.because and told.rtt_ratio == 1.0
     assert laptop.caps[-1].sharers == 1 and laptop.caps[-1].block_bytes > 100_000
 
 
