@@ -8,21 +8,24 @@
 #include <linux/bpf.h>
 #include <stdbool.h>
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #include "caps.h"
 #include "tcp.h"
 
 #define CONNECTIONS_MAX 8192
+#define IDLE_ROUNDS 5		/* without a segment sent: a subflow leaves its share to the others */
 
-/* What is remembered of a socket that has our congestion control. */
+/* What is remembered of a socket that is held. */
 struct holding {
-	char own[NAME_BYTES];	/* what it had before */
+	char own[NAME_BYTES];	/* the congestion control that it had before */
 	__u32 own_pace, pace;	/* what it had before, what it has now */
 	__u32 token;		/* of its MPTCP connection; 0: none */
 	__u32 counted;		/* the round in which it was counted among the connection's subflows */
 	__u32 sent, sent_round;	/* segments; the round that found more than before */
-	bool bounded;
+	__u32 lifted_at;	/* the clamp's alone: what was to be sent next when it was lifted last */
+	bool bounded;		/* the congestion control's alone */
 };
 
 /* How many subflows share a cap. A round is counted while the one before still counts. */
@@ -125,6 +128,57 @@ static __always_inline void count_subflow(struct holding *holding, __u32 round)
 		connection->round = round;
 	}
 	__sync_fetch_and_add(&connection->subflows[round & 1], 1);
+}
+
+/* A kernel may have been built without MPTCP. */
+static __always_inline __u32 token_of(const struct tcp_sock *tp)
+{
+	const struct mptcp_subflow_context *subflow;
+
+	if (!bpf_core_field_exists(tp->is_mptcp) || !tp->is_mptcp)
+		return 0;
+	subflow = (const void *)tp->inet_conn.icsk_ulp_data;
+	return BPF_CORE_READ(subflow, conn, token);
+}
+
+/* None: there is no room. `at` is what the program may set options of. */
+static __always_inline struct holding *remember(void *at, struct tcp_sock *tp, const struct settings *now)
+{
+	struct holding *holding = bpf_sk_storage_get(&holdings, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	__u32 pace = NO_PACE;
+
+	if (!holding)
+		return NULL;
+	bpf_getsockopt(at, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace));
+	holding->own_pace = holding->pace = pace;
+	holding->token = token_of(tp);
+	holding->sent_round = now->round;
+	return holding;
+}
+
+/* Has it counted in this round, unless it is idle. */
+static __always_inline void count_sending(const struct tcp_sock *tp, struct holding *holding, __u32 round)
+{
+	if (tp->data_segs_out != holding->sent) {
+		holding->sent = tp->data_segs_out;
+		holding->sent_round = round;
+	}
+	if (tp->packets_out || round - holding->sent_round < IDLE_ROUNDS)
+		count_subflow(holding, round);
+}
+
+static __always_inline bool is_sending(__u8 state)
+{
+	switch (state) {
+	case BPF_TCP_ESTABLISHED:
+	case BPF_TCP_CLOSE_WAIT:
+	case BPF_TCP_FIN_WAIT1:
+	case BPF_TCP_CLOSING:
+	case BPF_TCP_LAST_ACK:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static __always_inline __u32 sharers(const struct holding *holding)

@@ -24,8 +24,6 @@
 #include "caps.h"
 #include "tcp.h"
 
-#define IDLE_ROUNDS 5		/* without a segment sent: a subflow leaves its share to the others */
-
 static __always_inline bool is_named(const char name[NAME_BYTES], const char other[NAME_BYTES])
 {
 	for (int i = 0; i < NAME_BYTES; i++) {
@@ -42,34 +40,18 @@ static __always_inline void has(const struct tcp_sock *tp, char name[NAME_BYTES]
 	bpf_probe_read_kernel(name, NAME_BYTES, &tp->inet_conn.icsk_ca_ops->name);
 }
 
-static __always_inline __u32 token_of(const struct tcp_sock *tp)
-{
-	const struct mptcp_subflow_context *subflow;
-
-	if (!tp->is_mptcp)
-		return 0;
-	subflow = (const void *)tp->inet_conn.icsk_ulp_data;
-	return BPF_CORE_READ(subflow, conn, token);
-}
-
 /* Gives a socket our congestion control; -errno: it has not got it. `at` is what the program may set options of. */
 static __always_inline long take(void *at, struct tcp_sock *tp, const struct settings *now)
 {
 	char name[NAME_BYTES] = {}, wanted[NAME_BYTES];
 	struct holding *holding;
-	__u32 pace = NO_PACE;
 	long failed;
 
 	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
-	if (!holding) {
-		holding = bpf_sk_storage_get(&holdings, tp, 0, BPF_SK_STORAGE_GET_F_CREATE);
-		if (!holding)
-			return -12; /* ENOMEM */
-		bpf_getsockopt(at, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace));
-		holding->own_pace = holding->pace = pace;
-		holding->token = token_of(tp);
-		holding->sent_round = now->round;
-	}
+	if (!holding)
+		holding = remember(at, tp, now);
+	if (!holding)
+		return -12; /* ENOMEM */
 	has(tp, name);
 	if (is_named(name, now->name)) { /* an agent's that was here before us, and its pace too */
 		__builtin_memcpy(holding->own, now->other, NAME_BYTES);
@@ -101,20 +83,6 @@ int take_new(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-static __always_inline bool is_sending(__u8 state)
-{
-	switch (state) {
-	case BPF_TCP_ESTABLISHED:
-	case BPF_TCP_CLOSE_WAIT:
-	case BPF_TCP_FIN_WAIT1:
-	case BPF_TCP_CLOSING:
-	case BPF_TCP_LAST_ACK:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static __always_inline long give(struct tcp_sock *tp, const char from[NAME_BYTES])
 {
 	char name[NAME_BYTES];
@@ -127,12 +95,7 @@ static __always_inline long keep(struct tcp_sock *tp, struct holding *holding, c
 {
 	if (!holding || !is_ours)
 		return take(tp, tp, now);
-	if (tp->data_segs_out != holding->sent) {
-		holding->sent = tp->data_segs_out;
-		holding->sent_round = now->round;
-	}
-	if (tp->packets_out || now->round - holding->sent_round < IDLE_ROUNDS)
-		count_subflow(holding, now->round);
+	count_sending(tp, holding, now->round);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /*
- * What the congestion control and the agent (agent/caps, in Go) share: the maps' contents.
+ * What the programs that hold a terminal's own windows (caps.bpf.c, clamp.bpf.c) and the agent (agent/capping, in Go) share:
+ * the maps' contents.
  */
 #ifndef CAPS_H
 #define CAPS_H
@@ -23,6 +24,7 @@ struct cap {
 
 struct settings {
 	__u64 lease_until_ns;	/* of bpf_ktime_get_ns(); after that there are no caps */
+	__u64 tended_until_ns;	/* likewise; after that the agent is dead */
 	__u64 netns;		/* the cookie of the host's namespace */
 	__u32 round;		/* of sweeps */
 	char name[NAME_BYTES];	/* of our congestion control */
@@ -33,7 +35,7 @@ struct settings {
 /* What a sweep has found. */
 struct tally {
 	__u32 held;		/* sockets under a cap */
-	__u32 refused;		/* sockets that should be, and do not take our congestion control */
+	__u32 refused;		/* sockets that should be, and cannot */
 	__s32 because;		/* -errno of the last one of these */
 };
 

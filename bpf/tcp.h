@@ -14,6 +14,9 @@
 #define SO_MAX_PACING_RATE 47
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
+#ifndef TCP_BPF_SOCK_OPS_CB_FLAGS
+#define TCP_BPF_SOCK_OPS_CB_FLAGS 1008
+#endif
 
 enum { CA_OPEN, CA_DISORDER, CA_CWR, CA_RECOVERY, CA_LOSS };
 enum tcp_ca_event { CA_EVENT_TX_START };
@@ -54,7 +57,8 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	__u32 snd_cwnd, snd_ssthresh, packets_out, data_segs_out;
+	__u32 snd_cwnd, snd_cwnd_clamp, snd_ssthresh, snd_una, snd_nxt, packets_out, data_segs_out;
+	__u8 bpf_sock_ops_cb_flags;
 	bool is_mptcp;
 };
 

@@ -55,22 +55,14 @@ func TestAbsurdOrdersAreRefusedWhole(t *testing.T) {
 func TestAnOrderThatIsRefusedLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	hand := w.hand()
-	w.runs(hand)
-	upload := w.upload(far, false)
-	w.order(hand, capOf(near, far, 5, 10))
+	hand := w.Hand()
+	w.Runs(hand)
+	upload := w.Upload(far, false)
+	w.Order(hand, capOf(near, far, 5, 10))
 	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 20, 10)}, LeaseMs: lease}); err == nil {
 		t.Fatal("it is taken")
 	}
-	upload.stays(5, 10)
-}
-
-func TestPaceIsInBytesASecondAndNeverNone(t *testing.T) {
-	for bps, expected := range map[uint64]uint32{0: noPace, 1: 1, 8_000_000: 1_000_000, 1 << 40: noPace, ^uint64(0): noPace} {
-		if now := pace(bps); now != expected {
-			t.Errorf("%d bit/s: %d bytes a second, expected %d", bps, now, expected)
-		}
-	}
+	upload.Stays(5, 10)
 }
 
 func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {

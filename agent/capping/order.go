@@ -1,4 +1,4 @@
-package caps
+package capping
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ const (
 )
 
 // read takes an order apart, or says what is wrong with it.
-func read(order *agentv1.Caps) (map[pair]bounds, time.Duration, error) {
+func read(order *agentv1.Caps) (map[Pair]Bounds, time.Duration, error) {
 	lease := time.Duration(order.GetLeaseMs()) * time.Millisecond
 	switch {
 	case lease < shortest || lease > longest:
@@ -25,7 +25,7 @@ func read(order *agentv1.Caps) (map[pair]bounds, time.Duration, error) {
 	case len(order.GetCaps()) > capsMost:
 		return nil, 0, fmt.Errorf("%d caps, expected at most %d", len(order.GetCaps()), capsMost)
 	}
-	caps := make(map[pair]bounds, len(order.GetCaps()))
+	caps := make(map[Pair]Bounds, len(order.GetCaps()))
 	for _, each := range order.GetCaps() {
 		between := fmt.Sprintf("the cap of %q to %q", each.GetTerminalAddress(), each.GetOtherAddress())
 		key, err := pairOf(each)
@@ -42,22 +42,22 @@ func read(order *agentv1.Caps) (map[pair]bounds, time.Duration, error) {
 	return caps, lease, nil
 }
 
-func pairOf(each *agentv1.Cap) (pair, error) {
+func pairOf(each *agentv1.Cap) (Pair, error) {
 	source, err := address(each.GetTerminalAddress())
 	if err != nil {
-		return pair{}, err
+		return Pair{}, err
 	}
 	destination, err := address(each.GetOtherAddress())
 	if err != nil {
-		return pair{}, err
+		return Pair{}, err
 	}
 	switch {
 	case source == destination:
-		return pair{}, errors.New("both are one address, expected two hosts")
+		return Pair{}, errors.New("both are one address, expected two hosts")
 	case source.Is4() != destination.Is4():
-		return pair{}, errors.New("one address is of IPv4 and the other of IPv6: no connection is between them")
+		return Pair{}, errors.New("one address is of IPv4 and the other of IPv6: no connection is between them")
 	}
-	return pair{source.As16(), destination.As16()}, nil
+	return Pair{source.As16(), destination.As16()}, nil
 }
 
 func address(text string) (netip.Addr, error) {
@@ -72,22 +72,22 @@ func address(text string) (netip.Addr, error) {
 	return address, nil
 }
 
-func boundsOf(each *agentv1.Cap) (bounds, error) {
+func boundsOf(each *agentv1.Cap) (Bounds, error) {
 	most, least := each.GetMostSegments(), each.GetLeastSegments()
 	switch {
 	case most < 1 || most > segmentsMax:
-		return bounds{}, fmt.Errorf("at most %d segments, expected 1 to %d", most, segmentsMax)
+		return Bounds{}, fmt.Errorf("at most %d segments, expected 1 to %d", most, segmentsMax)
 	case least > most:
-		return bounds{}, fmt.Errorf("at least %d segments and at most %d, expected no more than that", least, most)
+		return Bounds{}, fmt.Errorf("at least %d segments and at most %d, expected no more than that", least, most)
 	}
-	return bounds{most, least, pace(each.GetPaceBps())}, nil
+	return Bounds{most, least, pace(each.GetPaceBps())}, nil
 }
 
 // pace is in bytes a second, as the kernel wants it.
 func pace(bps uint64) uint32 {
 	bytes := bps / 8
-	if bps == 0 || bytes >= uint64(noPace) {
-		return noPace
+	if bps == 0 || bytes >= uint64(NoPace) {
+		return NoPace
 	}
 	return max(uint32(bytes), 1)
 }

@@ -1,4 +1,7 @@
-package caps
+// Package capping is what the hands that hold a terminal's own windows have in common: how orders are read, renewed, and end,
+// and the maps that their programs see. The hands are agent/caps and, where the kernel takes no congestion control of ours,
+// agent/clamp.
+package capping
 
 import (
 	"context"
@@ -14,35 +17,45 @@ import (
 )
 
 const (
-	sweepEvery = 200 * time.Millisecond
-	byControl  = "congestion-control"
+	tendEvery = 200 * time.Millisecond
+	tendedFor = 5 * time.Second // an agent that is slow is not dead
 )
+
+// Way is how windows are held.
+type Way struct {
+	By     string // as api/agent.proto names it
+	Begin  func() (Program, error)
+	AtOnce bool   // and not with the first cap
+	Lacks  string // what it cannot do, for who orders it
+}
+
+// Program holds the sockets of a namespace; its methods are called in that.
+type Program interface {
+	Capped() int
+	Tend() error
+	Replace(map[Pair]Bounds) (changed bool, err error)
+	Renew(time.Duration) error
+	Sweep() (Tally, error)
+	Close() error
+}
 
 // Hand holds what a controller ordered of this host's sockets until the lease is over.
 type Hand struct {
+	way    Way
 	within func(func() error) error // runs in the namespace of the host
 	log    *slog.Logger
 
 	mutex   sync.Mutex
-	program *program  // nil: there was no cap yet
+	program Program   // nil: it has not begun
 	until   time.Time // nothing is ordered after that
 	ordered bool
-	found   tally
+	found   Tally
 	said    string // of what was found last
 }
 
 // NewHand has nothing to do yet.
-func NewHand(within func(func() error) error, log *slog.Logger) *Hand {
-	return &Hand{within: within, log: log}
-}
-
-// Probe tells why this kernel could not hold windows; nil where it takes the programs.
-func Probe() error {
-	p, err := load("bicast_probe")
-	if err != nil {
-		return err
-	}
-	return p.close()
+func NewHand(way Way, within func(func() error) error, log *slog.Logger) *Hand {
+	return &Hand{way: way, within: within, log: log}
 }
 
 // Order takes the place of the order before; the same once more renews the lease.
@@ -60,12 +73,15 @@ func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 	if len(caps) == 0 {
 		return "windows are free", nil
 	}
-	return fmt.Sprintf("%s under %s", counting.Of(int(h.found.Held), "socket"), counting.Of(len(caps), "cap")), nil
+	return fmt.Sprintf("%s under %s%s", counting.Of(int(h.found.Held), "socket"), counting.Of(len(caps), "cap"), h.way.Lacks), nil
 }
 
 // Run tends it until the context ends, and then lets every window go.
 func (h *Hand) Run(ctx context.Context) {
-	ticker := time.NewTicker(sweepEvery)
+	if h.way.AtOnce {
+		h.early()
+	}
+	ticker := time.NewTicker(tendEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -86,27 +102,24 @@ func (h *Hand) Report() *agentv1.Capping {
 	if !h.ordered {
 		return nil
 	}
-	return &agentv1.Capping{Hand: byControl, Held: h.found.Held}
+	return &agentv1.Capping{Hand: h.way.By, Held: h.found.Held}
 }
 
 // take puts caps in force. Under the mutex.
-func (h *Hand) take(caps map[pair]bounds, lease time.Duration) error {
+func (h *Hand) take(caps map[Pair]Bounds, lease time.Duration) error {
 	if h.program == nil {
 		if len(caps) == 0 {
 			return nil
 		}
-		if err := h.within(func() (err error) {
-			h.program, err = begin()
-			return err
-		}); err != nil {
+		if err := h.begin(); err != nil {
 			return err
 		}
 	}
-	changed, err := h.program.replace(caps)
+	changed, err := h.program.Replace(caps)
 	if err != nil {
 		return err
 	}
-	if err := h.program.renew(lease); err != nil {
+	if err := h.program.Renew(lease); err != nil {
 		return err
 	}
 	if changed {
@@ -115,9 +128,38 @@ func (h *Hand) take(caps map[pair]bounds, lease time.Duration) error {
 	return nil
 }
 
+// begin is called under the mutex.
+func (h *Hand) begin() error {
+	return h.within(func() error {
+		program, err := h.way.Begin()
+		if err != nil {
+			return err
+		}
+		h.program = program
+		return program.Tend()
+	})
+}
+
+// early may fail: the first cap tries it again.
+func (h *Hand) early() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.program != nil {
+		return
+	}
+	if err := h.begin(); err != nil {
+		h.log.Warn("windows cannot be held", "because", err)
+	}
+}
+
 func (h *Hand) tend() {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if h.program != nil {
+		if err := h.program.Tend(); err != nil {
+			h.log.Error("the programs that hold windows hear nothing of their agent", "because", err)
+		}
+	}
 	if h.ordered && time.Now().After(h.until) {
 		h.ordered = false
 		if err := h.forget(); err != nil {
@@ -125,7 +167,7 @@ func (h *Hand) tend() {
 		}
 		return
 	}
-	if h.program == nil || len(h.program.caps) == 0 {
+	if h.program == nil || h.program.Capped() == 0 {
 		return
 	}
 	if err := h.sweep(); err != nil {
@@ -138,7 +180,7 @@ func (h *Hand) forget() error {
 	if h.program == nil {
 		return nil
 	}
-	if _, err := h.program.replace(nil); err != nil {
+	if _, err := h.program.Replace(nil); err != nil {
 		return err
 	}
 	return h.sweep()
@@ -150,9 +192,9 @@ func (h *Hand) end() {
 		return
 	}
 	if err := h.forget(); err != nil {
-		h.log.Error("sockets keep a congestion control that does what cubic does", "because", err)
+		h.log.Error("sockets are let go by the end of the lease alone", "because", err)
 	}
-	if err := h.program.close(); err != nil {
+	if err := h.within(h.program.Close); err != nil {
 		h.log.Error("the programs that hold windows did not end well", "because", err)
 	}
 	h.program = nil
@@ -160,7 +202,7 @@ func (h *Hand) end() {
 
 func (h *Hand) sweep() error {
 	err := h.within(func() (err error) {
-		h.found, err = h.program.sweep()
+		h.found, err = h.program.Sweep()
 		return err
 	})
 	said := ""
@@ -168,7 +210,7 @@ func (h *Hand) sweep() error {
 		said = unix.Errno(-h.found.Because).Error()
 	}
 	if said != "" && said != h.said {
-		h.log.Warn("sockets do not take the congestion control", "sockets", h.found.Refused, "because", said)
+		h.log.Warn("sockets are not held", "sockets", h.found.Refused, "because", said)
 	}
 	h.said = said
 	return err
