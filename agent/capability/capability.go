@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"bicast/agent/caps"
+	"bicast/agent/clamp"
 	"bicast/agent/eliminate"
 	"bicast/agent/pathmanager"
 	"bicast/agent/tunnel"
@@ -23,6 +24,7 @@ const (
 	Eliminate = "eliminate"
 	Tunnel    = "tunnel"
 	Caps      = "caps"
+	Clamp     = "clamp"
 	Window    = "window"
 )
 
@@ -36,7 +38,7 @@ type Kernel struct {
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
-		told(Caps, holds(role)), told(Window, narrows(role)),
+		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
 	}
 }
 
@@ -98,11 +100,11 @@ func tunnels(role agentv1.Role) error {
 	return tunnel.Probe()
 }
 
-func holds(role agentv1.Role) error {
+func holds(role agentv1.Role, probe func() error) error {
 	if role != agentv1.Role_ROLE_TERMINAL {
 		return errors.New("the windows of a terminal's own connections are held: this is none")
 	}
-	return caps.Probe()
+	return probe()
 }
 
 func narrows(role agentv1.Role) error {

@@ -3,9 +3,11 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"bicast/agent/blocks"
 	"bicast/agent/caps"
+	"bicast/agent/clamp"
 	"bicast/agent/window"
 	"bicast/api/agentv1"
 )
@@ -32,12 +34,25 @@ func openWindows(s Settings, within func(func() error) error) *windows {
 	case agentv1.Role_ROLE_TERMINAL:
 		sharers := blocks.NewHand(s.Sharers, within, s.Log)
 		sharers.Govern(s.BlocksCgroup)
-		return &windows{caps.NewHand(within, s.Log), caps.Probe(), sharers}
+		hand, cannot := ofTerminal(within, s.Log)
+		return &windows{hand, cannot, sharers}
 	case agentv1.Role_ROLE_GATEWAY:
 		return &windows{hand: window.NewHand(within, s.Log), cannot: window.Probe()}
 	default:
 		return nil
 	}
+}
+
+// ofTerminal is the hand that this kernel can be held by: the clamp where it takes no congestion control of ours.
+func ofTerminal(within func(func() error) error, log *slog.Logger) (windowHand, error) {
+	cannot := caps.Probe()
+	if cannot == nil {
+		return caps.NewHand(within, log), nil
+	}
+	if clamp.Probe() == nil {
+		return clamp.NewHand(within, log), nil
+	}
+	return caps.NewHand(within, log), cannot
 }
 
 func (w *windows) order(order *agentv1.Caps) (string, error) {

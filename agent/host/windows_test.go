@@ -17,11 +17,11 @@ func TestCapsAreATerminalsAndWindowsAGateways(t *testing.T) {
 	host := lab.One(t)
 	cap := &agentv1.Cap{TerminalAddress: "10.1.0.1", OtherAddress: "10.9.0.1", MostSegments: 10, LeastSegments: 9}
 	for role, able := range map[agentv1.Role]string{
-		agentv1.Role_ROLE_TERMINAL: "caps", agentv1.Role_ROLE_GATEWAY: "window", agentv1.Role_ROLE_RELAY: "",
+		agentv1.Role_ROLE_TERMINAL: "caps clamp", agentv1.Role_ROLE_GATEWAY: "window", agentv1.Role_ROLE_RELAY: "",
 	} {
 		h := open(t, host.Path(), role)
-		for _, name := range []string{"caps", "window"} {
-			if told(t, h.Hello(), name).GetAvailable() != (name == able) {
+		for _, name := range []string{"caps", "clamp", "window"} {
+			if told(t, h.Hello(), name).GetAvailable() != strings.Contains(able, name) {
 				t.Fatalf("%v as %v, expected it to be able to %s alone", told(t, h.Hello(), name), role, able)
 			}
 		}

@@ -1,0 +1,85 @@
+package clamp
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/capping/world"
+	"bicast/api/agentv1"
+)
+
+func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slow := capOf(near, far, 0, 12)
+	slow.PaceBps = 30_000_000
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: 600})
+	one, another := w.Upload(far, false), w.Upload(far, false)
+	for _, each := range []*world.Upload{one, another} {
+		each.AwaitWindow(12, 12)
+		each.Stays(1, 12)
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	agent.Wait()
+	for _, each := range []*world.Upload{one, another} {
+		rises(each, 12, 60)
+		if now := each.Info().Max_pacing_rate; now != ^uint64(0) {
+			t.Fatalf("%d bytes a second at most, expected what it had", now)
+		}
+	}
+	if now := atRoot(w); now != 1 {
+		t.Fatalf("%d programs at the root of cgroups, expected the killed agent's", now)
+	}
+	next := w.Hand()
+	end := w.Runs(next)
+	w.Order(next, capOf(near, other, 0, 12))
+	if now := atRoot(w); now != 1 {
+		t.Fatalf("%d programs at the root of cgroups, expected the next agent's alone", now)
+	}
+	another.AwaitWindow(80, 10_000) // goes on to be lifted: what was known of it is known to the next
+	w.Order(next, capOf(near, far, 0, 12))
+	for _, each := range []*world.Upload{one, another} {
+		each.Stays(1, 12)
+	}
+	end()
+	if now := atRoot(w); now != 0 {
+		t.Fatalf("%d programs at the root of cgroups, expected none", now)
+	}
+}
+
+func TestTheEndOfTheLeaseLiftsByItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hand, _ := begun(w)
+	upload := w.Upload(far, false)
+	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 500}); err != nil {
+		t.Fatal(err)
+	}
+	upload.AwaitWindow(10, 10)
+	rises(upload, 10, 60)
+	await(t, func() bool { return hand.Report() == nil }, func() any { return hand.Report() }, "none")
+}
+
+func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hand, end := begun(w)
+	upload := w.Upload(far, false)
+	upload.Option(func(socket int) error {
+		return unix.SetsockoptString(socket, unix.SOL_TCP, unix.TCP_CONGESTION, "cubic")
+	})
+	w.Order(hand, capOf(near, far, 0, 20))
+	upload.AwaitWindow(20, 20)
+	upload.Stays(1, 20)
+	lost := upload.Info().Total_retrans
+	end()
+	if now := atRoot(w); now != 0 || hand.Report() != nil || upload.Control() != "cubic" {
+		t.Fatalf("%d programs at the root of cgroups, %v, %s: expected nothing to be left", now, hand.Report(), upload.Control())
+	}
+	upload.AwaitWindow(150, 500) // cubic finds the end of its slow start where there is room for a thousand
+	lostFew(upload, lost)
+	w.Order(w.Hand(), capOf(near, far, 0, 10)) // nothing is in the way of the next
+}

@@ -1,0 +1,222 @@
+package clamp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/capping"
+	"bicast/agent/capping/world"
+	"bicast/api/agentv1"
+)
+
+const (
+	near    = world.Near
+	nearLTE = world.NearLTE
+	far     = world.Far
+	other   = world.Other
+)
+
+var (
+	await = world.Await
+	capOf = world.CapOf
+)
+
+func TestMain(m *testing.M) { world.Main(m, NewHand) }
+
+func newWorld(t *testing.T) *world.World { return world.New(t, NewHand) }
+
+// begun is a hand whose program is there before any connection is.
+func begun(w *world.World) (hand *capping.Hand, end func()) {
+	hand = w.Hand()
+	end = w.Runs(hand)
+	await(w.T, func() bool { return atRoot(w) == 1 }, func() any { return atRoot(w) }, "the program")
+	return hand, end
+}
+
+func TestWindowsAreHeldAtMostAndFollowTheOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hand, _ := begun(w)
+	older := w.Upload(far, false) // than its cap
+	older.AwaitWindow(40, 10_000)
+	w.Order(hand, capOf(near, far, 0, 30))
+	newer := w.Upload(far, false)
+	for _, most := range []uint32{30, 120, 8, 50} {
+		w.Order(hand, capOf(near, far, 5, most))
+		for _, each := range []*world.Upload{older, newer} {
+			each.AwaitWindow(most, most) // there is room for more
+			each.Stays(1, most)
+		}
+	}
+	await(t, func() bool { return hand.Report().GetHeld() == 2 }, func() any { return hand.Report() }, "2 held")
+	said, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 50)}, LeaseMs: world.Lease})
+	if err != nil || !strings.Contains(said, "at most alone") || hand.Report().GetHand() != "clamp" {
+		t.Fatalf("%q, %v and held by %s, expected it to be said that the least is not held", said, err, hand.Report().GetHand())
+	}
+	w.Order(hand)
+	for _, each := range []*world.Upload{older, newer} {
+		rises(each, 50, 70)
+	}
+	if report := hand.Report(); report.GetHeld() != 0 {
+		t.Fatalf("%v, expected none to be held", report)
+	}
+}
+
+func TestSocketsOlderThanTheAgentAreHeldWhereTheyWouldBeLifted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	upload := w.Upload(far, false)
+	upload.AwaitWindow(40, 10_000)
+	hand, _ := begun(w)
+	w.Order(hand, capOf(near, far, 0, 20))
+	if watchesOlder(t) {
+		upload.Stays(1, 20)
+		return
+	}
+	upload.AwaitWindow(100, 10_000)
+	if now := hand.Report(); now.GetHeld() != 0 {
+		t.Fatalf("%v, expected none to be held", now)
+	}
+}
+
+// watchesOlder is for kernels from Linux 6.12 on.
+func watchesOlder(t *testing.T) bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var version, patch int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &version, &patch); err != nil {
+		t.Fatal(err)
+	}
+	return version > 6 || version == 6 && patch >= 12
+}
+
+func TestIPv6IsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hand, _ := begun(w)
+	upload := w.Upload(world.Far6, false)
+	w.Order(hand, capOf(world.Near6, world.Far6, 0, 15))
+	upload.AwaitWindow(15, 15)
+	upload.Stays(1, 15)
+}
+
+// rises sees a window out of what held it, without a slow start: the threshold is never far above the window.
+func rises(u *world.Upload, held, until uint32) {
+	lost := u.Info().Total_retrans
+	await(u.T, func() bool {
+		now := u.Info()
+		if now.Snd_ssthresh > max(now.Snd_cwnd, held)*17/16+2 {
+			u.T.Fatalf("a threshold of %d segments with a window of %d", now.Snd_ssthresh, now.Snd_cwnd)
+		}
+		return now.Snd_cwnd >= until
+	}, func() any { return u.Info().Snd_cwnd }, until)
+	lostFew(u, lost)
+}
+
+// lostFew as a busy machine may; who overshoots loses hundreds.
+func lostFew(u *world.Upload, before uint32) {
+	if now := u.Info().Total_retrans; now > before+20 {
+		u.T.Fatalf("%d segments were sent again, expected few to be lost", now-before)
+	}
+}
+
+func TestWhatHasNoCapIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w, elsewhere := newWorld(t), newWorld(t)
+	hand, _ := begun(w)
+	w.Order(hand, capOf(near, far, 0, 10))
+	inside, beside, away := w.Upload(far, false), w.Upload(other, false), elsewhere.Upload(far, false)
+	inside.Stays(1, 10)
+	for _, each := range []*world.Upload{beside, away} {
+		each.AwaitWindow(100, 10_000)
+		if now := each.Info(); now.Snd_ssthresh < 100 {
+			t.Fatalf("a threshold of %d segments, expected none that it did not come to", now.Snd_ssthresh)
+		}
+	}
+}
+
+func TestWhatWasLostIsRepairedUnderTheCap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Room(30_000)
+	hand, _ := begun(w)
+	upload := w.Upload(far, false)
+	w.Order(hand, capOf(near, far, 0, 60))
+	before := upload.Info().Total_retrans
+	for most := uint32(60); upload.Info().Total_retrans < before+100; most ^= 4 { // and it changes all the time
+		w.Order(hand, capOf(near, far, 0, most))
+		if now := upload.Info().Snd_cwnd; now > 64+8 {
+			upload.AwaitWindow(1, 64)
+		}
+	}
+	w.Order(hand, capOf(near, far, 0, 12))
+	upload.AwaitWindow(12, 12)
+	upload.Stays(12, 12)
+}
+
+func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hand, _ := begun(w)
+	upload := w.Upload(far, false)
+	before := upload.Info().Max_pacing_rate
+	slow := capOf(near, far, 0, 2)
+	slow.PaceBps = 4_000_000
+	for _, each := range []struct {
+		cap      []*agentv1.Cap
+		expected uint64
+	}{{[]*agentv1.Cap{slow}, 500_000}, {[]*agentv1.Cap{capOf(near, far, 0, 2)}, before}, {[]*agentv1.Cap{slow}, 500_000}, {nil, before}} {
+		w.Order(hand, each.cap...)
+		pace := func() any { return upload.Info().Max_pacing_rate }
+		await(t, func() bool { return pace() == each.expected }, pace, each.expected)
+	}
+}
+
+func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.Hand()
+	w.Runs(first)
+	w.Order(first, capOf(near, far, 0, 10))
+	_, err := w.Hand().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: world.Lease})
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
+		t.Fatalf("%v, expected it to say who has it", err)
+	}
+	if now := atRoot(w); now != 1 {
+		t.Fatalf("%d programs at the root of cgroups, expected that of the first", now)
+	}
+}
+
+func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
+	for range 2 {
+		if err := Probe(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// atRoot counts the programs that hold a world's terminal.
+func atRoot(w *world.World) (programs int) {
+	w.Host.Do(func() error {
+		netns, err := capping.Cookie()
+		if err != nil {
+			return err
+		}
+		root, err := os.Open(capping.Unified())
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		ours, dead, err := leftovers(root, netns)
+		programs = len(ours)
+		return errors.Join(err, closed(ours), closed(dead))
+	})
+	return programs
+}

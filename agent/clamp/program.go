@@ -1,0 +1,177 @@
+// Package clamp holds the congestion windows of a terminal's own sockets at most where a controller has ordered, on kernels
+// that take no congestion control of ours (agent/caps): the programs are bpf/clamp.bpf.c, which says how.
+//
+// The program in the root cgroup is attached without a link: it outlives an agent that is killed, lifts what that held, and
+// is taken over by the next agent of the namespace.
+package clamp
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"bicast/agent/capping"
+)
+
+//go:embed clamp.bpf.o
+var object []byte
+
+const (
+	called     = "bicast_clamp"
+	allowMulti = 1 << 1 // BPF_F_ALLOW_MULTI: others are at the root, too
+)
+
+var (
+	errKernel = errors.New("the kernel does not take the programs that clamp windows: Linux 5.16 with CONFIG_DEBUG_INFO_BTF and CONFIG_CGROUP_BPF, " +
+		"CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted")
+	errNoRoot = errors.New("no root of cgroups, version 2, is mounted here: mount one at /sys/fs/cgroup")
+)
+
+// NewHand has nothing to do yet.
+func NewHand(within func(func() error) error, log *slog.Logger) *capping.Hand {
+	return capping.NewHand(capping.Way{
+		// A cap is ordered when its connection has been heard of, and older kernels cannot watch that from then on.
+		By: "clamp", Begin: begin, AtOnce: true, Lacks: "; at most alone: what is to be held at least is not",
+	}, within, log)
+}
+
+// Probe tells why this kernel could not clamp windows; nil where it takes the programs.
+func Probe() error {
+	if capping.Unified() == "" {
+		return errNoRoot
+	}
+	p, err := load(nil)
+	if err != nil {
+		return err
+	}
+	return p.Close()
+}
+
+// program is what a namespace's sockets are held by.
+type program struct {
+	capping.Tables
+	objects struct {
+		capping.Objects
+		Clamp *ebpf.Program `ebpf:"bicast_clamp"`
+		LetGo *ebpf.Program `ebpf:"let_go"`
+	}
+	claim   io.Closer
+	root    *os.File // of cgroups; nil: it is not attached
+	letting *link.Iter
+}
+
+// load gives the kernel the programs, with what is remembered of sockets already; nothing is done by them yet.
+func load(holdings *ebpf.Map) (*program, error) {
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, fmt.Errorf("the programs that clamp windows cannot be read: %w", err)
+	}
+	var options ebpf.CollectionOptions
+	if holdings != nil && spec.Maps["holdings"].Compatible(holdings) == nil {
+		options.MapReplacements = map[string]*ebpf.Map{"holdings": holdings}
+	}
+	p := &program{}
+	p.Tables = capping.NewTables(&p.objects.Objects)
+	if err := spec.LoadAndAssign(&p.objects, &options); err != nil {
+		return nil, fmt.Errorf("%w: %w", errKernel, err)
+	}
+	return p, nil
+}
+
+// begin holds the sockets of the namespace that it is called in.
+func begin() (capping.Program, error) {
+	netns, err := capping.Cookie()
+	if err != nil {
+		return nil, err
+	}
+	path := capping.Unified()
+	if path == "" {
+		return nil, errNoRoot
+	}
+	claim, err := claim()
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Join(err, claim.Close())
+	}
+	p, err := succeed(root, netns)
+	if err != nil {
+		return nil, errors.Join(err, claim.Close())
+	}
+	p.claim = claim
+	return p, nil
+}
+
+// succeed takes over from those who were killed; the root is the program's from then on.
+func succeed(root *os.File, netns uint64) (*program, error) {
+	ours, dead, err := leftovers(root, netns)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	var holdings *ebpf.Map
+	if len(ours) > 0 {
+		holdings = ours[0].holdings
+	}
+	left := append(ours, dead...)
+	p, err := load(holdings)
+	if err != nil {
+		return nil, errors.Join(err, closed(left), root.Close())
+	}
+	p.Settings.Netns, p.Settings.Round = netns, 1 // a socket was never counted in round 0
+	if err := p.attach(root); err != nil {
+		return nil, errors.Join(err, closed(left), p.Close(), root.Close())
+	}
+	p.root = root
+	for _, each := range left {
+		err = errors.Join(err, each.detach(root))
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func (p *program) attach(root *os.File) (err error) {
+	if err := p.Open(); err != nil {
+		return err
+	}
+	if p.letting, err = link.AttachIter(link.IterOptions{Program: p.objects.LetGo}); err != nil {
+		return err
+	}
+	if err := p.Tend(); err != nil {
+		return err
+	}
+	err = link.RawAttachProgram(link.RawAttachProgramOptions{
+		Target: int(root.Fd()), Program: p.objects.Clamp, Attach: ebpf.AttachCGroupSockOps, Flags: allowMulti,
+	})
+	if err != nil {
+		return fmt.Errorf("no program can be attached to the root of cgroups: %w", err)
+	}
+	return nil
+}
+
+// Close lets every socket go, which is to be done in its namespace, and ends it all.
+func (p *program) Close() error {
+	var failures []error
+	if p.letting != nil {
+		failures = append(failures, capping.Through(p.letting), p.letting.Close())
+	}
+	if p.root != nil {
+		failures = append(failures, link.RawDetachProgram(link.RawDetachProgramOptions{
+			Target: int(p.root.Fd()), Program: p.objects.Clamp, Attach: ebpf.AttachCGroupSockOps,
+		}), p.root.Close())
+	}
+	if p.claim != nil {
+		failures = append(failures, p.claim.Close())
+	}
+	return errors.Join(append(failures, p.CloseTables(), p.objects.Clamp.Close(), p.objects.LetGo.Close())...)
+}
