@@ -7,6 +7,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.setup.place import TREE, run
 
 NOBODY = 65534
@@ -43,21 +45,30 @@ def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_systemd_finds_nothing_wrong_with_the_unit_of_a_gateways_agent() -> None:
-    """As deploy/install-agent.sh installs it, and with all that both files give."""
+@pytest.mark.parametrize("role", ["gateway", "terminal"])
+def test_systemd_finds_nothing_wrong_with_the_unit_of_an_agents_role(role: str) -> None:
+    """As deploy/install-agent.sh installs it over that of the other role, and with all that both files give."""
+    other = {"gateway": "terminal", "terminal": "gateway"}[role]
     place = (
         "for each in /usr/local/bin /etc/systemd/system /var/lib; do mount -t tmpfs none $each; done",
         "mkdir /var/lib/bicast-agent",
         "mount -t tmpfs none /usr/local/sbin",
         'printf "#!/bin/sh\\necho systemctl \\$*\\n" >/usr/local/sbin/systemctl',
         "chmod +x /usr/local/sbin/systemctl",
-        "PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh",
+        f"PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh {other}",
+        f"PATH=/usr/local/sbin:$PATH /opt/bicast/deploy/install-agent.sh {role}",
         "/usr/local/bin/bicast-agent --version >&2",
         "systemd-analyze verify --man=no bicast-agent.service",
+        "ls /etc/systemd/system/bicast-agent.service.d",
     )
     done = run(in_opt(*place), os.environ)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "systemctl restart bicast-agent"
+    assert done.stdout.splitlines()[-2:] == ["systemctl restart bicast-agent", f"{role}.conf"]
+
+
+def test_an_agent_of_no_such_role_is_not_installed() -> None:
+    done = run([TREE / "deploy/install-agent.sh", "relay"], os.environ)
+    assert (done.returncode, done.stderr) == (64, "usage: install-agent.sh [gateway|terminal]\n")
 
 
 def test_an_agent_that_has_not_joined_is_not_installed() -> None:

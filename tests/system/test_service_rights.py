@@ -1,25 +1,43 @@
-"""A gateway's agent as a service: what systemd leaves it is enough for elimination and for tunnels."""
+"""An agent as a service: what systemd leaves it is enough for its role; with less it says what it cannot do."""
 
 from __future__ import annotations
 
+import json
 import shlex
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from experiments.air.lab import FILE
 from experiments.live import agents
-from experiments.live.agents import eliminating
+from experiments.live.agents import SETTINGS, agent, eliminating
 from experiments.live.connections import AGENT
+from experiments.running import OPENFLOW, controlled
 from tests.system import as_a_service
 from tests.system.conftest import two_sites
+from tests.system.evidence import PATIENCE_S, reaches, until
 from tests.system.pinging import PINGS, pinged
+from tests.system.shared_air import CONTROL, DEVICE, SITE, TOLD, Air, programs_at
+from tests.system.shared_air import SERVER as NEAR
 from tests.system.tunnelled import BY_LTE, CLIENT, FULL, tunnelling
+from topologies.access_point import AccessPointTopo, address
+from topologies.command import run
+from topologies.isolate import RUN_DIRECTORY
+from topologies.nodes import Machine
 from topologies.paper import SERVER
+from topologies.stage import raised
+
+CONTROLLER = "198.18.1.1"  # in the world's own namespace, for agents in those of their terminals
+REACHABLE = SETTINGS.replace("}", f', listen: "{CONTROLLER}:8655", join: "{CONTROLLER}:8656"}}')
+ABLE, UNABLE = "t1", "t2"
 
 
 def serve(place: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
-    """Agents have the unit's rights from now on, and these."""
+    """Agents have their unit's rights from now on, and these."""
     words = shlex.join([sys.executable, as_a_service.__file__, *more, "--", AGENT])
     program = place / "agent"
     program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
@@ -45,3 +63,62 @@ def test_tunnels_are_made_and_carry(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         words = shlex.split(f"ping -c 2 -W 2 -M do -s {FULL} -I {CLIENT} {SERVER}")
         said = both.net.machine("client").run(*words, check=False).stdout
         assert f"Frag needed and DF set (mtu = {FULL})" in said
+
+
+@contextmanager
+def sharing(place: Path) -> Iterator[Air]:
+    """Two terminals that are to be held, whose namespaces reach the controller; no agents yet."""
+    file = place / FILE.name
+    file.write_text(FILE.read_text().replace("rule: off", "rule: ideal"))
+    run("ip", "address", "add", CONTROLLER, "dev", "lo")
+    with controlled(file, REACHABLE) as controller, raised(AccessPointTopo(terminals=2), controller=OPENFLOW) as net:
+        controller.await_steady()
+        for name in (ABLE, UNABLE):
+            manage(net.machine(name))
+            until(lambda name=name: reaches(net.machine(name), address(name), NEAR), f"{name} is found")
+        yield Air(net, controller, {})
+    run("ip", "address", "del", CONTROLLER, "dev", "lo")
+
+
+def manage(terminal: Machine) -> None:
+    """From its namespace the controller is reached."""
+    here, own = f"mg-{terminal.name}", f"198.18.1.1{terminal.name[1:]}"
+    run("ip", "link", "add", here, "type", "veth", "peer", "name", "mgmt", "netns", str(terminal.pid))
+    run("ip", "link", "set", here, "up")
+    run("ip", "route", "add", own, "dev", here)
+    terminal.run("ip", "link", "set", "mgmt", "up")
+    terminal.run("ip", "address", "add", own, "dev", "mgmt")
+    terminal.run("ip", "route", "add", CONTROLLER, "dev", "mgmt")
+
+
+def sharers() -> list[int]:
+    """As each agent tells any program that asks."""
+    return [asked(door) for door in RUN_DIRECTORY.glob("agent-*/runtime/sharers")]
+
+
+def asked(door: Path) -> int:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(PATIENCE_S)
+        asking.connect(str(door))
+        return int(json.loads(asking.makefile().readline())["sharers"])
+
+
+def test_windows_are_held_and_programs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One terminal's by itself; those of another, whose agent may not, by the gateway."""
+    with sharing(tmp_path) as air, ExitStack() as running:
+
+        def begun(name: str, role: str, *more: str) -> None:
+            serve(tmp_path, monkeypatch, *more)
+            machine = air.net.machine(name) if role == "terminal" else None
+            running.enter_context(agent(air.controller, machine, name, role))
+
+        begun(UNABLE, "terminal", "-CAP_BPF", "-CAP_PERFMON")
+        begun(ABLE, "terminal")
+        with air.ready(UNABLE) as sending:
+            sending[UNABLE].go()
+            until(lambda: f"its agent {UNABLE} cannot: " in air.told(UNABLE)["because"], "it says that it cannot")
+        assert "CAP_BPF" in air.told(UNABLE)["because"]
+        begun(SITE, "gateway")
+        until(lambda: programs_at(DEVICE) == 2, "the gateway's agent sees what passes")
+        with air.held_uploads(**{ABLE: CONTROL, UNABLE: TOLD}):
+            until(lambda: sharers() == [2, 2], "programs of both terminals are told of the two")
