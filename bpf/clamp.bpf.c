@@ -29,13 +29,19 @@
 #define NO_CLAMP 0x7fffffff	/* and what the kernel calls an infinite threshold */
 
 /* The threshold is where a window goes when what was lost is repaired: until then it is not moved up. */
-static __always_inline long clamp(void *at, struct tcp_sock *tp, __u32 segments)
+static __always_inline long clamp(void *at, struct tcp_sock *tp, struct holding *holding, __u32 segments)
 {
-	if (tp->snd_cwnd_clamp == segments)
-		return 0;
-	if (BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= CA_CWR && tp->snd_ssthresh < segments)
-		return 0;
-	return bpf_setsockopt(at, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &segments, sizeof(segments));
+	long failed;
+
+	if (tp->snd_cwnd_clamp != segments) {
+		if (BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >= CA_CWR && tp->snd_ssthresh < segments)
+			return 0;
+		failed = bpf_setsockopt(at, SOL_TCP, TCP_BPF_SNDCWND_CLAMP, &segments, sizeof(segments));
+		if (failed)
+			return failed;
+	}
+	holding->clamped = segments;
+	return 0;
 }
 
 static __always_inline long lift(void *at, struct tcp_sock *tp, struct holding *holding)
@@ -43,12 +49,12 @@ static __always_inline long lift(void *at, struct tcp_sock *tp, struct holding *
 	__u32 most = tp->snd_cwnd_clamp;
 
 	paced(at, holding, NO_PACE);
-	if (most >= LIFTED)
+	if (most >= LIFTED || most != holding->clamped) /* or somebody else has it by now */
 		return bpf_sk_storage_delete(&holdings, tp);
 	if (tp->snd_cwnd < most || (__s32)(tp->snd_una - holding->lifted_at) < 0)
 		return 0;
 	holding->lifted_at = tp->snd_nxt;
-	return clamp(at, tp, most + most / LIFT_PART + 1);
+	return clamp(at, tp, holding, most + most / LIFT_PART + 1);
 }
 
 /* `at` is what the program may set options of. */
@@ -60,7 +66,7 @@ static __always_inline long keep(void *at, struct tcp_sock *tp, struct holding *
 		return lift(at, tp, holding);
 	holding->lifted_at = tp->snd_nxt;
 	paced(at, holding, bounds.pace);
-	return clamp(at, tp, bounds.most);
+	return clamp(at, tp, holding, bounds.most);
 }
 
 /* Of a socket that nobody remembers, but that should be held. */

@@ -1,10 +1,13 @@
 package clamp
 
 import (
+	"log/slog"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/capping"
 	"bicast/agent/capping/world"
 	"bicast/api/agentv1"
 )
@@ -44,6 +47,69 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	for _, each := range []*world.Upload{one, another} {
 		each.Stays(1, 12)
 	}
+	end()
+	if now := atRoot(w); now != 0 {
+		t.Fatalf("%d programs at the root of cgroups, expected none", now)
+	}
+}
+
+func TestWhatAKilledAgentLeftIsNotInTheWayOfOneThatMayNotTakeItAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})
+	upload := w.Upload(far, false)
+	upload.AwaitWindow(12, 12)
+	agent.Process.Kill()
+	agent.Wait()
+	upload.AwaitWindow(20, 10_000)
+	next := capping.NewHand(capping.Way{By: "clamp", Begin: func() (capping.Program, error) {
+		netns, err := capping.Cookie()
+		if err != nil {
+			return nil, err
+		}
+		return succeed(netns, nil)
+	}}, w.Host.Try, slog.New(slog.DiscardHandler))
+	w.Runs(next)
+	w.Order(next, capOf(near, far, 0, 12))
+	if now := atRoot(w); now != 2 {
+		t.Fatalf("%d programs at the root of cgroups, expected that of the killed agent and the next one's", now)
+	}
+	upload.AwaitWindow(12, 12)
+	for range 3 {
+		upload.Stays(12, 12)
+	}
+	w.Order(next)
+	rises(upload, 12, 40)
+	tidy(t, w)
+}
+
+func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})
+	agent.Process.Kill()
+	agent.Wait()
+	now, err := capping.Clock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := func(at time.Duration) int {
+		there, err := leftAt(0, at) // as of a namespace that is none
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer there.close()
+		return len(there.dead)
+	}
+	if soon, late := dead(now), dead(now+longDead+time.Minute); soon >= late {
+		t.Errorf("%d programs are taken for dead at once and %d after long, expected that of the killed agent among these alone", soon, late)
+	}
+	tidy(t, w)
+}
+
+// tidy takes away what a killed agent left.
+func tidy(t *testing.T, w *world.World) {
+	_, end := begun(w)
 	end()
 	if now := atRoot(w); now != 0 {
 		t.Fatalf("%d programs at the root of cgroups, expected none", now)

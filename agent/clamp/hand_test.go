@@ -1,7 +1,6 @@
 package clamp
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -107,17 +106,27 @@ func TestIPv6IsHeld(t *testing.T) {
 	upload.Stays(1, 15)
 }
 
-// rises sees a window out of what held it, without a slow start: the threshold is never far above the window.
+// rises sees a window out of what held it, without a slow start: the threshold is never far above the window, and many
+// segments arrive meanwhile.
 func rises(u *world.Upload, held, until uint32) {
-	lost := u.Info().Total_retrans
+	u.T.Helper()
+	before := u.Info()
+	lost := before.Total_retrans
 	await(u.T, func() bool {
 		now := u.Info()
+		if now.Snd_cwnd <= held {
+			before = now
+		}
 		if now.Snd_ssthresh > max(now.Snd_cwnd, held)*17/16+2 {
 			u.T.Fatalf("a threshold of %d segments with a window of %d", now.Snd_ssthresh, now.Snd_cwnd)
 		}
 		return now.Snd_cwnd >= until
 	}, func() any { return u.Info().Snd_cwnd }, until)
 	lostFew(u, lost)
+	grown := until - before.Snd_cwnd
+	if arrived := u.Info().Delivered - before.Delivered; before.Snd_cwnd <= held && arrived < 8*grown {
+		u.T.Fatalf("a window has grown by %d segments while %d arrived: that is a slow start", grown, arrived)
+	}
 }
 
 // lostFew as a busy machine may; who overshoots loses hundreds.
@@ -149,17 +158,36 @@ func TestWhatWasLostIsRepairedUnderTheCap(t *testing.T) {
 	hand, _ := begun(w)
 	upload := w.Upload(far, false)
 	w.Order(hand, capOf(near, far, 0, 60))
-	before := upload.Info().Total_retrans
-	for most := uint32(60); upload.Info().Total_retrans < before+100; most ^= 4 { // and it changes all the time
-		w.Order(hand, capOf(near, far, 0, most))
-		if now := upload.Info().Snd_cwnd; now > 64+8 {
-			upload.AwaitWindow(1, 64)
+	repairs := func(more uint32, each func(now *unix.TCPInfo)) {
+		for now, before := upload.Info(), upload.Info().Total_retrans; now.Total_retrans < before+more; now = upload.Info() {
+			each(now)
 		}
 	}
+	repairs(1, func(*unix.TCPInfo) {})
+	low, all := 0, 0
+	repairs(60, func(now *unix.TCPInfo) {
+		all++
+		if now.Snd_ssthresh < 60 {
+			low++
+		}
+	})
+	if low < all*9/10 {
+		t.Errorf("the threshold that a loss has set stood %d times of %d, expected it to be left alone", low, all)
+	}
+	most := uint32(60)
+	repairs(60, func(now *unix.TCPInfo) { // and the cap changes all the time
+		if now.Ca_state >= inRepair && now.Snd_ssthresh >= 56 {
+			t.Fatalf("a threshold of %d segments while losses are repaired, expected that to be left alone", now.Snd_ssthresh)
+		}
+		most ^= 60 ^ 56
+		w.Order(hand, capOf(near, far, 0, most))
+	})
 	w.Order(hand, capOf(near, far, 0, 12))
 	upload.AwaitWindow(12, 12)
-	upload.Stays(12, 12)
+	upload.Stays(1, 12)
 }
+
+const inRepair = 2 // of the kernel's states, and those above
 
 func TestPaceHoldsWhereAWindowCannotBeSoSmall(t *testing.T) {
 	t.Parallel()
@@ -209,14 +237,13 @@ func atRoot(w *world.World) (programs int) {
 		if err != nil {
 			return err
 		}
-		root, err := os.Open(capping.Unified())
+		there, err := leftovers(netns)
 		if err != nil {
 			return err
 		}
-		defer root.Close()
-		ours, dead, err := leftovers(root, netns)
-		programs = len(ours)
-		return errors.Join(err, closed(ours), closed(dead))
+		programs = len(there.ours)
+		there.close()
+		return nil
 	})
 	return programs
 }

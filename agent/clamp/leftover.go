@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"bicast/agent/capping"
 )
@@ -16,90 +17,126 @@ import (
 // gone, where no agent will ever start. What such a program held is free by then.
 const longDead = 10 * time.Minute
 
+// left is what killed agents have at the root of cgroups.
+type left struct {
+	ours   []leftover // of this namespace
+	dead   []leftover // of elsewhere, and nobody has tended it for long
+	unseen int        // programs that this process may not look at
+}
+
 // leftover is the program of an agent that was killed; it still lifts what that held.
 type leftover struct {
 	program  *ebpf.Program
 	holdings *ebpf.Map // what it remembers of sockets
 }
 
-func (l leftover) close() error { return errors.Join(l.program.Close(), l.holdings.Close()) }
-
-func closed(all []leftover) (err error) {
-	for _, each := range all {
-		err = errors.Join(err, each.close())
+// leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace.
+func leftovers(netns uint64) (*left, error) {
+	now, err := capping.Clock()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return leftAt(netns, now)
 }
 
-func (l leftover) detach(root *os.File) error {
-	defer l.close()
-	err := link.RawDetachProgram(link.RawDetachProgramOptions{
-		Target: int(root.Fd()), Program: l.program, Attach: ebpf.AttachCGroupSockOps,
-	})
+func leftAt(netns uint64, now time.Duration) (*left, error) {
+	root, err := openRoot()
 	if err != nil {
-		return fmt.Errorf("a killed agent's program %s cannot be taken away: %w", called, err)
+		return nil, err
+	}
+	defer root.Close()
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(root.Fd()), Attach: ebpf.AttachCGroupSockOps})
+	if err != nil {
+		return nil, fmt.Errorf("who is at the root of cgroups cannot be asked: %w", err)
+	}
+	found := &left{}
+	for _, each := range attached.Programs {
+		program, err := ebpf.NewProgramFromID(each.ID)
+		if errors.Is(err, unix.EPERM) {
+			found.unseen++
+		}
+		if err != nil {
+			continue // or it is gone again
+		}
+		found.take(program, netns, now)
+	}
+	return found, nil
+}
+
+// take keeps a program where it is one of these.
+func (l *left) take(program *ebpf.Program, netns uint64, now time.Duration) {
+	holdings, settings, err := look(program)
+	one := leftover{program, holdings}
+	switch {
+	case err == nil && settings.Netns == netns:
+		l.ours = append(l.ours, one)
+	case err == nil && time.Duration(settings.TendedUntilNS)+longDead < now:
+		l.dead = append(l.dead, one)
+	default:
+		one.close()
+	}
+}
+
+// holdings are none where there is nothing to take over.
+func (l *left) holdings() *ebpf.Map {
+	if len(l.ours) == 0 {
+		return nil
+	}
+	return l.ours[len(l.ours)-1].holdings
+}
+
+func (l *left) detach(root *os.File) error {
+	for _, each := range append(l.ours, l.dead...) {
+		err := link.RawDetachProgram(link.RawDetachProgramOptions{
+			Target: int(root.Fd()), Program: each.program, Attach: ebpf.AttachCGroupSockOps,
+		})
+		if err != nil && !errors.Is(err, unix.ENOENT) { // another agent may have done it
+			return fmt.Errorf("a killed agent's program %s cannot be taken away: %w", called, err)
+		}
 	}
 	return nil
 }
 
-// leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace. `ours` are
-// its own, `dead` those of elsewhere that nobody tends.
-func leftovers(root *os.File, netns uint64) (ours, dead []leftover, err error) {
-	now, err := capping.Clock()
-	if err != nil {
-		return nil, nil, err
+func (l *left) close() {
+	for _, each := range append(l.ours, l.dead...) {
+		each.close()
 	}
-	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(root.Fd()), Attach: ebpf.AttachCGroupSockOps})
-	if err != nil {
-		return nil, nil, fmt.Errorf("who is at the root of cgroups cannot be seen: %w", err)
-	}
-	for _, each := range attached.Programs {
-		one, settings, found := look(each.ID)
-		switch {
-		case !found:
-		case settings.Netns == netns:
-			ours = append(ours, one)
-		case time.Duration(settings.TendedUntilNS)+longDead < now:
-			dead = append(dead, one)
-		default:
-			one.close()
-		}
-	}
-	return ours, dead, nil
 }
 
-// look tells what a program is; it may also be gone again.
-func look(id ebpf.ProgramID) (one leftover, settings capping.Settings, ours bool) {
-	program, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return one, settings, false
+func (l leftover) close() {
+	l.program.Close()
+	if l.holdings != nil {
+		l.holdings.Close()
 	}
-	defer func() {
-		if !ours {
-			program.Close()
-		}
-	}()
+}
+
+var errStranger = errors.New("it is somebody else's program")
+
+// look tells what a program of ours remembers, and for whom it was.
+func look(program *ebpf.Program) (holdings *ebpf.Map, settings capping.Settings, err error) {
 	info, err := program.Info()
-	if err != nil || info.Name != called {
-		return one, settings, false
+	if err != nil {
+		return nil, settings, err
 	}
+	if info.Name != called {
+		return nil, settings, errStranger
+	}
+	err = errStranger
 	numbers, _ := info.MapIDs()
 	for _, number := range numbers {
-		table, err := ebpf.NewMapFromID(number)
-		if err != nil {
+		table, failed := ebpf.NewMapFromID(number)
+		if failed != nil {
 			continue
 		}
-		description, err := table.Info()
-		switch {
-		case err == nil && description.Name == "holdings":
-			one.holdings = table
+		description, failed := table.Info()
+		if failed == nil && description.Name == "holdings" && holdings == nil {
+			holdings = table
 			continue
-		case err == nil && description.Name == "settings":
-			ours = table.Lookup(uint32(0), &settings) == nil
+		}
+		if failed == nil && description.Name == "settings" {
+			err = table.Lookup(uint32(0), &settings)
 		}
 		table.Close()
 	}
-	one.program = program
-	ours = ours && one.holdings != nil
-	return one, settings, ours
+	return holdings, settings, err
 }

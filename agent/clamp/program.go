@@ -38,7 +38,8 @@ var (
 func NewHand(within func(func() error) error, log *slog.Logger) *capping.Hand {
 	return capping.NewHand(capping.Way{
 		// A cap is ordered when its connection has been heard of, and older kernels cannot watch that from then on.
-		By: "clamp", Begin: begin, AtOnce: true, Lacks: "; at most alone: what is to be held at least is not",
+		By: "clamp", AtOnce: true, Lacks: "; at most alone: what is to be held at least is not",
+		Begin: func() (capping.Program, error) { return begin(log) },
 	}, within, log)
 }
 
@@ -86,58 +87,59 @@ func load(holdings *ebpf.Map) (*program, error) {
 }
 
 // begin holds the sockets of the namespace that it is called in.
-func begin() (capping.Program, error) {
+func begin(log *slog.Logger) (*program, error) {
 	netns, err := capping.Cookie()
 	if err != nil {
 		return nil, err
-	}
-	path := capping.Unified()
-	if path == "" {
-		return nil, errNoRoot
 	}
 	claim, err := claim()
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.Open(path)
+	left, err := leftovers(netns)
 	if err != nil {
 		return nil, errors.Join(err, claim.Close())
 	}
-	p, err := succeed(root, netns)
+	defer left.close()
+	if left.unseen > 0 {
+		log.Warn("who is at the root of cgroups cannot be seen: what a killed agent may have left lifts what that held, and stays",
+			"programs", left.unseen, "wanted", "CAP_SYS_ADMIN")
+	}
+	p, err := succeed(netns, left.holdings())
 	if err != nil {
 		return nil, errors.Join(err, claim.Close())
 	}
 	p.claim = claim
-	return p, nil
-}
-
-// succeed takes over from those who were killed; the root is the program's from then on.
-func succeed(root *os.File, netns uint64) (*program, error) {
-	ours, dead, err := leftovers(root, netns)
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	var holdings *ebpf.Map
-	if len(ours) > 0 {
-		holdings = ours[0].holdings
-	}
-	left := append(ours, dead...)
-	p, err := load(holdings)
-	if err != nil {
-		return nil, errors.Join(err, closed(left), root.Close())
-	}
-	p.Settings.Netns, p.Settings.Round = netns, 1 // a socket was never counted in round 0
-	if err := p.attach(root); err != nil {
-		return nil, errors.Join(err, closed(left), p.Close(), root.Close())
-	}
-	p.root = root
-	for _, each := range left {
-		err = errors.Join(err, each.detach(root))
-	}
-	if err != nil {
+	if err := left.detach(p.root); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// succeed begins with what another remembered of sockets, if there was any.
+func succeed(netns uint64, holdings *ebpf.Map) (*program, error) {
+	root, err := openRoot()
+	if err != nil {
+		return nil, err
+	}
+	p, err := load(holdings)
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	p.Settings.Netns, p.Settings.Round = netns, 1 // a socket was never counted in round 0
+	if err := p.attach(root); err != nil {
+		return nil, errors.Join(err, p.Close(), root.Close())
+	}
+	p.root = root
+	return p, nil
+}
+
+func openRoot() (*os.File, error) {
+	path := capping.Unified()
+	if path == "" {
+		return nil, errNoRoot
+	}
+	return os.Open(path)
 }
 
 func (p *program) attach(root *os.File) (err error) {
