@@ -24,7 +24,7 @@ struct holding {
 	__u32 token;		/* of its MPTCP connection; 0: none */
 	__u32 counted;		/* the round in which it was counted among the connection's subflows */
 	__u32 sent, sent_round;	/* segments; the round that found more than before */
-	__u32 clamped, lifted_at; /* the clamp's alone: what was set, and what was to be sent next when it was lifted last */
+	__u32 clamped;		/* the clamp's alone: what it has set */
 	bool bounded;		/* the congestion control's alone */
 };
 

@@ -3,8 +3,8 @@
  * Congestion windows held at most where the controller wants them, by a map of pairs of addresses: for kernels that take no
  * congestion control of ours. Nothing is held at least.
  *
- *   bicast_clamp  new sockets as they are established, and from then on at each measured round trip (sock_ops, in the root
- *                 cgroup)
+ *   bicast_clamp  new sockets as they are established, and from then on once a round trip (sock_ops, in the root cgroup):
+ *                 holds them, and lifts what is held no more
  *   sweep         all sockets of the host, several times a second (iter/tcp): those that are older than the program, and
  *                 that share a cap
  *   let_go        all sockets of the host, once: the agent ends, and with it the program that would lift them (iter/tcp)
@@ -51,9 +51,8 @@ static __always_inline long lift(void *at, struct tcp_sock *tp, struct holding *
 	paced(at, holding, NO_PACE);
 	if (most >= LIFTED || most != holding->clamped) /* or somebody else has it by now */
 		return bpf_sk_storage_delete(&holdings, tp);
-	if (tp->snd_cwnd < most || (__s32)(tp->snd_una - holding->lifted_at) < 0)
+	if (tp->snd_cwnd < most)
 		return 0;
-	holding->lifted_at = tp->snd_nxt;
 	return clamp(at, tp, holding, most + most / LIFT_PART + 1);
 }
 
@@ -64,7 +63,6 @@ static __always_inline long keep(void *at, struct tcp_sock *tp, struct holding *
 
 	if (!bounds_of(tp, holding, &bounds))
 		return lift(at, tp, holding);
-	holding->lifted_at = tp->snd_nxt;
 	paced(at, holding, bounds.pace);
 	return clamp(at, tp, holding, bounds.most);
 }
@@ -143,12 +141,9 @@ int sweep(struct bpf_iter__tcp *ctx)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp || !is_sending(tp->inet_conn.icsk_inet.sk.__sk_common.skc_state))
 		return 0;
-	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
-	if (!cap_of(tp, now)) {
-		if (holding)
-			lift(tp, tp, holding);
+	if (!cap_of(tp, now))
 		return 0;
-	}
+	holding = bpf_sk_storage_get(&holdings, tp, 0, 0);
 	/* What nobody would lift past the lease of a killed agent is not held at all. */
 	failed = watch(tp);
 	if (!failed && holding) {

@@ -57,7 +57,7 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	__u32 snd_cwnd, snd_cwnd_clamp, snd_ssthresh, snd_una, snd_nxt, packets_out, data_segs_out;
+	__u32 snd_cwnd, snd_cwnd_clamp, snd_ssthresh, packets_out, data_segs_out;
 	__u8 bpf_sock_ops_cb_flags;
 	bool is_mptcp;
 };
