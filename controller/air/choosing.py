@@ -14,7 +14,7 @@ class Hand:
     session: int
     agent: str
     capability: str
-    instead: str | None = None  # why the terminal's own agent, which can, does not
+    instead: str | None = None  # why the terminal's own agent does not
 
 
 def hand(site: Site, own: Holder | None, gateway: Holder | None, now: float) -> Hand | str:
@@ -22,9 +22,9 @@ def hand(site: Site, own: Holder | None, gateway: Holder | None, now: float) -> 
     instead = None
     for who, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
         able = next((each for each in capabilities if who is not None and who.can(each)), None)
-        if who is None or able is None:
+        if who is None:
             continue
-        if not who.refused and who.heard_of_late(now):
+        if able is not None and not who.refused and who.heard_of_late(now):
             return Hand(who.session, who.name, able, instead)
         instead = _cannot(f"its agent {who.name}", who, now, *capabilities)
     whose = "no agent speaks for it" if own is None else _cannot(f"its agent {own.name}", own, now, CAPS, CLAMPS)

@@ -66,7 +66,7 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
         connections=cap.connections,
         rtt_ratio=cap.ratio,
         most_segments=cap.most_segments,
-        least_segments=cap.least_segments,
+        least_segments=None if by is not None and by.capability != CAPS else cap.least_segments,  # others hold none
         windows=tuple(
             WindowView(own, other, one.most, one.least, one.pace_bps)
             for (own, other), one in sorted(cap.windows.items())

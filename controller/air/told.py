@@ -30,7 +30,7 @@ class SharerView:
     windows: tuple[WindowView, ...]
     agent: str | None  # who holds them, None: nobody
     hand: str | None  # and how: congestion-control, clamp or window
-    instead: str | None  # why its own agent, which can, does not hold them where somebody else does
+    instead: str | None  # why its own agent does not hold them where somebody else does
     held: bool  # it has been told and has not refused, and can hold all of its connections
     because: str  # the figures, or why it has no cap, or why nobody holds it
     doubts: tuple[str, ...]  # what was reported of it and not believed
