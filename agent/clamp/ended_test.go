@@ -136,6 +136,8 @@ func TestTheEndOfTheHandLetsAllGo(t *testing.T) {
 	upload.Option(func(socket int) error {
 		return unix.SetsockoptString(socket, unix.SOL_TCP, unix.TCP_CONGESTION, "cubic")
 	})
+	threshold := func() any { return upload.Info().Snd_ssthresh }
+	await(t, func() bool { return upload.Info().Snd_ssthresh < 1<<30 }, threshold, "the end of its slow start")
 	w.Order(hand, capOf(near, far, 0, 20))
 	upload.AwaitWindow(20, 20)
 	upload.Stays(1, 20)

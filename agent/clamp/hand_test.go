@@ -117,7 +117,7 @@ func rises(u *world.Upload, held, until uint32) {
 		if now.Snd_cwnd <= held {
 			before = now
 		}
-		if now.Snd_ssthresh > max(now.Snd_cwnd, held)*17/16+2 {
+		if now.Snd_ssthresh > 2*max(now.Snd_cwnd, held) {
 			u.T.Fatalf("a threshold of %d segments with a window of %d", now.Snd_ssthresh, now.Snd_cwnd)
 		}
 		return now.Snd_cwnd >= until
