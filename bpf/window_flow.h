@@ -135,9 +135,18 @@ static __always_inline void answer(const struct segment *segment, bool by_termin
 	bpf_map_delete_elem(&strangers, &segment->ends);
 }
 
+/* An end that others behind the port made up, who do not know where the terminal's own data are, is none. */
+static __always_inline bool is_own_end(const struct flow *flow, const struct segment *segment)
+{
+	return !flow->has_acked || !flow->has_sent ||
+	       bpf_ntohl(segment->tcp.seq) - flow->acked <= flow->sent + 1 - flow->acked;
+}
+
 /* The end is the agent's to make, some seconds after: a terminal that says so and goes on sending goes on as it was. */
 static __always_inline void finish(struct flow *flow, const struct segment *segment, __u8 by)
 {
+	if ((segment->tcp.rst || segment->tcp.fin) && by == FINISHED_TERMINAL && !is_own_end(flow, segment))
+		return;
 	if (segment->tcp.rst)
 		flow->finished |= FINISHED_RESET;
 	else if (segment->tcp.fin)
@@ -187,7 +196,7 @@ static __always_inline void echoed(struct flow *flow, const struct segment *segm
 {
 	__u64 took_ns = now_ns - flow->near_ns;
 
-	if (!flow->near_ns)
+	if (!flow->near_ns || is_after(segment->options.echo, flow->near_latest)) /* nobody has said that yet */
 		return;
 	if (is_after(flow->near_value, segment->options.echo)) {
 		if (segment->bytes)
@@ -197,6 +206,14 @@ static __always_inline void echoed(struct flow *flow, const struct segment *segm
 	flow->near_ns = 0;
 	if (segment->bytes && (flow->near_busy || took_ns < SILENCE_NS))
 		measured(&flow->near, took_ns);
+}
+
+/* Of all that its receiver would take. The edge of MPTCP counts the connection's data, and not these. */
+static __always_inline bool is_beyond(const struct flow *flow, __u32 to)
+{
+	if (flow->has_edge && !flow->mptcp)
+		return is_after(to, flow->edge);
+	return flow->has_acked && to - flow->acked > ACKED_AT_ONCE_MOST;
 }
 
 static __always_inline void carried(struct flow *flow, const struct segment *segment, __u64 now_ns)
@@ -209,6 +226,8 @@ static __always_inline void carried(struct flow *flow, const struct segment *seg
 			flow->far_ns = 0;
 		return;
 	}
+	if (is_beyond(flow, to))
+		return; /* or it would be answered at once, by half a round of numbers, and any end would be the terminal's */
 	flow->sent = to;
 	flow->has_sent = 1;
 	if (!flow->far_ns) {

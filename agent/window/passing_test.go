@@ -257,3 +257,23 @@ func TestHeldAreThoseUnderACap(t *testing.T) {
 		}
 	}
 }
+
+// What somebody else behind the port makes up, who knows the ports and no numbers.
+func TestWhatIsMadeUpMakesNoRoundTripShorterAndEndsNothing(t *testing.T) {
+	b := newBench(t)
+	b.greet(usual, usual)
+	b.sends(2920)
+	b.to(ackOf(2920, 4000))
+	before := b.flow()
+	for _, seq := range []uint32{1 << 30, 1 << 31, 3 << 30, 0} {
+		b.from(segment{seq: seq, ack: 5001, flags: ack, payload: 100})
+		b.to(ackOf(2920, 4000))
+		for _, end := range []byte{rst, fin | ack} {
+			b.from(segment{seq: seq + 1<<20, ack: 5001, flags: end})
+		}
+	}
+	after := b.flow()
+	if after.Far != before.Far || after.Near != before.Near || after.Finished != 0 {
+		t.Fatalf("%+v and %+v, finished %d; before, %+v and %+v", after.Far, after.Near, after.Finished, before.Far, before.Near)
+	}
+}
