@@ -106,7 +106,7 @@ class Air:
         for name in own:
             place = self._place_of[name]
             theirs = (flow for flow in flows if self._concerns(name, own, flow.terminal_address))
-            place.heard(place.terminals[name], theirs, True, who.period_s, now)
+            place.heard(place.terminals[name], theirs, who.name, who.period_s, now)
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
         whose = self._whose.get(address, set())
@@ -132,7 +132,7 @@ class Air:
                 itself = own.get(terminal.name)
                 if itself is None or not itself.heard_of_late(now):
                     theirs = (by_address.get(str(at.address), ()) for at in terminal.addresses)
-                    place.heard(terminal, chain.from_iterable(theirs), False, who.period_s, now)
+                    place.heard(terminal, chain.from_iterable(theirs), None, who.period_s, now)
 
     def _resulted(self, who: Holder, event: Resulted, now: float) -> None:
         refused = who.refused

@@ -36,13 +36,14 @@ class Place:
         if self.access_point == other.access_point:
             self.ruling = other.ruling
 
-    def heard(self, terminal: Terminal, flows: Iterable[Flow], by_itself: bool, period_s: float, now: float) -> None:
-        """`by_itself`: its own agent tells; what its gateway tells is counted from another beginning."""
-        before = self._sharers.get(terminal.name)
+    def heard(self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float) -> None:
+        """`told_by`: the agent that tells, its own; None: what its gateway tells is counted from another beginning."""
+        before, by_itself = self._sharers.get(terminal.name), told_by is not None
         if before is not None and self._by_itself[terminal.name] != by_itself:
             before = replace(before, heard_at=float("-inf"), bytes_sent={})
         addresses = {str(at.address) for at in terminal.addresses}
-        self._sharers[terminal.name] = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
+        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
+        self._sharers[terminal.name] = replace(sharer, told_by=told_by or "")
         self._by_itself[terminal.name] = by_itself
         self._stale = True
 

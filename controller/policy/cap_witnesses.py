@@ -40,13 +40,16 @@ class Believed:
 class Witnesses:
     def __init__(self, sharers: Collection[Sharer]) -> None:
         self._places: dict[str, _Place] = {}
-        self._least = {sharer.terminal: _least(sharer) for sharer in sharers}
-        self._now = {sharer.terminal: _now(sharer) for sharer in sharers}
-        for terminal, least in self._least.items():
+        self._least: dict[str, dict[str, int]] = {}
+        self._now: dict[str, dict[str, int]] = {}
+        for sharer in sharers:
+            _shorter(self._least.setdefault(sharer.witness, {}), _least(sharer))
+            _shorter(self._now.setdefault(sharer.witness, {}), _now(sharer))
+        for witness, least in self._least.items():
             for other, us in least.items():
-                self._places.setdefault(other, _Place()).shortest.append((us, terminal))
-            for other, us in self._now[terminal].items():
-                self._places.setdefault(other, _Place()).now.append((us, terminal))
+                self._places.setdefault(other, _Place()).shortest.append((us, witness))
+            for other, us in self._now[witness].items():
+                self._places.setdefault(other, _Place()).now.append((us, witness))
         for place in self._places.values():
             place.shortest.sort()
             place.now.sort()
@@ -56,7 +59,7 @@ class Witnesses:
         place = self._places.get(pair[1])
         if own_us is None or place is None:
             return Believed(own_us)
-        others = _Others(place.shortest, (self._least[sharer.terminal][pair[1]], sharer.terminal))
+        others = _Others(place.shortest, (self._least[sharer.witness][pair[1]], sharer.witness))
         if len(others) < WITNESSES:
             return Believed(own_us)
         most_us = OTHERS_FACTOR * others.middle_us + OTHERS_MORE_US
@@ -65,9 +68,9 @@ class Witnesses:
         return Believed(min(own_us, others.low_us) if self._began_in_queue(sharer, pair, own_us) else own_us)
 
     def _began_in_queue(self, sharer: Sharer, pair: Pair, own_us: int) -> bool:
-        own_now = self._now[sharer.terminal].get(pair[1])
-        others = _Others(self._places[pair[1]].now, None if own_now is None else (own_now, sharer.terminal))
-        return len(others) >= WITNESSES and own_us <= AS_LONG * others.middle_us
+        own_now = self._now[sharer.witness].get(pair[1])
+        others = _Others(self._places[pair[1]].now, None if own_now is None else (own_now, sharer.witness))
+        return len(others) >= WITNESSES and own_us <= AS_LONG * others.lower_middle_us
 
 
 class _Others:
@@ -89,9 +92,19 @@ class _Others:
         return self._at(len(self) // 2)
 
     @property
+    def lower_middle_us(self) -> int:
+        """Of two the one in whose way no more stands: one that errs makes no queue."""
+        return self._at((len(self) - 1) // 2)
+
+    @property
     def low_us(self) -> int:
         """What a third of them, and more than one, know to be possible."""
         return self._at(max(WITNESSES, -(-len(self) // 3)) - 1)
+
+
+def _shorter(known: dict[str, int], also: Mapping[str, int]) -> None:
+    for other, us in also.items():
+        known[other] = min(us, known.get(other, us))
 
 
 def _least(sharer: Sharer) -> Mapping[str, int]:

@@ -123,6 +123,12 @@ class Sharer:
     doubts: Doubts = field(default_factory=Doubts)
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
     bytes_sent: Mapping[FlowKey, int] = field(default_factory=dict)
+    told_by: str = ""  # an agent that tells of several terminals; empty: nobody tells of it and of another
+
+    @property
+    def witness(self) -> str:
+        """Who tells of several is one, whatever it says of each."""
+        return self.told_by or self.terminal
 
     @property
     def active(self) -> bool:

@@ -285,6 +285,21 @@ def test_who_began_while_a_queue_stood_has_the_way_of_those_who_saw_it_empty() -
     assert not ruling.caps[address(9)].doubts
 
 
+def test_one_that_tells_of_a_queue_takes_nothing_from_who_has_a_longer_way_than_another() -> None:
+    near, far, lie = Stream(rtt_us=4000, srtt_us=5000), Stream(rtt_us=40_000, srtt_us=42_000), Stream(NEAR, 1, 30_000_000)
+    ruling = Air().passes({ME: [far], address(1): [near], address(2): [lie]})
+    assert ruling.caps[ME].most_segments == part(40_000, 3) + 1
+
+
+def test_who_tells_of_two_terminals_is_one_witness() -> None:
+    air, liars = Air(), (address(8), address(9))
+    streams = {ME: [Stream(NEAR, 16_000)], **{each: [Stream(NEAR, 1, 30_000_000)] for each in liars}}
+    air.passes(streams)
+    who = [replace(each, told_by="liar" if each.terminal in liars else "") for each in air.sharers.values()]
+    ruling = decide(air.access_point, who, None, air.now)
+    assert ruling.caps[ME].most_segments == part(16_000, 3) + 1
+
+
 def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
     near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
     ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
