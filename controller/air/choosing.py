@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.air.holder import Holder
+from controller.air.holder import LEASE_MS, Holder
 from controller.model import Site
 from controller.reports import CAPS, CLAMPS, NARROWS
 
@@ -24,7 +24,7 @@ def hand(site: Site, own: Holder | None, gateway: Holder | None, now: float) -> 
         able = next((each for each in capabilities if who is not None and who.can(each)), None)
         if who is None:
             continue
-        if able is not None and not who.refused and who.heard_of_late(now):
+        if able is not None and not who.refused and who.heard_of_late(now) and not who.owes(now):
             return Hand(who.session, who.name, able, instead)
         instead = _cannot(f"its agent {who.name}", who, now, *capabilities)
     whose = "no agent speaks for it" if own is None else _cannot(f"its agent {own.name}", own, now, CAPS, CLAMPS)
@@ -39,4 +39,6 @@ def _cannot(name: str, who: Holder, now: float, *capabilities: str) -> str:
         return f"{name} cannot: {who.why_not(*capabilities)}"
     if who.refused:
         return f"{name} could not: {who.refused}"
+    if who.heard_of_late(now):
+        return f"{name} has not said for {LEASE_MS // 1000} s whether it does what it was told"
     return f"{name} has not reported for three periods"

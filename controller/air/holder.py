@@ -49,6 +49,9 @@ class Errand(Generic[Order]):
         waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
         return now - self.at >= waits_s
 
+    def owes(self, now: float) -> bool:
+        return self._directive is not None and self.at is not None and now - self.at > LEASE_MS / 1000
+
     def goes(self, order: Order, directive: int, now: float) -> None:
         self.last, self.at, self._directive = order, now, directive
 
@@ -126,6 +129,10 @@ class Holder:
 
     def heard_of_late(self, now: float) -> bool:
         return self._heard_at is not None and now - self._heard_at <= MOST_PERIODS * self.period_s
+
+    def owes(self, now: float) -> bool:
+        """It has not said whether it does what it was told."""
+        return self._capping.owes(now)
 
     def holds(self, pairs: Set[Pair]) -> bool:
         """Whether it has been told of these, and has said that it does."""

@@ -239,6 +239,21 @@ def test_one_order_is_on_its_way_and_the_newest_follows() -> None:
     assert most(laptop, stream) == ONE_OF_TWO and len(laptop.caps) >= 2
 
 
+def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    stream = air.stream("laptop")
+    air.run(2)
+    assert air.told("laptop").agent == "laptop"
+    laptop.answers = False
+    air.run(LEASE_MS / 1000 + 2)
+    assert air.told("laptop").agent == "home" and most(gateway, stream) == ALONE
+    assert "has not said for 3 s whether it does what it was told" in (air.told("laptop").instead or "")
+    air.answer(laptop)
+    air.run(1)
+    assert air.told("laptop").agent == "laptop"
+
+
 def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:
     air = Shared()
     agents = {name: air.sender(name) for name in ADDRESSES}
