@@ -36,7 +36,9 @@ class Place:
         if self.access_point == other.access_point:
             self.ruling = other.ruling
 
-    def heard(self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float) -> None:
+    def heard(
+        self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float
+    ) -> None:
         """`told_by`: the agent that tells, its own; None: what its gateway tells is counted from another beginning."""
         before, by_itself = self._sharers.get(terminal.name), told_by is not None
         if before is not None and self._by_itself[terminal.name] != by_itself:

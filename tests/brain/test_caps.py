@@ -286,7 +286,11 @@ def test_who_began_while_a_queue_stood_has_the_way_of_those_who_saw_it_empty() -
 
 
 def test_one_that_tells_of_a_queue_takes_nothing_from_who_has_a_longer_way_than_another() -> None:
-    near, far, lie = Stream(rtt_us=4000, srtt_us=5000), Stream(rtt_us=40_000, srtt_us=42_000), Stream(NEAR, 1, 30_000_000)
+    near, far, lie = (
+        Stream(rtt_us=4000, srtt_us=5000),
+        Stream(rtt_us=40_000, srtt_us=42_000),
+        Stream(NEAR, 1, 30_000_000),
+    )
     ruling = Air().passes({ME: [far], address(1): [near], address(2): [lie]})
     assert ruling.caps[ME].most_segments == part(40_000, 3) + 1
 
