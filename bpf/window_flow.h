@@ -138,8 +138,10 @@ static __always_inline void answer(const struct segment *segment, bool by_termin
 /* An end that others behind the port made up, who do not know where the terminal's own data are, is none. */
 static __always_inline bool is_own_end(const struct flow *flow, const struct segment *segment)
 {
-	return !flow->has_acked || !flow->has_sent ||
-	       bpf_ntohl(segment->tcp.seq) - flow->acked <= flow->sent + 1 - flow->acked;
+	/* The edge of MPTCP counts the connection's data, and not these. */
+	__u32 last = flow->has_edge && !flow->mptcp ? flow->edge : flow->sent;
+
+	return !flow->has_acked || !flow->has_sent || bpf_ntohl(segment->tcp.seq) - flow->acked <= last + 1 - flow->acked;
 }
 
 /* The end is the agent's to make, some seconds after: a terminal that says so and goes on sending goes on as it was. */
@@ -208,14 +210,6 @@ static __always_inline void echoed(struct flow *flow, const struct segment *segm
 		measured(&flow->near, took_ns);
 }
 
-/* Of all that its receiver would take. The edge of MPTCP counts the connection's data, and not these. */
-static __always_inline bool is_beyond(const struct flow *flow, __u32 to)
-{
-	if (flow->has_edge && !flow->mptcp)
-		return is_after(to, flow->edge);
-	return flow->has_acked && to - flow->acked > ACKED_AT_ONCE_MOST;
-}
-
 static __always_inline void carried(struct flow *flow, const struct segment *segment, __u64 now_ns)
 {
 	__u32 from = bpf_ntohl(segment->tcp.seq), to = from + segment->bytes;
@@ -226,8 +220,8 @@ static __always_inline void carried(struct flow *flow, const struct segment *seg
 			flow->far_ns = 0;
 		return;
 	}
-	if (is_beyond(flow, to))
-		return; /* or it would be answered at once, by half a round of numbers, and any end would be the terminal's */
+	if (flow->has_acked && to - flow->acked > ACKED_AT_ONCE_MOST)
+		return; /* behind what was acknowledged, by half a round of numbers: it would seem to be answered at once */
 	flow->sent = to;
 	flow->has_sent = 1;
 	if (!flow->far_ns) {
