@@ -39,10 +39,11 @@ class Place:
     def heard(
         self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float
     ) -> None:
-        """`told_by`: the agent that tells, its own; None: what its gateway tells is counted from another beginning."""
+        """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another beginning, and is
+        to know better than who has said before that he is that terminal."""
         before, by_itself = self._sharers.get(terminal.name), told_by is not None
         if before is not None and self._by_itself[terminal.name] != by_itself:
-            before = replace(before, heard_at=float("-inf"), bytes_sent={})
+            before = replace(before, heard_at=float("-inf"), bytes_sent={}, least={})
         addresses = {str(at.address) for at in terminal.addresses}
         sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
         self._sharers[terminal.name] = replace(sharer, told_by=told_by or "")

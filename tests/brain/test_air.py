@@ -254,6 +254,19 @@ def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
     assert air.told("laptop").agent == "laptop"
 
 
+def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
+    air = Shared()
+    gateway, liar = air.gateway("window"), air.sender("liar", terminal="phone")
+    stream = air.stream("phone")
+    stream.min_rtt_us = 1
+    air.run(2)
+    assert air.told("phone").most_segments == 3
+    air.leave(liar)
+    stream.min_rtt_us = 16_000
+    air.run(3)
+    assert most(gateway, stream) == ALONE
+
+
 def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:
     air = Shared()
     agents = {name: air.sender(name) for name in ADDRESSES}
