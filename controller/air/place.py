@@ -39,8 +39,8 @@ class Place:
     def heard(
         self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float
     ) -> None:
-        """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another beginning, and is
-        to know better than who has said before that he is that terminal."""
+        """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
+        beginning. What who told before said of round trips is forgotten: he may have been somebody else."""
         before, by_itself = self._sharers.get(terminal.name), told_by is not None
         if before is not None and self._by_itself[terminal.name] != by_itself:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, least={})
