@@ -6,6 +6,7 @@ from controller.configuration.document import Place
 from controller.model import AccessPoint, CapRule, CapTables
 
 MOST_ACCESS_POINTS = 250
+LEAST_BPS = 10_000  # who writes fewer means Mbit/s
 
 
 def access_points(place: Place) -> tuple[AccessPoint, ...]:
@@ -14,7 +15,7 @@ def access_points(place: Place) -> tuple[AccessPoint, ...]:
 
 def _access_point(name: str, place: Place) -> AccessPoint:
     keys = place.mapping("bandwidth_bps", "rule", "tables")
-    bandwidth_bps = keys.maybe("bandwidth_bps", lambda at: at.integer(1, 10**12), None)
+    bandwidth_bps = keys.maybe("bandwidth_bps", lambda at: at.integer(LEAST_BPS, 10**12), None)
     rule = keys.maybe("rule", lambda at: at.choice({rule.value: rule for rule in CapRule}), CapRule.OFF)
     if rule is CapRule.IDEAL and bandwidth_bps is None:
         raise keys["rule"].wrong("also `bandwidth_bps` of this access point, which `ideal` divides; or another rule")
