@@ -23,7 +23,6 @@ class Place:
         self.ruling = Ruling(access_point)
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
-        self._by_itself: dict[str, bool] = {}  # by terminal: whether it was its own agent
         self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
         self._decided_at = 0.0
         self._stale = True  # something was reported since
@@ -32,7 +31,6 @@ class Place:
         """What was known of those who are still here; a rule that has changed decides anew."""
         here = self.terminals.keys() & other._sharers.keys()
         self._sharers = {name: other._sharers[name] for name in here}
-        self._by_itself = {name: other._by_itself[name] for name in here}
         if self.access_point == other.access_point:
             self.ruling = other.ruling
 
@@ -41,13 +39,12 @@ class Place:
     ) -> None:
         """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
         beginning. What who told before said of round trips is forgotten: he may have been somebody else."""
-        before, by_itself = self._sharers.get(terminal.name), told_by is not None
-        if before is not None and self._by_itself[terminal.name] != by_itself:
+        before, teller = self._sharers.get(terminal.name), told_by or ""
+        if before is not None and before.told_by != teller:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, least={})
         addresses = {str(at.address) for at in terminal.addresses}
         sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
-        self._sharers[terminal.name] = replace(sharer, told_by=told_by or "")
-        self._by_itself[terminal.name] = by_itself
+        self._sharers[terminal.name] = replace(sharer, told_by=teller)
         self._stale = True
 
     def decide(self, now: float) -> None:

@@ -1,7 +1,6 @@
 """The window of a connection: a rule's figures for its terminal, divided by the terminal's connections.
 
-What changes by little is left as it is, in the direction in which that costs nothing: a fall by 5 %, a rise by one
-segment. A row of the paper's is left for a better one only with 5 % to spare.
+What falls by little is left as it is: by 5 %. A row of the paper's is left for a better one only with 5 % to spare.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def bounds(part: Part, one: Window) -> tuple[Bounds, Bounds]:
 def _ideal(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
     target = part.fitting(rtt_us) + 1
     most = min(max(FEWEST_SEGMENTS, -(-target // part.connections)), MOST_SEGMENTS)
-    if before and LEFT_AT * before.most <= most <= before.most + 1:
+    if before and LEFT_AT * before.most <= most < before.most:
         most = before.most
     pace_bps = 0
     if FEWEST_SEGMENTS * part.connections > target:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from controller.model import AccessPoint, CapRule
 from controller.policy.cap_accounts import account
-from controller.policy.cap_windows import Part, Window, window
+from controller.policy.cap_windows import SEGMENT_US, TURNS_US, Part, Window, window
 from controller.policy.cap_witnesses import Witnesses
 from controller.policy.flows import Pair
 from controller.policy.sharers import BULK_BYTES, Sharer, silent
@@ -26,6 +26,9 @@ from controller.policy.sharers import BULK_BYTES, Sharer, silent
 # Paper 003, figure 4. The middle, by factors, of what it found best: 128 to 512 KB alone, 2 to 128 KB for two; from
 # three on 8 KB, where the windows of all came back soonest and were alike.
 BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
+
+
+QUEUED_FACTOR = 1.25  # round trips are not all alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Cap:
     doubted: int = 0  # how much was not believed, ever
     bounded: int = 0  # of that, how many round trips, ever
     bounding: frozenset[Pair] = frozenset()  # those now
+    shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # round trips that it goes by
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class _Known:
     """Of a terminal's live connections: their pairs' round trips, in microseconds."""
 
     rtt_us: Mapping[Pair, int]  # that a cap goes by; without those of which it is not known
+    shortest_us: Mapping[Pair, int]  # of each by itself
     srtt_us: Mapping[Pair, int]
     bounded: Mapping[Pair, str]  # those that are not believed, and why
     ratio: float | None
@@ -76,8 +81,8 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
 
 
 def _cap(access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling) -> Cap:
-    known = _known(sharer, witnesses)
     old = before.caps.get(sharer.terminal)
+    known = _known(sharer, witnesses, old.shortest_us if old else {}, _standing_us(before))
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
     part = Part(access_point, active, max(connections, 1))
@@ -98,6 +103,7 @@ def _cap(access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active
         doubted=sharer.doubts.total + bounded,
         bounded=bounded,
         bounding=frozenset(known.bounded),
+        shortest_us=known.shortest_us,
     )
 
 
@@ -105,14 +111,22 @@ def _is_given(access_point: AccessPoint) -> bool:
     return access_point.rule is CapRule.PAPER or access_point.bandwidth_bps is not None
 
 
-def _known(sharer: Sharer, witnesses: Witnesses) -> _Known:
+def _standing_us(before: Ruling) -> float:
+    """A round trip that is no longer may be nothing but the queue in which all that has a cap stands: a kernel forgets
+    after minutes that it ever saw a shorter one, and a cap by that one would make the queue longer still."""
+    segments = sum(cap.most_segments or 0 for cap in before.caps.values())
+    bandwidth_bps = before.access_point.bandwidth_bps
+    return QUEUED_FACTOR * segments * SEGMENT_US / bandwidth_bps + TURNS_US if bandwidth_bps else 0
+
+
+def _known(sharer: Sharer, witnesses: Witnesses, before_us: Mapping[Pair, int], standing_us: float) -> _Known:
     shortest: dict[Pair, int | None] = {}
     srtts: dict[Pair, int] = {}
     bounded: dict[Pair, str] = {}
     for path in (path for live in sharer.live for path in live.paths):
         if path.pair not in shortest:
             believed = witnesses.believed(sharer, path.pair)
-            shortest[path.pair] = believed.rtt_us
+            shortest[path.pair] = _kept(believed.rtt_us, before_us.get(path.pair), standing_us)
             if believed.doubt:
                 bounded[path.pair] = believed.doubt
         if path.srtt_us is not None:
@@ -128,10 +142,17 @@ def _known(sharer: Sharer, witnesses: Witnesses) -> _Known:
     ratios = (srtts[pair] / us for pair, us in shortest.items() if us is not None and pair in srtts)
     return _Known(
         {pair: us for pair, us in rtts.items() if us is not None and pair in srtts},
+        {pair: us for pair, us in shortest.items() if us is not None},
         srtts,
         bounded,
         max(ratios, default=None),
     )
+
+
+def _kept(rtt_us: int | None, before_us: int | None, standing_us: float) -> int | None:
+    if rtt_us is None or before_us is None:
+        return rtt_us
+    return before_us if before_us < rtt_us <= standing_us else rtt_us
 
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model import AccessPoint, CapRule, CapTables
-from controller.policy.cap_windows import MOST_SEGMENTS, SEGMENT_BYTES, Window
+from controller.policy.cap_windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
 from controller.policy.cap_witnesses import OTHERS_FACTOR, OTHERS_MORE_US
 from controller.policy.caps import BLOCK_BYTES, Cap, Ruling, decide
 from controller.policy.flows import Flow
-from controller.policy.sharers import PERIOD_S, heard
+from controller.policy.sharers import PERIOD_S, REMEMBERED_S, heard
 from tests.brain.sharing import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
 
 OFF = replace(IDEAL, rule=CapRule.OFF)
@@ -33,6 +33,9 @@ def only(cap: Cap) -> Window:
 def test_off_gives_nothing() -> None:
     ruling = Air(OFF).passes(equal(3, Stream()))
     assert ruling == Ruling(OFF) and not ruling.caps and not ruling.block_bytes
+
+
+FORGOTTEN_REPORTS = int(3 * REMEMBERED_S / PERIOD_S)
 
 
 def part(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
@@ -142,9 +145,9 @@ def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
     return most
 
 
-def test_a_fall_by_five_in_a_hundred_and_a_rise_by_one_segment_change_no_cap() -> None:
+def test_a_fall_by_five_in_a_hundred_changes_no_cap_nor_does_a_rise_that_may_be_its_own_queue() -> None:
     assert settled(256_000, 250_000, 256_300, 244_500, 240_000) == [432, 432, 432, 432, 406]
-    assert settled(240_000, 240_500, 241_300, 256_000) == [406, 406, 408, 432]
+    assert settled(240_000, 241_300, 300_000, 320_000) == [406, 406, 406, 539]
 
 
 def test_a_round_trip_that_swings_around_a_border_is_followed_once() -> None:
@@ -302,6 +305,22 @@ def test_who_tells_of_two_terminals_is_one_witness() -> None:
     who = [replace(each, told_by="liar" if each.terminal in liars else "") for each in air.sharers.values()]
     ruling = decide(air.access_point, who, None, air.now)
     assert ruling.caps[ME].most_segments == part(16_000, 3) + 1
+
+
+@pytest.mark.parametrize(("terminals", "rtt_us"), [(1, 4000), (10, 4000), (3, 64_000)])
+def test_a_kernel_that_forgets_how_short_the_way_is_makes_no_cap_larger(terminals: int, rtt_us: int) -> None:
+    air = Air()
+    caps = air.passes(equal(terminals, Stream(rtt_us=rtt_us))).caps
+    standing_us = max(rtt_us, int(sum(cap.most_segments or 0 for cap in caps.values()) * SEGMENT_US / BANDWIDTH_BPS))
+    forgot = air.passes(equal(terminals, Stream(rtt_us=standing_us)), reports=FORGOTTEN_REPORTS).caps
+    assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
+
+
+def test_a_way_that_has_become_longer_than_any_queue_of_ours_is_followed() -> None:
+    air = Air()
+    air.passes(equal(2, Stream(rtt_us=4000)))
+    longer = air.passes(equal(2, Stream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
+    assert only(longer).most == part(64_000, 2) + 1
 
 
 def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
