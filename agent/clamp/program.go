@@ -18,6 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"bicast/agent/capping"
+	"bicast/agent/claim"
 )
 
 //go:embed clamp.bpf.o
@@ -92,13 +93,13 @@ func begin(log *slog.Logger) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	claim, err := claim()
+	mine, err := claim.Take("clamp", "clamps the windows of this host's sockets")
 	if err != nil {
 		return nil, err
 	}
 	left, err := leftovers(netns)
 	if err != nil {
-		return nil, errors.Join(err, claim.Close())
+		return nil, errors.Join(err, mine.Close())
 	}
 	defer left.close()
 	if left.unseen > 0 {
@@ -107,9 +108,9 @@ func begin(log *slog.Logger) (*program, error) {
 	}
 	p, err := succeed(netns, left.holdings())
 	if err != nil {
-		return nil, errors.Join(err, claim.Close())
+		return nil, errors.Join(err, mine.Close())
 	}
-	p.claim = claim
+	p.claim = mine
 	if err := left.detach(p.root); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}

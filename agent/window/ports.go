@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"bicast/agent/claim"
 )
 
 // attacher has programs see what a device sends and what comes in there, until what it gives is closed.
@@ -49,7 +51,7 @@ func (p *ports) stand(name string) error {
 	if err != nil {
 		return fmt.Errorf("there is no network device %s here", name)
 	}
-	claimed, err := claim(device.Name)
+	claimed, err := claim.Take("window/"+device.Name, "lowers windows at "+device.Name)
 	if err != nil {
 		return err
 	}

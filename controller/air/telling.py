@@ -15,6 +15,7 @@ from controller.reports import CAPS, CLAMPS, NARROWS, Role
 NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of hands
 OFF = "the rule of its access point is off"
 UNHEARD = "nobody tells of it"
+EVERY_PORT = "all"  # as an agent says where it cannot tell one from another
 
 
 def told(
@@ -44,7 +45,7 @@ def _place(site: Site, place: Place, hands: Mapping[str, Hand | str], here: Mapp
         bandwidth_bps=one.bandwidth_bps,
         active=ruling.active,
         block_bytes=ruling.block_bytes or None,
-        missing=tuple((port, because) for port, because in missing if port in place.ports),
+        missing=tuple((port, because) for port, because in missing if port in (*place.ports, EVERY_PORT)),
         terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
     )
 
