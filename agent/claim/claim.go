@@ -18,9 +18,8 @@ func Take(name, does string) (io.Closer, error) {
 	listener, err := net.ListenUnix("unix", place)
 	switch {
 	case err == nil:
-		h := &held{listener, make(chan struct{})}
-		go h.letGo()
-		return h, nil
+		go letGo(listener)
+		return listener, nil
 	case !errors.Is(err, unix.EADDRINUSE):
 		return nil, fmt.Errorf("%s cannot be claimed: %w", name, err)
 	}
@@ -34,25 +33,12 @@ func Take(name, does string) (io.Closer, error) {
 	return nil, fmt.Errorf("another agent (process %d of this host) %s: end that one, or leave it to that", owner.Pid, does)
 }
 
-type held struct {
-	listener net.Listener
-	free     chan struct{} // closed when nobody waits at the listener, and not before is the name another's to take
-}
-
-// Close gives the name up.
-func (h *held) Close() error {
-	err := h.listener.Close()
-	<-h.free
-	return err
-}
-
 // letGo of those who asked, or there would be no room for the next.
-func (h *held) letGo() {
-	defer close(h.free)
+func letGo(listener net.Listener) {
 	for {
-		conn, err := h.listener.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
-			return // closed
+			return // closed: the name is free
 		}
 		conn.Close()
 	}
