@@ -18,7 +18,7 @@ FEWEST_SEGMENTS = 2  # of one alone the receiver would wait to acknowledge a sec
 MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
 # What is paced is what segments carry, and their headers use the air too, 66 bytes of 1514; the rest is to spare. A sum
 # of paces above the bandwidth would fill the queue again.
-PACED_PART = 0.945
+PACED_PART = 0.92
 LEFT_AT = 0.95
 
 

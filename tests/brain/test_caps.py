@@ -427,7 +427,7 @@ def test_a_writer_is_told_blocks_by_how_many_send() -> None:
             IDEAL,
             equal(5, *[Stream(srtt_us=90_000)] * 4),
             "ideal: 5 active, 20 Mbit/s x 4.0 ms / 5 = 2 + 1 segments of which 2 each, 4 connections; paced at "
-            "0.945 Mbit/s each, as two segments each are more than its part; no floor while a queue stands (round "
+            "0.92 Mbit/s each, as two segments each are more than its part; no floor while a queue stands (round "
             "trip 90 ms)",
         ),
         (
