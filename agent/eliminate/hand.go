@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/agent/inside"
+	"bicast/agent/lacking"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 )
@@ -38,7 +39,7 @@ type Hand struct {
 	order  *agentv1.Eliminate // nil: none
 	copies *Eliminator
 	window sizing
-	ports  map[string]error // of the paths: why there is no program; nil where it stands
+	ports  lacking.Ports // of the paths: why there is no program; nil where it stands
 }
 
 // NewHand has nothing to do yet.
@@ -129,7 +130,7 @@ func (h *Hand) begin(order *agentv1.Eliminate) error {
 	}
 	h.copies = copies
 	h.window = newSizing(order)
-	h.ports = map[string]error{}
+	h.ports = lacking.Ports{}
 	return nil
 }
 
@@ -166,14 +167,7 @@ func (h *Hand) tend() {
 
 // found says once what has changed.
 func (h *Hand) found(port string, err error) {
-	before, known := h.ports[port]
-	h.ports[port] = err
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		h.log.Warn("nothing is eliminated here", "port", port, "because", err)
-	case err == nil && known && before != nil:
-		h.log.Info("the port is there", "port", port)
-	}
+	h.ports.Found(port, err, h.log, lacking.Words{Lost: "nothing is eliminated here", Back: "the port is there"})
 }
 
 func (h *Hand) missing() []*agentv1.Missing {

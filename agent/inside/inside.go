@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"bicast/agent/lacking"
 )
 
 const (
@@ -32,12 +34,12 @@ type Inside struct {
 	largest  int
 	program  *program // nil: nothing is wanted, or the kernel does not take it
 	answers  *answers
-	missing  map[string]error // of what is wanted: why there is no program; nil where it stands
+	missing  lacking.Ports // of what is wanted: why there is no program; nil where it stands
 }
 
 // New wants nothing yet.
 func New(within func(func() error) error, log *slog.Logger) *Inside {
-	return &Inside{within: within, log: log, missing: map[string]error{}}
+	return &Inside{within: within, log: log, missing: lacking.Ports{}}
 }
 
 // Probe tells why this kernel does not take the program; nil where it does.
@@ -197,12 +199,5 @@ func (i *Inside) let() (err error) {
 
 // found says once what has changed.
 func (i *Inside) found(port string, err error) {
-	before, known := i.missing[port]
-	i.missing[port] = err
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		i.log.Warn("packets of terminals pass as they are here", "port", port, "because", err)
-	case err == nil && known && before != nil:
-		i.log.Info("the port of terminals is there", "port", port)
-	}
+	i.missing.Found(port, err, i.log, lacking.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
 }

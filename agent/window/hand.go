@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"bicast/agent/lacking"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 )
@@ -29,8 +30,8 @@ type Hand struct {
 	wanted   []string // ports
 	programs *programs
 	ports    *ports
-	missing  map[string]error // of the ports: why there is no program; nil where it stands
-	ending   time.Time        // of the programs, when nothing is ordered any more
+	missing  lacking.Ports // of the ports: why there is no program; nil where it stands
+	ending   time.Time     // of the programs, when nothing is ordered any more
 }
 
 // NewHand has nothing to do yet.
@@ -154,7 +155,7 @@ func (h *Hand) begin() error {
 		return err
 	}
 	h.programs, h.ports = programs, newPorts(programs, h.attach)
-	h.wanted, h.missing = nil, map[string]error{}
+	h.wanted, h.missing = nil, lacking.Ports{}
 	return nil
 }
 
@@ -193,14 +194,7 @@ func (h *Hand) tend() {
 
 // found says once what has changed.
 func (h *Hand) found(port string, err error) {
-	before, known := h.missing[port]
-	h.missing[port] = err
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		h.log.Warn("windows pass as they are here", "port", port, "because", err)
-	case err == nil && known && before != nil:
-		h.log.Info("the port of terminals is there", "port", port)
-	}
+	h.missing.Found(port, err, h.log, lacking.Words{Lost: "windows pass as they are here", Back: "the port of terminals is there"})
 }
 
 func (h *Hand) without() []*agentv1.Missing {
