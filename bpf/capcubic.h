@@ -30,26 +30,40 @@ static __always_inline void settle(struct tcp_sock *tp, struct holding *holding)
 		tp->snd_ssthresh = tp->snd_cwnd > 2 ? tp->snd_cwnd : 2;
 }
 
-static __always_inline void hold(struct sock *sk)
+/* None: there are no bounds, any more; then it is let go of. */
+static __always_inline struct holding *bound(struct sock *sk, struct bounds *bounds)
 {
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	struct holding *holding = holding_of(sk);
-	struct bounds bounds;
 
-	if (!bounds_of(tp, holding, &bounds)) {
-		if (!holding || !holding->bounded)
-			return;
-		settle(tp, holding);
+	if (bounds_of((struct tcp_sock *)sk, holding, bounds))
+		return holding;
+	if (holding && holding->bounded) {
+		settle((struct tcp_sock *)sk, holding);
 		cubictcp_init(sk); /* its epoch is from before: it would want all at once what it could not have since */
 		paced(sk, holding, NO_PACE);
-		return;
 	}
+	return NULL;
+}
+
+static __always_inline void keep_within(struct sock *sk, struct holding *holding, const struct bounds *bounds)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
 	holding->bounded = true;
-	if (tp->snd_cwnd > bounds.most)
-		tp->snd_cwnd = bounds.most;
-	else if (tp->snd_cwnd < bounds.least && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) < CA_CWR)
-		tp->snd_cwnd = bounds.least;
-	paced(sk, holding, bounds.pace);
+	if (tp->snd_cwnd > bounds->most)
+		tp->snd_cwnd = bounds->most;
+	else if (tp->snd_cwnd < bounds->least && BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) < CA_CWR)
+		tp->snd_cwnd = bounds->least;
+	paced(sk, holding, bounds->pace);
+}
+
+static __always_inline void hold(struct sock *sk)
+{
+	struct bounds bounds;
+	struct holding *holding = bound(sk, &bounds);
+
+	if (holding)
+		keep_within(sk, holding, &bounds);
 }
 
 static __always_inline __u32 within(struct sock *sk, __u32 segments)
@@ -86,9 +100,14 @@ SEC("struct_ops/tcp_congestion_ops:cong_avoid")
 int cong_avoid(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
+	struct bounds bounds;
+	struct holding *holding = bound(sk, &bounds);
 
-	cubictcp_cong_avoid(sk, ctx[1], ctx[2]);
-	hold(sk);
+	/* Whoever looks without the socket's lock, as TCP_INFO does, is not to find a window above the bound for a moment. */
+	if (!holding || ((struct tcp_sock *)sk)->snd_cwnd < bounds.most)
+		cubictcp_cong_avoid(sk, ctx[1], ctx[2]);
+	if (holding)
+		keep_within(sk, holding, &bounds);
 	return 0;
 }
 

@@ -103,7 +103,7 @@ func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
 	upload := w.Upload(far, false)
 	own := upload.Control()
 	w.Runs(hand)
-	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 500}); err != nil {
+	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 2_000}); err != nil {
 		t.Fatal(err)
 	}
 	upload.AwaitWindow(0, 10)
@@ -117,9 +117,13 @@ func TestOfTwoHandsTheSecondIsRefused(t *testing.T) {
 	first := w.Hand()
 	w.Runs(first)
 	w.Order(first, capOf(near, far, 0, 10))
-	_, err := w.Hand().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: lease})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid())) {
-		t.Fatalf("%v, expected it to say who has it", err)
+	var err error
+	await(t, func() bool { // a child that another test starts has a copy of what is ours for a moment
+		_, err = w.Hand().Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 20)}, LeaseMs: lease})
+		return err == nil || strings.Contains(err.Error(), fmt.Sprintf("process %d ", os.Getpid()))
+	}, func() any { return err }, "to be told who has it")
+	if err == nil {
+		t.Fatal("two hold the windows of one host")
 	}
 }
 

@@ -14,7 +14,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	upload := w.Upload(far, false)
-	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 600})
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 2_000})
 	upload.Stays(5, 12) // less than where cubic's own slow start looks for its end
 	if now := upload.Info().Snd_ssthresh; now < 1<<30 {
 		t.Fatalf("a threshold of %d segments, expected a slow start to be held", now)

@@ -18,7 +18,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 	t.Cleanup(func() { tidy(t, w) })
 	slow := capOf(near, far, 0, 12)
 	slow.PaceBps = 30_000_000
-	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: 600})
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: 2_000})
 	one, another := w.Upload(far, false), w.Upload(far, false)
 	for _, each := range []*world.Upload{one, another} {
 		each.AwaitWindow(12, 12)
@@ -123,7 +123,7 @@ func TestTheEndOfTheLeaseLiftsByItself(t *testing.T) {
 	w := newWorld(t)
 	hand, _ := begun(w)
 	upload := w.Upload(far, false)
-	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 500}); err != nil {
+	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 2_000}); err != nil {
 		t.Fatal(err)
 	}
 	upload.AwaitWindow(10, 10)

@@ -229,11 +229,23 @@ func (u *Upload) Stays(least, most uint32) {
 	u.T.Helper()
 	u.AwaitWindow(least, most)
 	for range 15 {
-		if now := u.Info().Snd_cwnd; !Between(now, least, most) {
-			u.T.Fatalf("a window of %d segments, expected %d to %d", now, least, most)
+		if now := u.windowOutside(least, most); now != nil {
+			u.T.Fatalf("a window of %d segments, expected %d to %d: %+v", now.Snd_cwnd, least, most, now)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// windowOutside is nil where the window is where it should be. The kernel reads a window before it takes the socket's lock:
+// what was found amid the work on an acknowledgement is not so the next time.
+func (u *Upload) windowOutside(least, most uint32) (now *unix.TCPInfo) {
+	u.T.Helper()
+	for range 2 {
+		if now = u.Info(); Between(now.Snd_cwnd, least, most) {
+			return nil
+		}
+	}
+	return now
 }
 
 // Between has both ends in it.
