@@ -29,6 +29,7 @@ PARTS = (
     "once",
     "eliminate",
     "air",
+    "windows",
     "transfer",
 )
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"

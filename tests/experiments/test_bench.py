@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import bench
-from bench import eliminate, ports
+from bench import eliminate, ports, windows
 from bench.figures import at_least, below, middle, percentile, table, worst
 from bench.mode_change import LATE_S, Change, Round
 from bench.numbered import Counted
@@ -55,6 +55,23 @@ def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_o
     assert (small.value, small.n, small.low, small.high, small.met) == (0.5, 3, 0.45, 0.6, True)
     large = told["packets of 1400 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
     assert (large.value, large.met) == (0.3, None)
+
+
+def test_what_windows_cost_is_judged_for_a_gateway_with_offloads_and_for_sockets_that_have_no_cap() -> None:
+    said = """goos: linux
+BenchmarkGoodput/with_offloads-2       100   0.97 median-ratio   26000 with-Mbit/s   25800 without-Mbit/s
+BenchmarkGoodput/packet_by_packet-2    100   0.89 median-ratio    4800 with-Mbit/s    5400 without-Mbit/s
+BenchmarkCost/an_upload_under_a_cap-2    3   1.25 SockOps-%        0.9 StructOps-%
+PASS"""
+    told = {one.what: (one.value, one.met) for one in windows.figures(said)}
+    assert told == {
+        "with offloads: goodput through the gateway's programs, beside none": (0.97, True),
+        "with offloads: goodput": (26000, None),
+        "packet by packet: goodput through the gateway's programs, beside none": (0.89, None),
+        "packet by packet: goodput": (4800, None),
+        "an upload under a cap: a processor's time, to give sockets the congestion control": (1.25, False),
+        "an upload under a cap: a processor's time, in the congestion control": (0.9, None),
+    }
 
 
 def round_of(*datagrams: tuple[float, int]) -> Round:
