@@ -15,7 +15,7 @@ const usage = `usage: bicast-agent VERB [ARGUMENT...]
 verbs:
   join     fetch this host's certificate from its controller, once
   run      be the agent of this host
-  release  hand the path manager back, where a relay's agent and its guard were killed together
+  release  give back what killed agents left: the path manager, sockets that are held
   mptcp    see and steer live MPTCP connections from outside their processes
   version  print the version, as the controller is told it
 

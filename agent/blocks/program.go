@@ -13,7 +13,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/capping"
 	"bicast/agent/clock"
+	"bicast/agent/standing"
 )
 
 //go:embed blocks.bpf.o
@@ -22,8 +24,6 @@ var object []byte
 const (
 	wanted       = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
 	atCgroup     = "bicast_blocks" // the program's name, by which a killed agent's is known
-	allowOthers  = 2               // BPF_F_ALLOW_MULTI
-	netnsCookie  = 71              // SO_NETNS_COOKIE
 	orderMap     = "order"
 	heldMap      = "held"
 	onlyOneAgent = "another agent keeps the blocks of %s: one of them is enough"
@@ -76,7 +76,7 @@ func (p *program) open(cgroup string) (err error) {
 	if files.Type != unix.CGROUP2_SUPER_MAGIC {
 		return fmt.Errorf("%s is no directory of cgroup v2 (`grep cgroup2 /proc/mounts` tells where those are)", cgroup)
 	}
-	if err := unix.Flock(int(p.directory.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lock(p.directory); err != nil {
 		return fmt.Errorf(onlyOneAgent, cgroup)
 	}
 	var status unix.Stat_t
@@ -84,30 +84,45 @@ func (p *program) open(cgroup string) (err error) {
 		return err
 	}
 	p.settings.Cgroup = status.Ino
-	return p.within(func() error {
-		probe, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(probe)
-		p.settings.NetnsCookie, err = unix.GetsockoptUint64(probe, unix.SOL_SOCKET, netnsCookie)
+	return p.within(func() (err error) {
+		p.settings.NetnsCookie, err = capping.Cookie()
 		return err
 	})
 }
 
 func (p *program) load(cgroup string) error {
-	left, err := p.left()
+	left, err := standing.Find(p.directory, atCgroup)
 	if err != nil {
-		return fmt.Errorf("what stands at the cgroup %s cannot be read: %w", cgroup, err)
+		return err
 	}
-	defer closeAll(left)
+	defer left.Close()
+	var before map[string]*ebpf.Map
+	if count := len(left.Programs); count > 0 {
+		before = left.Programs[count-1].Maps
+	}
+	if err := p.takeOver(before); err != nil {
+		return err
+	}
+	if err := standing.Attach(p.directory, p.objects.AtCgroup); err != nil {
+		return fmt.Errorf("the cgroup %s takes no program (%s): %w", cgroup, wanted, err)
+	}
+	_, err = left.TakeAway()
+	return err
+}
+
+// takeOver gives sockets back what they had before another program held them: what that has set is known by its maps alone.
+func (p *program) takeOver(before map[string]*ebpf.Map) error {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return fmt.Errorf("the programs that keep blocks small cannot be read: %w", err)
 	}
-	maps := takenOver(left)
-	defer closeAll(maps)
-	err = spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: byName(maps)})
+	maps := map[string]*ebpf.Map{}
+	for _, name := range []string{orderMap, heldMap} {
+		if before[name] != nil {
+			maps[name] = before[name]
+		}
+	}
+	err = spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: maps})
 	if errors.Is(err, ebpf.ErrMapIncompatible) { // of another version: its sockets are lifted by themselves
 		err = spec.LoadAndAssign(&p.objects, nil)
 	}
@@ -117,76 +132,7 @@ func (p *program) load(cgroup string) error {
 	if p.older, err = link.AttachIter(link.IterOptions{Program: p.objects.Sweep}); err != nil {
 		return fmt.Errorf("sockets that are older than the agent cannot be looked through (%s): %w", wanted, err)
 	}
-	if err := errors.Join(p.hold(0, 0), p.sweep()); err != nil {
-		return err
-	}
-	// Not as a link, which would end with this process: who is killed leaves sockets that are to be lifted.
-	at := link.RawAttachProgramOptions{
-		Target: int(p.directory.Fd()), Program: p.objects.AtCgroup, Attach: ebpf.AttachCGroupSockOps, Flags: allowOthers,
-	}
-	if err := link.RawAttachProgram(at); err != nil {
-		return fmt.Errorf("the cgroup %s takes no program (%s): %w", cgroup, wanted, err)
-	}
-	return p.detach(left)
-}
-
-// left are the programs of an agent that was killed.
-func (p *program) left() ([]*ebpf.Program, error) {
-	there, err := link.QueryPrograms(link.QueryOptions{Target: int(p.directory.Fd()), Attach: ebpf.AttachCGroupSockOps})
-	if err != nil {
-		return nil, err
-	}
-	var left []*ebpf.Program
-	for _, each := range there.Programs {
-		one, err := ebpf.NewProgramFromID(each.ID)
-		if err != nil {
-			continue // gone meanwhile
-		}
-		if info, err := one.Info(); err == nil && info.Name == atCgroup {
-			left = append(left, one)
-		} else {
-			one.Close()
-		}
-	}
-	return left, nil
-}
-
-func (p *program) detach(those []*ebpf.Program) error {
-	var failures []error
-	for _, each := range those {
-		failures = append(failures, link.RawDetachProgram(link.RawDetachProgramOptions{
-			Target: int(p.directory.Fd()), Program: each, Attach: ebpf.AttachCGroupSockOps,
-		}))
-	}
-	return errors.Join(failures...)
-}
-
-// takenOver are the maps of the last of these programs: what they have set is known by them alone.
-func takenOver(left []*ebpf.Program) (maps []*ebpf.Map) {
-	if len(left) == 0 {
-		return nil
-	}
-	info, err := left[len(left)-1].Info()
-	if err != nil {
-		return nil
-	}
-	ids, _ := info.MapIDs()
-	for _, id := range ids {
-		if one, err := ebpf.NewMapFromID(id); err == nil {
-			maps = append(maps, one)
-		}
-	}
-	return maps
-}
-
-func byName(maps []*ebpf.Map) map[string]*ebpf.Map {
-	named := map[string]*ebpf.Map{}
-	for _, each := range maps {
-		if info, err := each.Info(); err == nil && (info.Name == orderMap || info.Name == heldMap) {
-			named[info.Name] = each
-		}
-	}
-	return named
+	return errors.Join(p.hold(0, 0), p.sweep())
 }
 
 // hold has sockets take blocks of so many bytes for so long; 0: as the sysctl has it.
@@ -222,7 +168,7 @@ func (p *program) sweep() error {
 
 // close gives all sockets back what they had.
 func (p *program) close() error {
-	failures := []error{p.hold(0, 0), p.detach([]*ebpf.Program{p.objects.AtCgroup})}
+	failures := []error{p.hold(0, 0), standing.Detach(p.directory, p.objects.AtCgroup)}
 	return errors.Join(append(failures, p.let())...)
 }
 
@@ -238,10 +184,4 @@ func (p *program) let() error {
 		failures = append(failures, p.directory.Close())
 	}
 	return errors.Join(failures...)
-}
-
-func closeAll[T io.Closer](those []T) {
-	for _, each := range those {
-		each.Close()
-	}
 }

@@ -76,7 +76,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	if found := mark(t, ownWay); found != 4096 {
 		t.Errorf("a mark that its program has set is %d bytes, expected 4096", found)
 	}
-	if there := standing(t, cgroup); there != 0 {
+	if there := count(t, cgroup); there != 0 {
 		t.Errorf("%d programs are left at the cgroup", there)
 	}
 }
@@ -106,7 +106,7 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	hand.Govern(cgroup)
 	running(t, hand)
 	must(t, hand.Order(caps(block, 10_000)))
-	await(t, "the program stands", func() bool { return standing(t, cgroup) == 1 })
+	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	app := newApplication(t, client, cgroup)
 	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
 	for _, conn := range []*net.TCPConn{held, free} {
@@ -149,7 +149,7 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	process := agent(t, client, socket, cgroup, caps(block, 10_000))
 	awaitMark(t, "an older socket", conn, block)
 	kill(process)
-	if there := standing(t, cgroup); there != 1 {
+	if there := count(t, cgroup); there != 1 {
 		t.Fatalf("%d programs stand at the cgroup of a killed agent, expected its own", there)
 	}
 	hand := NewHand(socket, client.Try, discard())
@@ -158,11 +158,11 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	awaitMark(t, "what nothing is ordered of any more", conn, 0)
 	must(t, hand.Order(caps(65536, 10_000)))
 	awaitMark(t, "what is ordered again", conn, 65536)
-	if there := standing(t, cgroup); there != 1 {
+	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
 	}
 	stop()
-	if there := standing(t, cgroup); there != 0 {
+	if there := count(t, cgroup); there != 0 {
 		t.Errorf("%d programs are left at the cgroup", there)
 	}
 }
@@ -172,14 +172,14 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	first := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, discard())
 	first.Govern(cgroup)
 	stop := running(t, first)
-	await(t, "the program stands", func() bool { return standing(t, cgroup) == 1 })
+	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	log := &lines{}
 	second := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
 	endSecond := running(t, second)
 	await(t, "the second says why", func() bool { return log.have("another agent keeps the blocks of " + cgroup) })
 	endSecond()
-	if there := standing(t, cgroup); there != 1 {
+	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
 	}
 	stop()
@@ -226,7 +226,7 @@ func unsent(t testing.TB, conn *net.TCPConn) (bytes int) {
 	return bytes
 }
 
-func standing(t testing.TB, cgroup string) (count int) {
+func count(t testing.TB, cgroup string) int {
 	t.Helper()
 	directory, err := os.Open(cgroup)
 	must(t, err)

@@ -82,14 +82,18 @@ func beApplication(line *os.File) {
 	}
 }
 
-// agent is a process of its own, which can be killed.
-func agent(t testing.TB, host *lab.Host, socket, cgroup string, order *agentv1.Caps) *exec.Cmd {
+// asService is what the agent's service may do (deploy/bicast-agent-terminal.conf): not see what others left.
+var asService = []string{"setpriv", "--bounding-set=-all,+net_admin,+bpf,+perfmon", "--inh-caps=-all", "--no-new-privs"}
+
+// agent is a process of its own, which can be killed; `with` are words before those that start it.
+func agent(t testing.TB, host *lab.Host, socket, cgroup string, order *agentv1.Caps, with ...string) *exec.Cmd {
 	t.Helper()
 	text, err := protojson.Marshal(order)
-	if err != nil {
-		t.Fatal(err)
-	}
-	agent := exec.Command("/proc/self/exe", socket, cgroup)
+	must(t, err)
+	program, err := os.Executable()
+	must(t, err)
+	words := append(with, program, socket, cgroup)
+	agent := exec.Command(words[0], words[1:]...)
 	agent.Env = append(os.Environ(), asAgent+"="+string(text))
 	agent.Stderr = os.Stderr
 	host.Do(agent.Start)
@@ -168,7 +172,7 @@ func newCgroup(t testing.TB) string {
 	}
 	old, _ := filepath.Glob(filepath.Join(root, cgroupPrefix+"*"))
 	for _, each := range old {
-		if place, err := lock(each); err == nil {
+		if place, err := locked(each); err == nil {
 			os.Remove(each)
 			place.Close()
 		}
@@ -184,12 +188,12 @@ func newCgroup(t testing.TB) string {
 	return cgroup
 }
 
-func lock(path string) (*os.File, error) {
+func locked(path string) (*os.File, error) {
 	place, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lock(place); err != nil {
 		place.Close()
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package clamp
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 
 	"bicast/agent/capping"
 	"bicast/agent/capping/world"
+	"bicast/agent/standing"
 	"bicast/api/agentv1"
 )
 
@@ -64,13 +64,7 @@ func TestWhatAKilledAgentLeftIsNotInTheWayOfOneThatMayNotTakeItAway(t *testing.T
 	agent.Process.Kill()
 	agent.Wait()
 	upload.AwaitWindow(20, 10_000)
-	next := capping.NewHand(capping.Way{By: "clamp", Begin: func() (capping.Program, error) {
-		netns, err := capping.Cookie()
-		if err != nil {
-			return nil, err
-		}
-		return succeed(netns, nil)
-	}}, w.Host.Try, slog.New(slog.DiscardHandler))
+	next := powerless(w)
 	w.Runs(next)
 	w.Order(next, capOf(near, far, 0, 12))
 	if now := atRoot(w); now != 2 {
@@ -94,15 +88,20 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	root, err := openRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
 	dead := func(at time.Duration) int {
-		there, err := leftAt(0, at) // as of a namespace that is none
+		there, err := leftAt(root, 0, at) // as of a namespace that is none
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer there.close()
-		return len(there.dead)
+		defer there.Close()
+		return len(there.Programs)
 	}
-	if soon, late := dead(now), dead(now+longDead+time.Minute); soon >= late {
+	if soon, late := dead(now), dead(now+standing.LongDead+time.Minute); soon >= late {
 		t.Errorf("%d programs are taken for dead at once and %d after long, expected that of the killed agent among these alone", soon, late)
 	}
 }

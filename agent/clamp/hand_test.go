@@ -240,12 +240,17 @@ func atRoot(w *world.World) (programs int) {
 		if err != nil {
 			return err
 		}
-		there, err := leftovers(netns)
+		root, err := openRoot()
 		if err != nil {
 			return err
 		}
-		programs = len(there.ours)
-		there.close()
+		defer root.Close()
+		there, err := leftAt(root, netns, 0) // when nobody was dead
+		if err != nil {
+			return err
+		}
+		defer there.Close()
+		programs = len(there.Programs)
 		return nil
 	})
 	return programs

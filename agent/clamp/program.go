@@ -18,15 +18,15 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"bicast/agent/capping"
-	"bicast/agent/claim"
+	"bicast/agent/standing"
 )
 
 //go:embed clamp.bpf.o
 var object []byte
 
 const (
-	called     = "bicast_clamp"
-	allowMulti = 1 << 1 // BPF_F_ALLOW_MULTI: others are at the root, too
+	called   = "bicast_clamp"
+	holdings = "holdings" // the map of what is remembered of sockets
 )
 
 var (
@@ -70,14 +70,14 @@ type program struct {
 }
 
 // load gives the kernel the programs, with what is remembered of sockets already; nothing is done by them yet.
-func load(holdings *ebpf.Map) (*program, error) {
+func load(remembered *ebpf.Map) (*program, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return nil, fmt.Errorf("the programs that clamp windows cannot be read: %w", err)
 	}
 	var options ebpf.CollectionOptions
-	if holdings != nil && spec.Maps["holdings"].Compatible(holdings) == nil {
-		options.MapReplacements = map[string]*ebpf.Map{"holdings": holdings}
+	if remembered != nil && spec.Maps[holdings].Compatible(remembered) == nil {
+		options.MapReplacements = map[string]*ebpf.Map{holdings: remembered}
 	}
 	p := &program{}
 	p.Tables = capping.NewTables(&p.objects.Objects)
@@ -93,37 +93,55 @@ func begin(log *slog.Logger) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine, err := claim.Take("clamp", "clamps the windows of this host's sockets")
+	mine, err := take()
 	if err != nil {
 		return nil, err
 	}
-	left, err := leftovers(netns)
-	if err != nil {
-		return nil, errors.Join(err, mine.Close())
-	}
-	defer left.close()
-	if left.unseen > 0 {
-		log.Warn("who is at the root of cgroups cannot be seen: what a killed agent may have left lifts what that held, and stays",
-			"programs", left.unseen, "wanted", "CAP_SYS_ADMIN")
-	}
-	p, err := succeed(netns, left.holdings())
+	p, err := takeOver(netns, log)
 	if err != nil {
 		return nil, errors.Join(err, mine.Close())
 	}
 	p.claim = mine
-	if err := left.detach(p.root); err != nil {
+	return p, nil
+}
+
+// takeOver begins where a killed agent ended, and takes away what that left.
+func takeOver(netns uint64, log *slog.Logger) (*program, error) {
+	root, err := openRoot()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	left, err := leftovers(root, netns)
+	if err != nil {
+		return nil, err
+	}
+	defer left.Close()
+	if left.Blind {
+		log.Warn("who is at the root of cgroups cannot be seen: what a killed agent may have left lifts what that held, and stays "+
+			"until root takes it away (`bicast-agent release`)", "wanted", "CAP_SYS_ADMIN")
+	}
+	var remembered *ebpf.Map
+	if before := last(left, netns); before != nil {
+		remembered = before.Maps[holdings]
+	}
+	p, err := succeed(netns, remembered)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := left.TakeAway(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
 }
 
 // succeed begins with what another remembered of sockets, if there was any.
-func succeed(netns uint64, holdings *ebpf.Map) (*program, error) {
+func succeed(netns uint64, remembered *ebpf.Map) (*program, error) {
 	root, err := openRoot()
 	if err != nil {
 		return nil, err
 	}
-	p, err := load(holdings)
+	p, err := load(remembered)
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -153,10 +171,7 @@ func (p *program) attach(root *os.File) (err error) {
 	if err := p.Tend(); err != nil {
 		return err
 	}
-	err = link.RawAttachProgram(link.RawAttachProgramOptions{
-		Target: int(root.Fd()), Program: p.objects.Clamp, Attach: ebpf.AttachCGroupSockOps, Flags: allowMulti,
-	})
-	if err != nil {
+	if err := standing.Attach(root, p.objects.Clamp); err != nil {
 		return fmt.Errorf("no program can be attached to the root of cgroups: %w", err)
 	}
 	return nil
@@ -169,9 +184,7 @@ func (p *program) Close() error {
 		failures = append(failures, capping.Through(p.letting), p.letting.Close())
 	}
 	if p.root != nil {
-		failures = append(failures, link.RawDetachProgram(link.RawDetachProgramOptions{
-			Target: int(p.root.Fd()), Program: p.objects.Clamp, Attach: ebpf.AttachCGroupSockOps,
-		}), p.root.Close())
+		failures = append(failures, standing.Detach(p.root, p.objects.Clamp), p.root.Close())
 	}
 	if p.claim != nil {
 		failures = append(failures, p.claim.Close())

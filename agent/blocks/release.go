@@ -1,0 +1,84 @@
+package blocks
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/capping"
+	"bicast/agent/clock"
+	"bicast/agent/standing"
+)
+
+// Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
+// back what they had; and from anywhere what nobody has tended for long. Blind: it may not look at all that there is.
+func Release() (gone int, blind bool, err error) {
+	root := capping.Unified()
+	if root == "" {
+		return 0, false, nil
+	}
+	netns, err := capping.Cookie()
+	if err != nil {
+		return 0, false, err
+	}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			var here int
+			var unseen bool
+			here, unseen, err = releaseAt(path, netns)
+			gone, blind = gone+here, blind || unseen
+		}
+		if errors.Is(err, fs.ErrNotExist) { // cgroups come and go
+			return nil
+		}
+		return err
+	})
+	return gone, blind, err
+}
+
+func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
+	directory, err := os.Open(cgroup)
+	if err != nil {
+		return 0, false, err
+	}
+	defer directory.Close()
+	left, err := standing.Find(directory, atCgroup)
+	if err != nil {
+		return 0, false, err
+	}
+	defer left.Close()
+	if count := len(left.Programs); count > 0 && lock(directory) != nil { // an agent lives, and the youngest is its own
+		its := left.Programs[count-1]
+		left.Keep(func(each *standing.Program) bool { return each != its })
+	}
+	left.Left(netns, clock.Monotonic(), whose)
+	for _, each := range left.Programs {
+		if err := giveBack(each); err != nil {
+			return 0, left.Blind, err
+		}
+	}
+	gone, err = left.TakeAway()
+	return gone, left.Blind, err
+}
+
+func whose(program *standing.Program) (standing.Whose, error) {
+	var told settings
+	err := program.Read(orderMap, &told)
+	return standing.Whose{Netns: told.NetnsCookie, TendedUntil: time.Duration(told.LeaseUntilNS)}, err
+}
+
+// giveBack ends what a program holds of the sockets of this namespace.
+func giveBack(left *standing.Program) error {
+	p := &program{within: func(work func() error) error { return work() }}
+	if err := left.Read(orderMap, &p.settings); err != nil {
+		return err
+	}
+	return errors.Join(p.takeOver(left.Maps), p.let())
+}
+
+// lock is had by one agent at a time.
+func lock(cgroup *os.File) error { return unix.Flock(int(cgroup.Fd()), unix.LOCK_EX|unix.LOCK_NB) }

@@ -1,0 +1,102 @@
+package command
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/blocks"
+	"bicast/agent/capping"
+	"bicast/agent/clamp"
+	"bicast/agent/pathmanager"
+	"bicast/agent/trust"
+	"bicast/internal/counting"
+	"bicast/mptcp"
+	"bicast/mptcp/command"
+)
+
+const releaseHelp = `
+usage: bicast-agent release [--directory DIRECTORY] [--netns NETNS]
+
+Gives back what killed agents left in a network namespace, and does nothing where nothing was left behind:
+
+  the path manager      to the kernel's, where a relay's agent and its guard were killed together, so that nobody did;
+                        not while an agent or its guard lives
+  programs at cgroups   that held windows or blocks: they are taken away, and what they held of sockets is free; not
+                        those of living agents. Those of other namespaces go, too, when their agents were killed more
+                        than ten minutes ago. That wants CAP_SYS_ADMIN
+
+The next ` + "`bicast-agent run`" + ` of that namespace and directory does the same by itself, as far as it may, whatever
+its role.
+`
+
+const (
+	handedBack = "the guard of the path manager was killed: the namespace is the kernel's path manager's again"
+	unseen     = "what killed agents left at cgroups, if anything, stays: who is there cannot be seen without CAP_SYS_ADMIN " +
+		"(`bicast-agent release` as root)"
+)
+
+// Release is the verb.
+func Release(arguments []string, out, complaints io.Writer) int {
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` of the agent that was killed")
+	var netns string
+	command.NamespaceOption(flags, &netns, "the network namespace that it held, as its `NETNS` was")
+	if code, ended := parse(flags, releaseHelp, arguments, out, complaints); ended {
+		return code
+	}
+	if flags.NArg() != 0 {
+		return complain(complaints, usage, "release wants no other words; `bicast-agent release --help` teaches it")
+	}
+	released, err := release(netns, *directory)
+	if released {
+		fmt.Fprintln(out, handedBack)
+	}
+	if err = errors.Join(err, takeAway(netns, out)); err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	return done
+}
+
+func release(netns, directory string) (bool, error) {
+	return pathmanager.Release(netns, directory, []string{"/proc/self/exe", GuardVerb, netns})
+}
+
+// takeAway is of the programs at cgroups.
+func takeAway(netns string, out io.Writer) error {
+	gone, blind := 0, false
+	err := within(netns, func() error {
+		if _, err := capping.Cookie(); errors.Is(err, unix.ENOPROTOOPT) {
+			return nil // older kernels take none of these
+		}
+		var failures []error
+		for _, each := range []func() (int, bool, error){clamp.Release, blocks.Release} {
+			those, dark, err := each()
+			gone, blind = gone+those, blind || dark
+			failures = append(failures, err)
+		}
+		return errors.Join(failures...)
+	})
+	if gone > 0 {
+		fmt.Fprintf(out, "taken away from cgroups: %s that killed agents left\n", counting.Of(gone, "program"))
+	}
+	if blind {
+		fmt.Fprintln(out, unseen)
+	}
+	return err
+}
+
+func within(netns string, work func() error) error {
+	if netns == "" {
+		return work()
+	}
+	handle, err := mptcp.Open(netns)
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	return handle.Do(work)
+}
