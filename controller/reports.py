@@ -17,6 +17,8 @@ NARROWS = "window"
 CAPS = "caps"
 CLAMPS = "clamp"
 
+MOST_SUBFLOWS = 1024  # of a host's own report that are read; those are told first that heard of their peers last
+
 
 class Role(StrEnum):
     TERMINAL = "terminal"
@@ -176,6 +178,7 @@ class Reported:
     elimination: Elimination | None = None  # None: none are ordered to be eliminated
     tunnelling: Tunnelling | None = None  # None: no tunnels are ordered
     capping: Capping | None = None  # None: nothing of caps was ordered
+    cut: bool = False  # it told of more than MOST_SUBFLOWS
 
 
 @dataclass(frozen=True, slots=True)

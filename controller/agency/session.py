@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NoReturn, TypeVar
 
 import grpc
@@ -21,7 +22,7 @@ from controller.agency import speech
 from controller.agency.door import Guest
 from controller.agency.refusals import Reason, Refused
 from controller.agency.trust import Shown
-from controller.reports import AgentClosed, AgentEvent, AgentOpened, ReportEvery
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, ReportEvery, Role
 
 Post = Callable[[AgentEvent, Callable[[], None]], None]
 """The event, and what to call, in the agents' thread, when the core has taken it."""
@@ -37,6 +38,7 @@ ANSWERS_WITHIN_S = 5.0
 MOST_UNREAD = 1024  # words that wait for an agent which does not read; a relay is armed for 250 terminals at once
 LARGE_BYTES = 1 << 16  # of a word: others must have their turn while it is read
 SOONEST = 0.25  # of the interval: no two reports are taken sooner after one another
+SOONEST_CUT = 1.0  # of what is too long to be read whole
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
@@ -86,7 +88,8 @@ class Session:
         reason = "the connection broke off"
         self._say(speech.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
-        parts = [asyncio.create_task(part()) for part in (self._listen, self._speak, self._watch, self._wait)]
+        coroutines = (self._listen(opened.role), self._speak(), self._watch(), self._wait())
+        parts = [asyncio.create_task(part) for part in coroutines]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in done:
@@ -157,14 +160,14 @@ class Session:
             self._saying.add_done_callback(_seen)  # also where nobody waits for it any more
             await asyncio.shield(self._saying)
 
-    async def _listen(self) -> NoReturn:
+    async def _listen(self, role: Role) -> NoReturn:
         while (word := await self._read()) is not None:
             self._heard_at = asyncio.get_running_loop().time()
             self._heard.set()
             self._heard = asyncio.Event()
             match word.WhichOneof("word"):
                 case "report":
-                    await self._take(word.report)
+                    await self._take(word.report, role)
                 case "result":
                     await self._answered(word.result)
                 case "fired":
@@ -178,21 +181,21 @@ class Session:
         raw = await self._stream.read()
         return await _in_its_turn(len(raw), lambda: speech.heard(raw)) if isinstance(raw, bytes) else None
 
-    async def _take(self, report: pb.Report) -> None:
+    async def _take(self, report: pb.Report, role: Role) -> None:
         if self._untaken is not None:
             raise Refused(
                 Reason.SPEECH,
                 f"sent report {report.sequence} while {self._untaken} was not taken: expected one at a time",
             )
         self._untaken = report.sequence
-        event = await _in_its_turn(report.ByteSize(), lambda: speech.reported(self.number, report))
-        self._post(event, self._taken)
+        event = await _in_its_turn(report.ByteSize(), lambda: speech.reported(self.number, role, report))
+        self._post(event, partial(self._taken, SOONEST_CUT if event.cut else SOONEST))
 
-    def _taken(self) -> None:
+    def _taken(self, soonest: float) -> None:
         """Who reports as fast as it can waits; who reports when it is due never notices."""
         loop = asyncio.get_running_loop()
         at = max(self._next_taken_at, loop.time())
-        self._next_taken_at = at + SOONEST * self._interval_ms / 1000
+        self._next_taken_at = at + soonest * self._interval_ms / 1000
         loop.call_at(at, self._say_taken)
 
     def _say_taken(self) -> None:

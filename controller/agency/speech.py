@@ -5,9 +5,10 @@ Nothing of what an agent says is believed to be well made: an address is one, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
+from itertools import islice
 
 from google.protobuf.message import DecodeError
 
@@ -15,6 +16,7 @@ from api import agent_pb2 as pb
 from controller.agency.refusals import Reason, Refused
 from controller.brevity import shortened
 from controller.reports import (
+    MOST_SUBFLOWS,
     AgentOpened,
     Arm,
     Cap,
@@ -49,6 +51,7 @@ LONGEST_TEXT = 400
 LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty paths
 MOST_OF_A_HOST = 64  # addresses, capabilities
 MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
+MOST_PASSING = 4096  # at a gateway; its agent tells of no more
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
 # Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
@@ -90,20 +93,34 @@ def opened(session: int, name: str, peer: str, hello: pb.Hello) -> AgentOpened:
     )
 
 
-def reported(session: int, report: pb.Report) -> Reported:
+def reported(session: int, role: Role, report: pb.Report) -> Reported:
+    most = MOST_OF_A_REPORT if role is Role.RELAY else MOST_SUBFLOWS
+    connections = tuple(_connections(report.connections, most))
     return Reported(
         session=session,
         sequence=report.sequence,
         interval_ms=report.interval_ms,
-        connections=tuple(
-            Connection(one.token, one.serves, tuple(_subflow(each) for each in one.subflows))
-            for one in report.connections
-        ),
+        connections=connections,
         cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
         elimination=_elimination(report.elimination) if report.HasField("elimination") else None,
         tunnelling=_tunnelling(report.tunnelling) if report.HasField("tunnelling") else None,
-        capping=_capping(report.capping) if report.HasField("capping") else None,
+        capping=_capping(report.capping, role) if report.HasField("capping") else None,
+        cut=_is_cut(report.connections, connections),
     )
+
+
+def _connections(told: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
+    """As many as have so many subflows; what is told behind them costs nothing."""
+    for one in islice(told, most):
+        subflows = tuple(map(_subflow, one.subflows[:most]))
+        yield Connection(one.token, one.serves, subflows)
+        most -= len(subflows)
+        if not most:
+            return
+
+
+def _is_cut(told: Sequence[pb.Connection], read: Sequence[Connection]) -> bool:
+    return len(read) < len(told) or bool(read and len(read[-1].subflows) < len(told[-1].subflows))
 
 
 def _elimination(one: pb.Elimination) -> Elimination:
@@ -155,9 +172,10 @@ def _tunnelling(one: pb.Tunnelling) -> Tunnelling:
     )
 
 
-def _capping(one: pb.Capping) -> Capping:
-    if len(one.passing) > MOST_OF_A_REPORT or len(one.missing) > MOST_OF_A_HOST:
-        raise _against(f"tells of more than {MOST_OF_A_REPORT} connections that pass, or {MOST_OF_A_HOST} ports")
+def _capping(one: pb.Capping, role: Role) -> Capping:
+    most = MOST_PASSING if role is Role.GATEWAY else 0
+    if len(one.passing) > most or len(one.missing) > MOST_OF_A_HOST:
+        raise _against(f"tells of more than {most} connections that pass a {role}, or {MOST_OF_A_HOST} ports")
     return Capping(_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing))
 
 

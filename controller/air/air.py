@@ -106,7 +106,7 @@ class Air:
         for name in own:
             place = self._place_of[name]
             theirs = (flow for flow in flows if self._concerns(name, own, flow.terminal_address))
-            place.heard(place.terminals[name], theirs, who.name, who.period_s, now)
+            place.heard(place.terminals[name], theirs, who.name, who.period_s, now, event.cut)
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
         whose = self._whose.get(address, set())

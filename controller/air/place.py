@@ -35,15 +35,22 @@ class Place:
             self.ruling = other.ruling
 
     def heard(
-        self, terminal: Terminal, flows: Iterable[Flow], told_by: str | None, period_s: float, now: float
+        self,
+        terminal: Terminal,
+        flows: Iterable[Flow],
+        told_by: str | None,
+        period_s: float,
+        now: float,
+        cut: bool = False,
     ) -> None:
         """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
-        beginning. What who told before said of round trips is forgotten: he may have been somebody else."""
+        beginning. What who told before said of round trips is forgotten: he may have been somebody else.
+        `cut`: more was told than these flows."""
         before, teller = self._sharers.get(terminal.name), told_by or ""
         if before is not None and before.told_by != teller:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, least={})
         addresses = {str(at.address) for at in terminal.addresses}
-        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s)
+        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut)
         self._sharers[terminal.name] = replace(sharer, told_by=teller)
         self._stale = True
 

@@ -75,14 +75,15 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
     active = sum(sharer.active for sharer in here)
     if before is None or before.access_point != access_point:
         before = Ruling(access_point)
-    witnesses = Witnesses(here)
-    caps = {sharer.terminal: _cap(access_point, sharer, witnesses, active, before) for sharer in here}
+    witnesses, standing_us = Witnesses(here), _standing_us(before)
+    caps = {sharer.terminal: _cap(sharer, witnesses, active, before, standing_us) for sharer in here}
     return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
 
 
-def _cap(access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling) -> Cap:
+def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, standing_us: float) -> Cap:
+    access_point = before.access_point
     old = before.caps.get(sharer.terminal)
-    known = _known(sharer, witnesses, old.shortest_us if old else {}, _standing_us(before))
+    known = _known(sharer, witnesses, old.shortest_us if old else {}, standing_us)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
     part = Part(access_point, active, max(connections, 1))

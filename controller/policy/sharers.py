@@ -21,6 +21,7 @@ from itertools import islice
 
 from controller.counting import counted
 from controller.policy.flows import Flow, FlowKey, Pair, wrong
+from controller.reports import MOST_SUBFLOWS
 
 BULK_BYTES = 10_000  # seven segments, which is what a sender begins with and less
 WITHIN_S = 1.0
@@ -33,8 +34,7 @@ SILENT_PERIODS = 3
 REMEMBERED_S = 30.0  # a round trip, and up to three times as long
 DOUBTED_S = 60.0  # a doubt is told
 MOST_JOINED = 7  # subflows that the kernel lets join a connection
-MOST_FLOWS = 2048  # of one terminal that are looked at
-MOST_PAIRS = 2 * MOST_FLOWS  # that are remembered
+MOST_PAIRS = 2 * MOST_SUBFLOWS  # that are remembered
 
 ConnectionKey = FlowKey | int
 
@@ -159,15 +159,17 @@ def heard(
     flows: Sequence[Flow],
     now: float,
     period_s: float = PERIOD_S,
+    cut: bool = False,
 ) -> Sharer:
-    """`addresses` are the terminal's own. A first report, also one after a silence, is where counting begins."""
+    """`addresses` are the terminal's own; `cut`: more was told than `flows`. A first report, also one after a silence,
+    is where counting begins."""
     before = before or Sharer(terminal, float("-inf"))
     begins = silent(before, now)
     doubtful: dict[str, int] = {}
-    if len(flows) > MOST_FLOWS:
-        doubtful[f"it tells of more than {MOST_FLOWS} connections at once"] = 1
+    if cut or len(flows) > MOST_SUBFLOWS:
+        doubtful[f"it tells of more than {MOST_SUBFLOWS} connections at once"] = 1
     known: dict[FlowKey, Flow] = {}
-    for flow in islice(flows, MOST_FLOWS):
+    for flow in islice(flows, MOST_SUBFLOWS):
         doubt = _doubt(flow, addresses, known, before.bytes_sent)
         if doubt is None:
             known[flow.key] = flow
@@ -192,7 +194,7 @@ def heard(
         before.doubts.after(doubtful, now),
         connections,
         # Also of what is not believed: what it said must not seem to have been sent at once when it is.
-        {flow.key: flow.bytes_sent for flow in islice(flows, MOST_FLOWS)},
+        {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS)},
     )
 
 

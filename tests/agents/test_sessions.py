@@ -12,6 +12,7 @@ from api import agent_pb2 as pb
 from controller.agency import session as one_session
 from controller.agency import speech
 from controller.reports import (
+    MOST_SUBFLOWS,
     AgentClosed,
     AgentOpened,
     Arm,
@@ -96,6 +97,22 @@ def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
     assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
 
 
+def test_who_tells_of_more_than_is_read_may_tell_no_oftener_than_asked(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_session, "FIRST_INTERVAL_MS", 400)
+    stream = house.stream(house.enrolled("phone"))
+    stream.say(pb.FromAgent(hello=pb.Hello(protocol=1, role=pb.ROLE_TERMINAL)))
+    assert stream.hear().HasField("welcome")
+    house.event(AgentOpened)
+    began = time.monotonic()
+    for number in range(3):
+        stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * (MOST_SUBFLOWS + 1))
+        assert house.event(Reported).cut
+        assert stream.hear().taken.sequence == number
+    assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
+
+
 def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_session, "FIRED_AT_ONCE", 2)
     monkeypatch.setattr(one_session, "FIRED_PER_S", 4.0)
@@ -112,11 +129,11 @@ def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.M
     reading, go_on = threading.Event(), threading.Event()
     reads = speech.reported
 
-    def slow(session: int, report: pb.Report) -> Reported:
+    def slow(session: int, role: Role, report: pb.Report) -> Reported:
         if report.connections:
             reading.set()
             assert go_on.wait(PATIENCE_S)
-        return reads(session, report)
+        return reads(session, role, report)
 
     monkeypatch.setattr(speech, "reported", slow)
     large, _ = house.served(house.enrolled("large"))

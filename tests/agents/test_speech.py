@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from api import agent_pb2 as pb
 from controller.agency import speech
 from controller.agency.refusals import Refused
+from controller.reports import MOST_SUBFLOWS, Role
 from tests.agents.agent import HELLO
 
 GOOD = [
@@ -41,7 +42,7 @@ def told(raw: bytes) -> object:
         case "hello":
             return speech.opened(1, "phone", "192.0.2.1:5", word.hello)
         case "report":
-            return speech.reported(1, word.report)
+            return speech.reported(1, Role.TERMINAL, word.report)
         case "result":
             return speech.resulted(1, word.result)
         case "fired":
@@ -107,6 +108,56 @@ def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
     assert speech.MOST_BYTES / 2 / one < speech.MOST_OF_A_REPORT
 
 
+GOOD_ONE, BAD_ONE = (pb.Subflow(local_address=each, remote_address="192.0.2.2") for each in ("192.0.2.1", "nowhere"))
+
+
+def of_one_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
+    return [pb.Connection(subflows=[each]) for each in subflows]
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [
+        of_one_each([GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000),
+        [pb.Connection(subflows=[GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000)],
+        [*of_one_each([GOOD_ONE]), pb.Connection(subflows=[GOOD_ONE] * (MOST_SUBFLOWS - 1) + [BAD_ONE])],
+    ],
+    ids=["of one each", "of one connection", "in the last connection"],
+)
+def test_of_what_a_terminal_tells_nothing_is_read_behind_more_than_it_can_have(
+    connections: list[pb.Connection],
+) -> None:
+    """What is behind would be refused if anybody read it."""
+    report = pb.Report(connections=connections)
+    told_of = speech.reported(1, Role.TERMINAL, report)
+    assert sum(len(one.subflows) for one in told_of.connections) == MOST_SUBFLOWS and told_of.cut
+    with pytest.raises(Refused, match="nowhere"):
+        speech.reported(1, Role.RELAY, report)
+
+
+def test_connections_without_subflows_are_bounded_alike() -> None:
+    told_of = speech.reported(1, Role.TERMINAL, pb.Report(connections=[EMPTY] * 10_000))
+    assert len(told_of.connections) == MOST_SUBFLOWS and told_of.cut
+
+
+@pytest.mark.parametrize("number", [0, 1, MOST_SUBFLOWS])
+def test_what_a_terminal_can_have_is_read_whole(number: int) -> None:
+    told_of = speech.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
+    assert len(told_of.connections) == number and not told_of.cut
+
+
+def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does() -> None:
+    passing = pb.Passing(terminal_address="192.0.2.1", other_address="192.0.2.2")
+    many = pb.Report(capping=pb.Capping(passing=[passing] * speech.MOST_PASSING))
+    capping = speech.reported(1, Role.GATEWAY, many).capping
+    assert capping is not None and len(capping.passing) == speech.MOST_PASSING
+    with pytest.raises(Refused, match="more than 0 connections that pass a terminal"):
+        speech.reported(1, Role.TERMINAL, many)
+    many.capping.passing.append(pb.Passing(terminal_address="nowhere"))
+    with pytest.raises(Refused, match="more than 4096 connections that pass a gateway"):
+        speech.reported(1, Role.GATEWAY, many)
+
+
 @pytest.mark.parametrize(
     "told_of",
     [
@@ -119,7 +170,7 @@ def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
 )
 def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Elimination) -> None:
     with pytest.raises(Refused, match="copies"):
-        speech.reported(1, pb.Report(elimination=told_of))
+        speech.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
 
 
 def test_good_words_are_borne() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.air.draft import MOST_CAPS, Draft
 from controller.air.holder import AGAIN_AFTER_S, LEASE_MS, NOTHING
 from controller.model import CapRule, CapTables
 from controller.policy.cap_windows import Window
-from controller.reports import Caps, Role
+from controller.reports import MOST_SUBFLOWS, Caps, Role
 from tests.brain import sites
 from tests.brain.air import ADDRESSES, FAR, NEAR, Shared, document
 from tests.fakes.capper import FakeCapper, Stream
@@ -265,6 +267,19 @@ def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
     stream.min_rtt_us = 16_000
     air.run(3)
     assert most(gateway, stream) == ALONE
+
+
+def test_who_tells_of_more_than_is_read_is_named_and_counted_and_others_keep_their_caps() -> None:
+    air = Shared()
+    laptop, liar = air.sender("laptop"), air.sender("phone")
+    stream, _ = air.stream("laptop"), air.stream("phone")
+    air.run(2)
+    for _ in range(3):
+        air.tell(replace(liar.report(), cut=True))
+        air.run(0.25)
+    assert air.told("phone").doubted == 3
+    assert air.told("phone").doubts == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
+    assert most(laptop, stream) == ONE_OF_TWO and air.told("laptop").held and not air.told("laptop").doubted
 
 
 def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:

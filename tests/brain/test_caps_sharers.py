@@ -13,7 +13,6 @@ from controller.policy import sharers
 from controller.policy.flows import MOST_BYTES, MOST_RTT_US, Flow, FlowKey, of_connections, of_passing, wrong
 from controller.policy.sharers import (
     DOUBTED_S,
-    MOST_FLOWS,
     MOST_PAIRS,
     PERIOD_S,
     REMEMBERED_S,
@@ -22,7 +21,7 @@ from controller.policy.sharers import (
     heard,
     silent,
 )
-from controller.reports import Connection, Passing, Subflow
+from controller.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
 
 PHONE, SERVER = "10.1.0.2", "10.9.0.4"
 PAIR = (PHONE, SERVER)
@@ -228,14 +227,20 @@ def test_a_connection_that_is_told_twice_counts_once() -> None:
 
 
 def test_more_connections_than_anybody_has_are_not_looked_at() -> None:
-    sharer = told([], [flow(50_000, port) for port in range(3 * MOST_FLOWS)])
-    assert sharer.live_connections == MOST_FLOWS and sharer.doubts.total == 1
+    sharer = told([], [flow(50_000, port) for port in range(3 * MOST_SUBFLOWS)])
+    assert sharer.live_connections == MOST_SUBFLOWS and sharer.doubts.total == 1
+
+
+def test_a_report_that_was_cut_is_named_and_what_was_read_of_it_counts() -> None:
+    sharer = heard(told([]), PHONE, {PHONE}, [flow(50_000)], 100 + PERIOD_S, cut=True)
+    assert sharer.active and sharer.doubts.total == 1
+    assert sharer.doubts.said == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
 
 
 def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
     sharer = told([])
     for report in range(6):
-        flows = [Flow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_FLOWS)]
+        flows = [Flow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
         sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
     assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
 
