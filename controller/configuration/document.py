@@ -49,13 +49,17 @@ class _Loader(yaml.BaseLoader):
     """Refuses a key that is written twice; YAML itself would keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        lines: dict[str, int] = {}
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise yaml.constructor.ConstructorError(None, None, "a key is not a plain word", key.start_mark)
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
-            seen.add(key.value)
+            if key.value in lines:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"key {key.value!r} twice",
+                    problem_mark=key.start_mark,
+                    note=f"each key of a mapping once: it is in line {lines[key.value]} too",
+                )
+            lines[key.value] = key.start_mark.line + 1
         return super().construct_mapping(node, deep)
 
 
@@ -227,6 +231,6 @@ def parse(path: str, raw: bytes | str) -> Place:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(path, line, error.problem or error.context, "YAML") from None
+        raise ConfigError(path, line, error.problem or error.context, error.note or "YAML") from None
     except (yaml.YAMLError, UnicodeError, RecursionError, ValueError):
         raise ConfigError(path, "", "what cannot be read as such", "a file in YAML, UTF-8") from None

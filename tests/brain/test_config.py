@@ -18,7 +18,7 @@ from controller import config
 from controller.config import ConfigError
 from controller.configuration.apart import networks_apart
 from controller.configuration.document import Place
-from controller.model import Family, Mode, Protocol, Subnet, UplinkKind
+from controller.model import AccessPoint, CapRule, CapTables, Family, Mode, Protocol, Subnet, UplinkKind
 from tests.brain import sites
 
 HOME = ("sites", "home")
@@ -182,7 +182,11 @@ def test_an_address_at_which_no_machine_can_be_is_refused(whose: str, address: s
     ("text", "where"),
     [
         ("sites: {home: ]", "line 1"),
-        ("sites: {}\nsites: {}", "key 'sites' twice"),
+        ("sites: {}\nsites: {}", "line 2, column 1: found \"key 'sites' twice\", expected .*: it is in line 1 too"),
+        (
+            "sites:\n  a: {rule: off, rule: off}",
+            "line 2, column 18: found \"key 'rule' twice\", expected .* line 2 too",
+        ),
         ("[1, 2]: 3", "not a plain word"),
         ("&a [*a]", "recursive"),
         ("", "a mapping"),
@@ -263,6 +267,13 @@ def test_a_default_uplink_that_leads_nowhere_is_named() -> None:
         ConfigError, match=r"phone\.default_uplink: found 'lte', expected an uplink that leads fd00:1::7"
     ):
         sites.loaded(written)
+
+
+@pytest.mark.parametrize("rule", CapRule)
+def test_tables_stand_beside_any_rule_so_that_only_the_rule_is_changed(rule: CapRule) -> None:
+    air = {"bandwidth_bps": "20000000", "rule": rule.value, "tables": "gb"}
+    (site,) = sites.loaded(with_change((*HOME, "access_points", "air"), air)).sites
+    assert site.access_points == (AccessPoint("air", 20_000_000, rule, CapTables.GINGERBREAD),)
 
 
 def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
