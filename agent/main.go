@@ -16,6 +16,7 @@ verbs:
   join     fetch this host's certificate from its controller, once
   run      be the agent of this host
   release  give back what killed agents left: the path manager, sockets that are held
+  caps     say how this kernel can hold the windows of connections
   mptcp    see and steer live MPTCP connections from outside their processes
   version  print the version, as the controller is told it
 
@@ -36,6 +37,8 @@ func main() {
 		os.Exit(agent.Guard(rest, os.Stderr))
 	case "release":
 		os.Exit(agent.Release(rest, os.Stdout, os.Stderr))
+	case "caps":
+		os.Exit(agent.Caps(rest, os.Stdout, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
 	case "version", "--version":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gateway.checks import certificates, clock, control, kernel, ports, routes, switch, sysctls, tunnels, versions
+from gateway.checks import caps, certificates, clock, control, kernel, ports, routes, switch, sysctls, tunnels, versions
 from gateway.finding import Finding, State
 from gateway.host import HostError
 from gateway.scene import Scene
@@ -17,6 +17,7 @@ CHECKS: tuple[Check, ...] = (
     kernel.mptcp,
     kernel.datapath,
     kernel.lab,
+    caps.hands,
     clock.clock,
     sysctls.rp_filter,
     sysctls.forwarding,

@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Join(rest, os.Stdout, os.Stderr))
 	case "run":
 		os.Exit(command.Run(rest, os.Stdout, os.Stderr))
+	case "caps":
+		os.Exit(command.Caps(rest, os.Stdout, os.Stderr))
 	case "release":
 		os.Exit(command.Release(rest, os.Stdout, os.Stderr))
 	case command.GuardVerb:

@@ -1,4 +1,5 @@
-// Package command is the verbs of bicast-agent that make a host an agent: join, run, the guard that run starts, and release.
+// Package command is the verbs of bicast-agent that make a host an agent: join, run, the guard that run starts, and release; and
+// caps, which says what it could hold.
 package command
 
 import (

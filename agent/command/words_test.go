@@ -51,6 +51,9 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 		{0, "\n  --token TOKEN\n", []string{"join", "--help"}},
 		{0, "usage: bicast-agent run", []string{"run", "--help"}},
 		{0, "usage: bicast-agent release", []string{"release", "--help"}},
+		{0, "usage: bicast-agent caps", []string{"caps", "--help"}},
+		{0, "congestion-control: yes\nclamp: yes\nwindow: yes\n", []string{"caps"}},
+		{2, "no other words", []string{"caps", "window"}},
 	} {
 		if said, code := run(wrong.argv...); code != wrong.code || !strings.Contains(said, wrong.words) {
 			t.Fatalf("%v: exit code %d and %q, expected %d and %q in it", wrong.argv, code, said, wrong.code, wrong.words)

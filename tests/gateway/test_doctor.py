@@ -16,7 +16,7 @@ import pytest
 from cli.__main__ import main
 from controller.config import load
 from gateway import doctor, host, nft
-from gateway.checks import certificates, clock, kernel, routes, switch, sysctls, versions
+from gateway.checks import caps, certificates, clock, kernel, routes, switch, sysctls, versions
 from gateway.doctor import Check
 from gateway.finding import Finding, State
 from gateway.scene import Scene
@@ -324,6 +324,40 @@ def test_a_kernel_datapath_that_is_not_there_is_bad_only_where_it_is_wanted(gate
     unknown = findings(Scene(), kernel.datapath)["kernel openvswitch"]
     assert unknown.state is (State.OK if there else State.WARNING)
     assert there or "datapath: netdev" in unknown.found
+
+
+AIR = """\
+    access_points:
+      air: {rule: paper}
+"""
+
+
+def test_the_hands_that_hold_windows_are_told_where_an_access_point_has_a_rule(gateway_file: Files) -> None:
+    file = gateway_file()
+    assert not findings(scene_of(file), caps.hands)
+    Path(file).write_text(Path(file).read_text() + AIR.replace("paper", "off"))
+    assert not findings(scene_of(file), caps.hands)
+    Path(file).write_text(Path(file).read_text().replace("off", "paper"))
+    found = findings(scene_of(file), caps.hands)["kernel caps"]
+    assert (found.state, found.found) == (State.OK, "congestion-control, clamp, window")
+    assert "of air " in found.expected
+
+
+def test_a_kernel_that_lowers_no_windows_is_a_warning_with_the_agent_s_reason(
+    gateway_file: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = gateway_file()
+    Path(file).write_text(Path(file).read_text() + AIR)
+    agent = tmp_path / "tree" / "build" / "bicast-agent"
+    monkeypatch.setattr(caps, "AGENT", agent)
+    unknown = findings(scene_of(file), caps.hands)["kernel caps"]
+    assert (unknown.state, unknown.mend) == (State.WARNING, f"make -C {tmp_path}/tree setup")
+    agent.parent.mkdir(parents=True)
+    agent.write_text("#!/bin/sh\necho 'congestion-control: no: Linux 6.4 is wanted\nclamp: yes\nwindow: no: no BTF'\n")
+    agent.chmod(0o755)
+    unable = findings(scene_of(file), caps.hands)["kernel caps"]
+    assert unable.state is State.WARNING
+    assert unable.found == "clamp; congestion-control: no: Linux 6.4 is wanted; window: no: no BTF"
 
 
 @pytest.mark.parametrize(("answer", "state"), [(0, State.OK), (clock.TIME_ERROR, State.WARNING)])

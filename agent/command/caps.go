@@ -1,0 +1,47 @@
+package command
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"bicast/agent/caps"
+	"bicast/agent/clamp"
+	"bicast/agent/window"
+)
+
+const capsHelp = `
+usage: bicast-agent caps
+
+Says how the windows of connections can be held on this kernel (docs/caps.md), a line for each hand, and why not. It is found
+out by trying, with the rights of whoever asks: root, for what the machine can.
+
+  congestion-control   at a terminal, between two bounds
+  clamp                at a terminal where the kernel takes no congestion control of ours: at most so much
+  window               at a gateway, of connections that pass
+
+It holds nothing.
+`
+
+// Caps is the verb.
+func Caps(arguments []string, out, complaints io.Writer) int {
+	flags := flag.NewFlagSet("caps", flag.ContinueOnError)
+	if code, ended := parse(flags, capsHelp, arguments, out, complaints); ended {
+		return code
+	}
+	if flags.NArg() != 0 {
+		return complain(complaints, usage, "caps wants no other words; `bicast-agent caps --help` teaches it")
+	}
+	for _, hand := range []struct {
+		name  string
+		probe func() error
+	}{{"congestion-control", caps.Probe}, {"clamp", clamp.Probe}, {"window", window.Probe}} {
+		if err := hand.probe(); err != nil {
+			fmt.Fprintf(out, "%s: no: %s\n", hand.name, strings.Join(strings.Fields(err.Error()), " ")) // in one line
+		} else {
+			fmt.Fprintf(out, "%s: yes\n", hand.name)
+		}
+	}
+	return done
+}

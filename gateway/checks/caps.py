@@ -1,0 +1,32 @@
+"""By which hands this host can hold the windows of those who share an access point. Its agent knows, and is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from controller.model import CapRule
+from gateway.finding import Finding, State, judged
+from gateway.host import run
+from gateway.scene import Scene
+
+AGENT = Path(__file__).resolve().parents[2] / "build" / "bicast-agent"
+NAME = "kernel caps"
+GATEWAYS = "window"  # the hand of a gateway: the others are of terminals
+
+
+def hands(scene: Scene) -> Iterator[Finding]:
+    """Of terminals nothing is known here; where they are on this host, the kernel is theirs, too."""
+    ruled = [one.name for site in scene.sites for one in site.access_points if one.rule is not CapRule.OFF]
+    if not ruled:
+        return
+    expected = f"{GATEWAYS}, for those of {', '.join(ruled)} that no agent of their own holds"
+    if not AGENT.exists():
+        line = f"make -C {AGENT.parents[1]} setup"
+        yield Finding(NAME, State.WARNING, f"not known: there is no {AGENT}", expected, line)
+        return
+    answers = dict(line.split(": ", 1) for line in run((str(AGENT), "caps")).out.splitlines())
+    able = [hand for hand, answer in answers.items() if answer == "yes"]
+    unable = [f"{hand}: {answer}" for hand, answer in answers.items() if answer != "yes"]
+    found = "; ".join([", ".join(able) or "none", *unable])
+    yield judged(NAME, GATEWAYS in able, found, expected, else_=State.WARNING)
