@@ -1,13 +1,70 @@
-"""Ten terminals on one access point, at 4 and at 64 ms: the ideal window beside none, with what was promised of it."""
+"""Ten terminals on one access point, at 4 and at 64 ms: the ideal window beside none, with what was promised of it; and
+what it costs to decide for as many as a site may have.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
-from bench.figures import Figure
+import yaml
+
+from bench.figures import Figure, at_most, middle
+from bench.sites import many
+from controller import config
+from controller.air.place import Place
+from controller.model import Terminal
+from controller.policy.flows import Flow
+from controller.policy.sharers import PERIOD_S
 from experiments.air import CAMPAIGN
 from experiments.air.plan import SHORT
 
+TERMINALS, CONNECTIONS = 250, 4
+SECONDS = 5
+PROMISED_PERCENT = 25.0
+RTT_US, SENT_BPS = 16_000, 200_000
+
 
 def measure() -> Iterator[Figure]:
-    return CAMPAIGN.bench(SHORT)
+    yield decided()
+    yield from CAMPAIGN.bench(SHORT)
+
+
+def decided() -> Figure:
+    place = _place()
+    _spent_s(place, 0)  # nobody is known to send before the second report
+    spent = [100 * _spent_s(place, second) for second in range(1, 1 + SECONDS)]
+    assert place.ruling.active == TERMINALS
+    what = (
+        f"{TERMINALS} terminals of {CONNECTIONS} connections that report each {PERIOD_S * 1000:g} ms: deciding for them"
+    )
+    return middle(what, spent, "% of a processor", at_most(PROMISED_PERCENT))
+
+
+def _place() -> Place:
+    site = many(TERMINALS, dual_stack=False)
+    site["access_points"] = {"air": {"bandwidth_bps": "20000000", "rule": "ideal"}}
+    for terminal in site["terminals"].values():
+        terminal["access_point"] = "air"
+    (read,) = config.parse(yaml.safe_dump({"sites": {"big": site}})).sites
+    return Place(read, read.access_points[0])
+
+
+def _spent_s(place: Place, second: int) -> float:
+    """Of the processor, for a second of reports."""
+    spent_s = 0.0
+    for now in (second + report * PERIOD_S for report in range(round(1 / PERIOD_S))):
+        told = [(terminal, _flows(terminal, now)) for terminal in place.terminals.values()]
+        began = time.process_time()
+        for terminal, flows in told:
+            place.heard(terminal, flows, terminal.name, PERIOD_S, now)
+        place.decide(now)
+        spent_s += time.process_time() - began
+    return spent_s
+
+
+def _flows(terminal: Terminal, now: float) -> list[Flow]:
+    """Each to a place of its own."""
+    own, sent = str(terminal.addresses[0].address), int(now * SENT_BPS / 8)
+    ends = ((own, 40_000 + number, f"203.0.113.{number}", 443) for number in range(CONNECTIONS))
+    return [Flow(key, 0, sent, 2 * RTT_US, RTT_US, waits=True) for key in ends]
