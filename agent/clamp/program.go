@@ -89,6 +89,11 @@ func load(remembered *ebpf.Map) (*program, error) {
 
 // begin holds the sockets of the namespace that it is called in.
 func begin(log *slog.Logger) (*program, error) {
+	return alone(func(netns uint64) (*program, error) { return takeOver(netns, log) })
+}
+
+// alone begins where no other agent has.
+func alone(begin func(netns uint64) (*program, error)) (*program, error) {
 	netns, err := capping.Cookie()
 	if err != nil {
 		return nil, err
@@ -97,7 +102,7 @@ func begin(log *slog.Logger) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := takeOver(netns, log)
+	p, err := begin(netns)
 	if err != nil {
 		return nil, errors.Join(err, mine.Close())
 	}

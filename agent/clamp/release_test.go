@@ -1,7 +1,6 @@
 package clamp
 
 import (
-	"errors"
 	"log/slog"
 	"testing"
 
@@ -40,11 +39,7 @@ func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	t.Cleanup(func() { tidy(t, w) })
-	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})
-	upload := w.Upload(far, false)
-	upload.AwaitWindow(12, 12)
-	agent.Process.Kill()
-	agent.Wait()
+	upload := killed(w)
 	next := powerless(w)
 	w.Runs(next)
 	w.Order(next, capOf(near, far, 0, 20))
@@ -64,21 +59,19 @@ func TestReleaseLeavesThatOfALivingAgentBesideWhatAKilledOneLeft(t *testing.T) {
 // powerless is a hand that does not see what others left, as one without CAP_SYS_ADMIN.
 func powerless(w *world.World) *capping.Hand {
 	return capping.NewHand(capping.Way{By: "clamp", Begin: func() (capping.Program, error) {
-		netns, err := capping.Cookie()
-		if err != nil {
-			return nil, err
-		}
-		mine, err := take()
-		if err != nil {
-			return nil, err
-		}
-		p, err := succeed(netns, nil)
-		if err != nil {
-			return nil, errors.Join(err, mine.Close())
-		}
-		p.claim = mine
-		return p, nil
+		return alone(func(netns uint64) (*program, error) { return succeed(netns, nil) })
 	}}, w.Host.Try, slog.New(slog.DiscardHandler))
+}
+
+// killed is an upload that an agent held until it was killed, at 12 segments at most.
+func killed(w *world.World) *world.Upload {
+	w.T.Helper()
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})
+	upload := w.Upload(far, false)
+	upload.AwaitWindow(12, 12)
+	agent.Process.Kill()
+	agent.Wait()
+	return upload
 }
 
 func release(w *world.World) (gone int) {
