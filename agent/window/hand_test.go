@@ -185,9 +185,9 @@ func TestAnAgentThatIsKilledLeavesNothingWhereTheKernelHasLinks(t *testing.T) {
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
 	kill := h.agent(capped(8, lasting))
-	h.upload(h.sink(service, false), false)
+	conn := h.upload(h.sink(service, false), false)
 	h.await("it is held", 5*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 0 })
-	h.atMost(9)
+	h.atMost(9, conn)
 	kill()
 	h.await("nothing holds it", 10*time.Second, func() bool { return h.outgrows(8) })
 	if stands := h.standing("wifi"); stands != 0 {
@@ -201,9 +201,9 @@ func TestWhereFiltersOutliveAnAgentTheirCapsEndAndTheNextTakesTheirPlace(t *test
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
 	kill := h.agent(capped(8, 3*time.Second), byFilters+"=1")
-	h.upload(h.sink(service, false), false)
+	conn := h.upload(h.sink(service, false), false)
 	h.await("it is held", 3*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 0 })
-	h.atMost(9)
+	h.atMost(9, conn)
 	kill()
 	if h.bears("wifi") != 2 {
 		t.Fatal("expected that the filters stay")

@@ -20,9 +20,13 @@ func (h *house) outgrows(segments int) bool {
 	return h.waiting(h.gateway, "wan") > (segments*3/2+10)*packet
 }
 
-// atMost holds for so long, once it is come down to.
-func (h *house) atMost(segments int) {
+// atMost holds for so long, once it is come down to. The sender must have been told: that its queue is short for a moment
+// may be that nothing ran.
+func (h *house) atMost(segments int, senders ...net.Conn) {
 	h.t.Helper()
+	for _, sender := range senders {
+		h.await("the sender knows its window", 10*time.Second, func() bool { return int(h.info(sender).Snd_wnd) <= segments*packet })
+	}
 	h.await("the queue is as short as the cap has it", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") <= segments*packet })
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
 		if bytes := h.waiting(h.gateway, "wan"); bytes > segments*packet {
@@ -62,12 +66,12 @@ func TestAnUploadIsHeldAndFollowsItsCapWhileItLives(t *testing.T) {
 			h.order(capped(20, lasting))
 			conn := h.upload(h.sink(c.at, false), false)
 			bytes := h.moves(0)
-			h.atMost(21)
+			h.atMost(21, conn)
 			if report := h.hand.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
 				t.Fatalf("%v, expected one connection to be held", report)
 			}
 			h.order(capped(8, lasting))
-			h.atMost(9)
+			h.atMost(9, conn)
 			h.moves(bytes)
 			h.order(capped(30, lasting))
 			h.await("more is on its way", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 15*packet })
@@ -88,7 +92,7 @@ func TestWhenTheLeaseIsOverCapsEndByThemselvesAndByAndBy(t *testing.T) {
 	h.order(capped(8, lasting))
 	conn := h.upload(h.sink(service, false), false)
 	h.moves(0)
-	h.atMost(9)
+	h.atMost(9, conn)
 	h.order(capped(8, 500*time.Millisecond))
 	last, begun := 0, time.Now()
 	h.await("nothing holds it", 5*time.Second, func() bool {

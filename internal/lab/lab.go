@@ -69,9 +69,6 @@ func newHost(t testing.TB) *Host {
 	}))
 	t.Cleanup(func() { h.file.Close() })
 	h.Run("ip", "link", "set", "lo", "up")
-	for _, devices := range []string{"all", "default"} {
-		h.Sysctl("ipv6/conf/"+devices+"/accept_dad", "0") // until a device's own address has been tried, it asks for no neighbour
-	}
 	return h
 }
 

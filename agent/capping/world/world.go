@@ -47,6 +47,9 @@ type World struct {
 // New is a world of its own.
 func New(t *testing.T, opener Opener) *World {
 	w := &World{t, opener, lab.One(t), lab.One(t), lab.One(t)}
+	for _, devices := range []string{"all", "default"} {
+		w.Gateway.Sysctl("ipv6/conf/"+devices+"/accept_dad", "0") // until a device's own address has been tried, it asks for no neighbour
+	}
 	cable := func(host *lab.Host, name, address, gateway string) {
 		host.Run("ip", "link", "add", name, "type", "veth", "peer", "name", name, "netns", w.Gateway.Path())
 		host.Run("ip", "address", "add", address+"/24", "dev", name)
