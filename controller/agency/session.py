@@ -38,7 +38,8 @@ ANSWERS_WITHIN_S = 5.0
 MOST_UNREAD = 1024  # words that wait for an agent which does not read; a relay is armed for 250 terminals at once
 LARGE_BYTES = 1 << 16  # of a word: others must have their turn while it is read
 SOONEST = 0.25  # of the interval: no two reports are taken sooner after one another
-SOONEST_CUT = 1.0  # of what is too long to be read whole
+SOONEST_AFTER_LONG = 1.0
+LONG_BYTES = 1 << 14  # of a report: some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
@@ -188,8 +189,9 @@ class Session:
                 f"sent report {report.sequence} while {self._untaken} was not taken: expected one at a time",
             )
         self._untaken = report.sequence
-        event = await _in_its_turn(report.ByteSize(), lambda: speech.reported(self.number, role, report))
-        self._post(event, partial(self._taken, SOONEST_CUT if event.cut else SOONEST))
+        size_bytes = report.ByteSize()
+        event = await _in_its_turn(size_bytes, lambda: speech.reported(self.number, role, report))
+        self._post(event, partial(self._taken, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
 
     def _taken(self, soonest: float) -> None:
         """Who reports as fast as it can waits; who reports when it is due never notices."""
