@@ -68,9 +68,6 @@ def heard(raw: bytes) -> pb.FromAgent:
         raise _against(f"sent {len(raw)} bytes that are no FromAgent of api/agent.proto") from None
     if word.WhichOneof("word") is None:
         raise _against("sent a word that says nothing which protocol 1 knows")
-    of_report = _most_of(word.report.connections)
-    if of_report > MOST_OF_A_REPORT:
-        raise _against(f"reports {of_report} connections or subflows: expected {MOST_OF_A_REPORT} at most")
     return word
 
 
@@ -94,8 +91,10 @@ def opened(session: int, name: str, peer: str, hello: pb.Hello) -> AgentOpened:
 
 
 def reported(session: int, role: Role, report: pb.Report) -> Reported:
-    most = MOST_OF_A_REPORT if role is Role.RELAY else MOST_SUBFLOWS
-    connections = tuple(_connections(report.connections, most))
+    whole = role is Role.RELAY
+    if whole and (of_report := _most_of(report.connections)) > MOST_OF_A_REPORT:
+        raise _against(f"reports {of_report} connections or subflows: expected {MOST_OF_A_REPORT} at most")
+    connections = tuple(_connections(report.connections, MOST_OF_A_REPORT if whole else MOST_SUBFLOWS))
     return Reported(
         session=session,
         sequence=report.sequence,

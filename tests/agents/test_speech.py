@@ -95,7 +95,7 @@ def test_a_report_of_more_than_any_agent_makes_is_refused_before_it_is_looked_in
     connections: list[pb.Connection],
 ) -> None:
     with pytest.raises(Refused, match="reports 65537 connections or subflows: expected 65536 at most"):
-        speech.heard(pb.FromAgent(report=pb.Report(connections=connections)).SerializeToString())
+        speech.reported(1, Role.RELAY, pb.Report(connections=connections))
 
 
 def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
