@@ -7,9 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+const freeWithin = time.Second
 
 // Take has a name for this process while it lives: the name is in no file system, and goes with the process. `does` is
 // what whoever has it does, for whom it is refused.
@@ -19,7 +22,7 @@ func Take(name, does string) (io.Closer, error) {
 	switch {
 	case err == nil:
 		go letGo(listener)
-		return listener, nil
+		return taken{listener, place}, nil
 	case !errors.Is(err, unix.EADDRINUSE):
 		return nil, fmt.Errorf("%s cannot be claimed: %w", name, err)
 	}
@@ -31,6 +34,26 @@ func Take(name, does string) (io.Closer, error) {
 		return io.NopCloser(nil), nil // anybody may take a name; only an agent can do it
 	}
 	return nil, fmt.Errorf("another agent (process %d of this host) %s: end that one, or leave it to that", owner.Pid, does)
+}
+
+type taken struct {
+	listener net.Listener
+	place    *net.UnixAddr
+}
+
+// Close returns when the name is free: a child that is just being started has a copy of it until it is another program.
+func (t taken) Close() error {
+	if err := t.listener.Close(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(freeWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		conn, err := net.DialUnix("unix", nil, t.place)
+		if err != nil {
+			return nil
+		}
+		conn.Close()
+	}
+	return nil // somebody else has it by now
 }
 
 // letGo of those who asked, or there would be no room for the next.
