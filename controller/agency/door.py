@@ -45,6 +45,10 @@ class Guest:
         self.peer, self.certificate = peer, certificate
         self._outside = outside
 
+    @property
+    def gone(self) -> bool:
+        return self._outside.over.done()
+
     def leave(self, within_s: float) -> None:
         """Out, after what was sent before had its time to get there."""
         asyncio.get_running_loop().call_later(within_s, self._outside.cut)

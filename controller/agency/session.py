@@ -42,6 +42,7 @@ SOONEST_AFTER_LONG = 1.0
 LONG_BYTES = 1 << 14  # of a report: some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
+BROKE_OFF = "the connection broke off"
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
@@ -86,7 +87,7 @@ class Session:
 
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
         """Raises why it ended."""
-        reason = "the connection broke off"
+        reason = BROKE_OFF
         self._say(speech.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
         coroutines = (self._listen(opened.role), self._speak(), self._watch(), self._wait())
@@ -176,7 +177,8 @@ class Session:
                     await self._tell(speech.fired(self.number, word.fired))
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
-        raise Ended(grpc.StatusCode.OK, "it was stopped")
+        # Of a connection that broke off gRPC may tell as of a stream that was ended, before it cancels it.
+        raise Ended(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
 
     async def _read(self) -> pb.FromAgent | None:
         raw = await self._stream.read()
