@@ -1,0 +1,41 @@
+"""The rate of a path from trains: packets sent at once, which the narrowest link spaces out by what each takes there.
+
+Where a shaper lets a burst pass at full speed first, its packets say nothing of the rate behind it: only how a train
+ends is looked at. Others' packets between a train's own spread it, so of many trains the middle one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from controller.policy.bandwidth import Rate, Unknown
+from controller.policy.lines import Numbers, least_squares
+
+FEWEST_PACKETS = 8  # in what is looked at
+FEWEST_TRAINS = 5
+END = 0.5  # this part of a train
+SURE = 1.96
+
+
+def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
+    """Bits a second of its end; None: too few of it came, or all at once. `on_the_wire`: the bytes of each packet."""
+    end = slice(int(len(arrived) * (1 - END)), None)
+    times, lengths = arrived[end], on_the_wire[end]
+    if len(times) < FEWEST_PACKETS or times[-1] <= times[0]:
+        return None
+    sent = np.concatenate([[0], np.cumsum(lengths[1:])])
+    slope = float(least_squares(np.column_stack([np.ones_like(sent), sent]), times - times[0]).coefficients[1])
+    return 8 / slope if slope > 0 else None
+
+
+def rate(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
+    """The middle one's, between those that have the true median between them in 95 of 100 (by their order alone)."""
+    rates = np.sort([bps for each in trains if (bps := of_train(*each))])
+    if len(rates) < FEWEST_TRAINS:
+        return Unknown(f"{len(rates)} trains of {len(trains)} came, expected {FEWEST_TRAINS} at least")
+    reach = SURE * np.sqrt(len(rates)) / 2
+    low = max(0, int(np.floor(len(rates) / 2 - reach)))
+    high = min(len(rates) - 1, int(np.ceil(len(rates) / 2 + reach)))
+    return Rate(float(np.median(rates)), float(rates[low]), float(rates[high]))

@@ -1,0 +1,169 @@
+"""The rate of a path, told from one-way delays of made-up packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from controller.policy import trains
+from controller.policy.bandwidth import Alpha, Rate, Samples, Slope, Unknown, calibrated, of_slope, one_way, paper, rate
+
+LENGTHS = np.arange(16.0, 1441, 16)
+REPLY, HEADERS = 48, 42
+
+
+@dataclass(frozen=True)
+class Path:
+    """A link between two hosts that take their time, and whose clocks are two."""
+
+    bps: float
+    tries: int = 100
+    every_s: float = 1e-3
+    skew: float = 33e-6
+    wander: float = 1e-7  # of the skew, in a second
+    alpha: float = 0.35e-9
+    load: float = 0.0  # of others, both ways
+    base_s: float = 2e-3
+
+    def samples(self, seed: int) -> Samples:
+        dice = np.random.default_rng(seed)
+        lengths = np.concatenate([dice.permutation(LENGTHS) for _ in range(self.tries)])
+        sent = np.cumsum(self.every_s * (1 + 0.1 * dice.random(len(lengths))))
+        there = self.delays(dice, lengths)
+        steps = np.diff(sent, prepend=0)
+        skew = self.skew + np.cumsum(dice.normal(0, self.wander * np.sqrt(steps)))
+        ahead = 0.5 + np.cumsum(skew * steps)
+        turnaround = dice.gamma(4, 10e-6, len(lengths))
+        back = self.delays(dice, np.full(len(lengths), REPLY))
+        received = sent + there + ahead
+        return Samples(lengths, sent, received, received + turnaround, sent + there + turnaround + back)
+
+    def delays(self, dice: np.random.Generator, lengths: np.ndarray) -> np.ndarray:
+        n = len(lengths)
+        whole = 8 * 1514 / self.bps
+        ahead = np.where(dice.random(n) < self.load, whole * (dice.random(n) + dice.geometric(1 - self.load, n) - 1), 0)
+        late = dice.gamma(2, 2.5e-6, n) + (dice.random(n) < 0.02) * dice.exponential(300e-6, n)
+        return self.base_s + 8 * (lengths + HEADERS) / self.bps + self.alpha * lengths + ahead + late
+
+
+TEN = Path(10e6, tries=10, every_s=12e-3)
+HUNDRED = Path(100e6, every_s=1.2e-3)
+THOUSAND = Path(1e9)
+KNOWN = Alpha(0.35e-9, 0.1e-9)
+
+
+@pytest.mark.parametrize(("path", "within"), [(TEN, 0.01), (HUNDRED, 0.01), (THOUSAND, 0.06)])
+@pytest.mark.parametrize("load", [0, 0.5])
+def test_the_rate_is_found_and_is_in_its_interval(path: Path, within: float, load: float) -> None:
+    found = [rate(replace(path, load=load).samples(seed), KNOWN) for seed in range(10)]
+    rates = [each for each in found if isinstance(each, Rate)]
+    assert len(rates) == 10
+    assert max(abs(each.bps / path.bps - 1) for each in rates) < within
+    assert abs(float(np.mean([each.bps for each in rates])) / path.bps - 1) < within / 2
+    assert sum(each.least_bps <= path.bps <= each.most_bps for each in rates) >= 9
+    assert max(each.most_bps / each.least_bps for each in rates) < 1.2
+
+
+def test_the_drift_of_the_clocks_is_found_within_a_millionth() -> None:
+    for seed in range(5):
+        assert one_way(replace(HUNDRED, wander=0).samples(seed)).drift == pytest.approx(33e-6, abs=1e-6)
+
+
+def test_without_the_drift_the_papers_way_is_visibly_worse() -> None:
+    """Ten tries in ten seconds, in which 33 millionths are 330 us: a packet of 1440 bytes takes 115."""
+    path = replace(HUNDRED, tries=10, every_s=11e-3)
+
+    def off(way: Callable[[Samples], Slope], path: Path, seed: int) -> float:
+        return abs(8 / (way(path.samples(seed)).s_per_byte - path.alpha) / path.bps - 1)
+
+    theirs, ours = (median(off(way, path, seed) for seed in range(10)) for way in (paper, one_way))
+    assert theirs > 3 * ours
+    assert off(paper, replace(path, skew=0, wander=0), 0) < 0.01
+
+
+def test_what_both_hosts_take_is_measured_at_one_rate_and_taken_off_at_others() -> None:
+    alpha = calibrated(one_way(replace(HUNDRED, alpha=2.5e-9).samples(0)), 100e6)
+    assert alpha.s_per_byte == pytest.approx(2.5e-9, abs=0.6e-9)
+    plain, corrected = (rate(replace(THOUSAND, alpha=2.5e-9).samples(1), each) for each in (Alpha(), alpha))
+    assert isinstance(plain, Rate) and isinstance(corrected, Rate)
+    assert plain.bps < 0.8e9 < 0.93e9 < corrected.bps < 1.07e9
+
+
+def test_a_link_that_delays_no_packet_for_its_length_is_not_told_by_one_packet() -> None:
+    told = rate(replace(THOUSAND, bps=1e15).samples(0), KNOWN)
+    assert isinstance(told, Unknown) and told.because.startswith("longer packets do not take longer")
+
+
+def test_a_slope_that_falls_is_no_rate() -> None:
+    told = rate(replace(THOUSAND, alpha=-20e-9).samples(0), KNOWN)
+    assert isinstance(told, Unknown) and "ns a byte" in told.because
+
+
+def test_a_wide_interval_is_no_answer() -> None:
+    told = of_slope(replace(one_way(THOUSAND.samples(0)), error=1.5e-9), KNOWN)
+    assert isinstance(told, Unknown) and "Mbit/s" in told.because
+
+
+@pytest.mark.parametrize("step_s", [0.002, -0.002, 60])
+def test_a_clock_that_is_set_meanwhile_is_noticed(step_s: float) -> None:
+    samples = THOUSAND.samples(0)
+    later = np.arange(len(samples.sent)) > 4000
+    far = replace(samples, received=samples.received + later * step_s, answered=samples.answered + later * step_s)
+    told = rate(far)
+    assert isinstance(told, Unknown) and f"{step_s * 1e3:+.0f}"[:3] in told.because
+
+
+def test_a_clock_that_is_being_pulled_is_noticed() -> None:
+    told = rate(replace(HUNDRED, skew=500e-6).samples(0))
+    assert isinstance(told, Unknown) and "a clock is being set: +5" in told.because
+
+
+def test_where_no_answer_came_back_the_way_there_is_enough() -> None:
+    samples = HUNDRED.samples(0)
+    mute = replace(samples, answered=np.full_like(samples.sent, np.nan), heard=np.full_like(samples.sent, np.nan))
+    told = rate(mute, KNOWN)
+    assert isinstance(told, Rate) and told.bps == pytest.approx(100e6, rel=0.01)
+
+
+numbers = some.floats(-1e6, 1e6) | some.sampled_from([0.0, np.nan])
+
+
+@given(some.lists(some.tuples(numbers, numbers, numbers, numbers, some.integers(0, 1440)), max_size=150))
+def test_whatever_comes_it_is_a_rate_or_a_reason(rows: list[tuple[float, float, float, float, int]]) -> None:
+    columns = np.array(rows, dtype=float).reshape(-1, 5)
+    told = rate(Samples(columns[:, 4], *columns[:, :4].T))
+    assert isinstance(told, Unknown) or 0 < told.least_bps <= told.bps <= told.most_bps
+
+
+def train(bps: float, burst: int = 0, packets: int = 50, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Through a shaper that lets `burst` bytes pass at once."""
+    dice = np.random.default_rng(seed)
+    lengths = np.full(packets, 1482.0)
+    behind = np.maximum(np.cumsum(lengths) - burst, 0)
+    return 8 * behind / bps + dice.gamma(2, 2e-6, packets), lengths
+
+
+@pytest.mark.parametrize("bps", [10e6, 100e6, 1e9])
+@pytest.mark.parametrize("burst", [0, 15_000, 30_000])
+def test_trains_tell_the_rate_behind_a_burst(bps: float, burst: int) -> None:
+    told = trains.rate([train(bps, burst, seed=each) for each in range(20)])
+    assert isinstance(told, Rate)
+    assert told.bps == pytest.approx(bps, rel=0.05)
+    assert told.least_bps <= told.bps <= told.most_bps
+
+
+def test_others_between_the_packets_of_some_trains_do_not_count() -> None:
+    mixed = [train(50e6 if each % 3 == 0 else 100e6, seed=each) for each in range(21)]
+    told = trains.rate(mixed)
+    assert isinstance(told, Rate) and told.bps == pytest.approx(100e6, rel=0.05)
+
+
+def test_too_few_trains_tell_nothing() -> None:
+    told = trains.rate([train(1e6)] * 4)
+    assert isinstance(told, Unknown) and "4 trains of 4 came, expected 5" in told.because
