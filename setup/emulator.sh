@@ -11,5 +11,5 @@ if [[ -e $program && -z $(find topologies/emulator setup/emulator.sh -newer "$pr
 fi
 mkdir -p build
 # Renamed when it is whole, so that nobody runs a half of it.
-gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o "$program.$$" "${sources[@]}"
+gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o "$program.$$" "${sources[@]}" -lm
 mv "$program.$$" "$program"

@@ -155,6 +155,7 @@ class EmulatedWay:
             "loss_bad": bursts.bad_loss_percent / 100 if bursts else 0,
             "shared": int(wanted.shared),
             "contention": wanted.contention,
+            "others": wanted.others,
         }
         words = " ".join(f"{name}={value}" for name, value in fields.items())
         self._emulator.tell(f"set {self._direction} {words}")

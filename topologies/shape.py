@@ -43,6 +43,9 @@ class Shape:
     Directions that are both `shared` send in turns, as on one radio channel: while the one sends, the other waits. For
     each sender beyond the first that has something waiting for the channel, the part `contention` of the rate is lost,
     down to a tenth of it.
+
+    `others` is the part of the rate that packets of others take, as long as Ethernet has them and at random: they leave
+    the link as they came, and ours wait for them.
     """
 
     rate_bps: int | None = None  # None: as fast as it goes
@@ -53,10 +56,12 @@ class Shape:
     bursts: Bursts | None = None
     shared: bool = False
     contention: float = 0.0
+    others: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.contention < 1:
-            raise ValueError(f"contention is {self.contention}; expected a part of the rate, from 0 to less than 1")
+        for name in ("contention", "others"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected a part of the rate, from 0 to less than 1")
         if self.rate_bps is not None and self.rate_bps <= 0:
             raise ValueError(f"rate_bps is {self.rate_bps}; expected a positive number of bits a second, or None")
         if not 0 <= self.loss_percent <= 100:
@@ -70,7 +75,7 @@ class Shape:
     @property
     def wants_emulator(self) -> bool:
         """Whether this is more than the kernel's queues do, the same on every kernel."""
-        return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention))
+        return any((self.delay_ms, self.jitter_ms, self.bursts, self.shared, self.contention, self.others))
 
 
 UNSHAPED = Shape()

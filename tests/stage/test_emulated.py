@@ -53,7 +53,7 @@ def net() -> Iterator[Stage]:
 def link(net: Stage) -> ShapedLink:
     link = net.uplink("pair")
     for way in (link.forward, link.backward):
-        way.set(rate_bps=RATE_BPS, loss_percent=0, queue_bytes=400_000, delay_ms=DELAY_MS, jitter_ms=0, bursts=None)
+        way.set(rate_bps=RATE_BPS, loss_percent=0, queue_bytes=400_000, delay_ms=DELAY_MS, jitter_ms=0, bursts=None, others=0)
     return link
 
 
@@ -95,6 +95,14 @@ def test_the_rate_is_within_ten_percent(net: Stage, link: ShapedLink, rate_bps: 
     link.forward.set(rate_bps=rate_bps, queue_bytes=rate_bps // 8)
     seen = undisturbed(lambda: to_right(net, int(rate_bps * 0.7 / 8 / 1400), 1400, payload_bps=0))
     assert seen.wire_bps == pytest.approx(rate_bps, rel=0.1)
+
+
+def test_what_others_take_of_the_rate_is_not_left_for_ours(net: Stage, link: ShapedLink) -> None:
+    """What comes faster than what is left leaves with it."""
+    link.forward.set(others=0.5, queue_bytes=4_000_000)
+    seen = undisturbed(lambda: to_right(net, 1500, 1400, payload_bps=17_000_000))
+    assert seen.received == 1500
+    assert seen.wire_bps == pytest.approx(RATE_BPS * 17 / 27, rel=0.1), "each leaves as it came, by turns"
 
 
 def test_each_direction_loses_by_itself_and_counts_it(net: Stage, link: ShapedLink) -> None:

@@ -31,6 +31,7 @@ static const struct {
 	{ "loss_bad", CHANCE, offsetof(struct shape, loss_bad) },
 	{ "shared", WHOLE, offsetof(struct shape, shared) },
 	{ "contention", CHANCE, offsetof(struct shape, contention) },
+	{ "others", CHANCE, offsetof(struct shape, others) },
 };
 
 #define FIELDS (sizeof(fields) / sizeof(*fields))

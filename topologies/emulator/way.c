@@ -1,6 +1,7 @@
 /* See way.h. */
 #include "way.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #define NS_PER_S 1000000000.0
@@ -8,6 +9,8 @@
 #define LINE_MAX_PACKETS 16384
 #define LEAST_PART 0.1	/* of the rate, however many contend */
 #define SOURCE_AT 6	/* in an Ethernet frame */
+#define OTHERS_BYTES 1514
+#define OTHERS_LOOKED_AT 4000	/* of their packets' lengths: who came before has left by now */
 
 static void append(struct fifo *fifo, struct packet *packet)
 {
@@ -61,6 +64,7 @@ static int64_t start_ns(const struct way *way)
 
 	if (is_shared(way) && way->other->free_ns > free_ns)
 		free_ns = way->other->free_ns;
+	free_ns += way->queue.first->behind_ns;
 	return way->queue.first->at_ns > free_ns ? way->queue.first->at_ns : free_ns;
 }
 
@@ -145,6 +149,8 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 	}
 	if (!shape->p)
 		way->bad = false;
+	if (!way->shape.others)
+		way->others_ns = now_ns; /* nobody came until now */
 	way->shape = *shape;
 }
 
@@ -160,6 +166,25 @@ static bool is_lost(struct way *way)
 	return lost;
 }
 
+/* Others' packets come at random, each by itself (Poisson). Those that have arrived by now are before whatever arrives now. */
+static int64_t let_others_in(struct way *way, int64_t now_ns)
+{
+	int64_t takes = sending_ns(&way->shape, OTHERS_BYTES, 1), behind = 0;
+	double apart = (double)takes / way->shape.others;
+
+	if (way->others_ns < now_ns - OTHERS_LOOKED_AT * takes)
+		way->others_ns = now_ns - OTHERS_LOOKED_AT * takes;
+	while (way->others_ns <= now_ns) {
+		if (way->queue.first) {
+			behind += takes;
+		} else {
+			way->free_ns = (way->others_ns > way->free_ns ? way->others_ns : way->free_ns) + takes;
+		}
+		way->others_ns += 1 + (int64_t)(-log(1 - throw_dice(way)) * apart);
+	}
+	return behind;
+}
+
 bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns)
 {
 	way->counters.in_packets++;
@@ -173,6 +198,7 @@ bool way_arrive(struct way *way, struct packet *packet, int64_t now_ns)
 		way->counters.dropped_packets++;
 		return false;
 	}
+	packet->behind_ns = way->shape.others > 0 && way->shape.rate_bps ? let_others_in(way, now_ns) : 0;
 	packet->at_ns = now_ns;
 	packet->sender = senders_join(&way->senders, packet->frame + packet->room + SOURCE_AT);
 	append(&way->queue, packet);

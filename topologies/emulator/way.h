@@ -2,6 +2,7 @@
  * One direction of a link, in virtual time: what it does to packets, without a socket and without a clock.
  *
  *   arrive ── loss ── queue, emptied at the rate ── delay ──► leave
+ *                      ▲ others' packets, which are nobody's and take their time
  *
  * All times are nanoseconds of one clock, which the caller reads. The order of packets is kept.
  *
@@ -30,6 +31,7 @@ struct shape {
 	double loss_good, loss_bad;
 	uint64_t shared;	/* 0, or 1: takes turns with the other direction, when that is shared, too */
 	double contention;	/* the part of the rate that each further sender takes; a tenth of the rate remains */
+	double others;		/* the part of the rate that others' packets take, each as long as Ethernet has them */
 };
 
 /* Ethernet's 1514 bytes, a VLAN tag, and room for whoever raises the MTU a little. */
@@ -38,6 +40,7 @@ struct shape {
 struct packet {
 	struct packet *next;
 	int64_t at_ns;		/* when it arrived; in the line: when it is due */
+	int64_t behind_ns;	/* what others' packets take that arrived after the one before it, and before it */
 	uint32_t bytes;
 	uint32_t room;		/* unused bytes before the frame, in `frame` */
 	uint32_t sender;	/* its place among the senders, while in the queue */
@@ -67,6 +70,7 @@ struct way {
 	uint64_t line_packets;
 	int64_t free_ns;		/* when the last bit of the packet before left */
 	int64_t last_due_ns;
+	int64_t others_ns;		/* when the next packet of others arrives */
 	uint64_t dice;
 	bool bad;			/* the state of Gilbert and Elliott's channel */
 };
