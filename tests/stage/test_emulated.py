@@ -53,7 +53,8 @@ def net() -> Iterator[Stage]:
 def link(net: Stage) -> ShapedLink:
     link = net.uplink("pair")
     for way in (link.forward, link.backward):
-        way.set(rate_bps=RATE_BPS, loss_percent=0, queue_bytes=400_000, delay_ms=DELAY_MS, jitter_ms=0, bursts=None, others=0)
+        way.set(loss_percent=0, queue_bytes=400_000, delay_ms=DELAY_MS, jitter_ms=0)
+        way.set(rate_bps=RATE_BPS, bursts=None, others=0)
     return link
 
 
