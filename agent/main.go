@@ -17,6 +17,8 @@ verbs:
   run      be the agent of this host
   release  give back what killed agents left: the path manager, sockets that are held
   caps     say how this kernel can hold the windows of connections
+  reflect  answer the probes of a path that comes here
+  probe    measure the path to where they are answered
   mptcp    see and steer live MPTCP connections from outside their processes
   version  print the version, as the controller is told it
 
@@ -39,6 +41,10 @@ func main() {
 		os.Exit(agent.Release(rest, os.Stdout, os.Stderr))
 	case "caps":
 		os.Exit(agent.Caps(rest, os.Stdout, os.Stderr))
+	case "reflect":
+		os.Exit(agent.Reflect(rest, os.Stdout, os.Stderr))
+	case "probe":
+		os.Exit(agent.Probe(rest, os.Stdout, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
 	case "version", "--version":

@@ -1,0 +1,169 @@
+package probe
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var here, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
+
+type visit struct {
+	t    *testing.T
+	door *door
+	now  time.Duration
+}
+
+func newVisit(t *testing.T, told uint32) *visit {
+	return &visit{t, &door{key: testKey, told: told, secret: [32]byte{9}, allowed: atOnce}, time.Hour}
+}
+
+func (v *visit) opening(session uint32, n nonce) []byte {
+	return sealKnock(&testKey, opens, session, n)
+}
+
+func (v *visit) probe(session, number uint32) []byte {
+	b := make([]byte, 100)
+	sealProbe(&testKey, head{session, number}, b)
+	return b
+}
+
+// challenged is the nonce that an opening is given.
+func (v *visit) challenged(from netip.AddrPort, session uint32) nonce {
+	v.t.Helper()
+	said := v.door.take(v.now, from, v.opening(session, nonce{}))
+	of, n, right := openKnock(&testKey, challenges, said.sendBack)
+	if !right || of != session || said.answers {
+		v.t.Fatalf("%+v, expected a challenge", said)
+	}
+	return n
+}
+
+func (v *visit) open(from netip.AddrPort, session uint32) (opening []byte) {
+	v.t.Helper()
+	opening = v.opening(session, v.challenged(from, session))
+	v.answered(from, opening, 0)
+	return opening
+}
+
+func (v *visit) answered(from netip.AddrPort, b []byte, number uint32) {
+	v.t.Helper()
+	if said := v.door.take(v.now, from, b); !said.answers || said.to.number != number || said.sendBack != nil {
+		v.t.Fatalf("%+v, expected an answer to %d", said, number)
+	}
+}
+
+// ignored expects that nothing is sent, and who is answered stays.
+func (v *visit) ignored(from netip.AddrPort, b []byte) {
+	v.t.Helper()
+	peer, session, window := v.door.peer, v.door.session, v.door.window
+	if said := v.door.take(v.now, from, b); said.answers || said.sendBack != nil {
+		v.t.Fatalf("%+v, expected nothing", said)
+	}
+	if v.door.peer != peer || v.door.session != session || v.door.window != window {
+		v.t.Fatal("it changed something")
+	}
+}
+
+func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
+	v := newVisit(t, 0)
+	v.ignored(here, v.probe(7, 1)) // nothing is open
+	v.open(here, 7)
+	for _, number := range []uint32{1, 3, 2, 5000} {
+		v.answered(here, v.probe(7, number), number)
+		v.ignored(here, v.probe(7, number))
+	}
+	v.ignored(here, v.probe(7, 4)) // far behind
+	if c := v.door.counters; c.Replays != 5 || c.Strangers != 1 {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestStrangersChangeNothing(t *testing.T) {
+	v := newVisit(t, 0)
+	v.open(here, 7)
+	forged := v.probe(7, 1)
+	forged[9] ^= 1
+	for _, each := range []struct {
+		from netip.AddrPort
+		b    []byte
+	}{
+		{elsewhere, v.probe(7, 1)}, {here, v.probe(8, 1)}, {here, forged}, {here, v.probe(7, 1)[:99]}, {here, nil}, {here, []byte("x")},
+		{here, make([]byte, 64)}, {here, answer{head: head{7, 1}}.seal(&testKey)}, {here, sealKnock(&testKey, challenges, 7, nonce{})},
+		{netip.AddrPortFrom(here.Addr(), 4001), v.probe(7, 1)},
+	} {
+		v.ignored(each.from, each.b)
+	}
+	if c := v.door.counters; c.Strangers != 10 || c.Answered != 0 {
+		t.Fatalf("%+v, expected 10 strangers", c)
+	}
+	v.answered(here, v.probe(7, 1), 1)
+}
+
+func TestWhatWasRecordedOpensNothing(t *testing.T) {
+	v := newVisit(t, 0)
+	recorded := v.open(here, 7)
+	probe := v.probe(7, 1)
+	v.answered(here, probe, 1)
+	v.now += occupied
+	v.open(elsewhere, 8)
+	v.now += occupied
+	for _, from := range []netip.AddrPort{here, elsewhere} {
+		if said := v.door.take(v.now, from, recorded); said.answers {
+			t.Fatal("a session is opened again by what was heard of it")
+		}
+		v.ignored(from, probe)
+	}
+}
+
+func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
+	for name, change := range map[string]func(v *visit) netip.AddrPort{
+		"address": func(*visit) netip.AddrPort { return elsewhere },
+		"time":    func(v *visit) netip.AddrPort { v.now += 2 * nonceLasts; return here },
+	} {
+		v := newVisit(t, 0)
+		n := v.challenged(here, 7)
+		if said := v.door.take(v.now, change(v), v.opening(7, n)); said.answers || said.sendBack == nil {
+			t.Fatalf("with another %s: %+v, expected to be challenged again", name, said)
+		}
+	}
+}
+
+func TestASessionIsItsOwnersWhileHeUsesIt(t *testing.T) {
+	v := newVisit(t, 0)
+	n := v.challenged(elsewhere, 8)
+	opening := v.open(here, 7)
+	v.answered(here, opening, 0) // whose answer was lost asks again
+	for number := range uint32(10) {
+		v.ignored(elsewhere, v.opening(8, n))
+		v.answered(here, v.probe(7, number+1), number+1)
+		v.now += occupied / 2
+	}
+	v.ignored(elsewhere, v.opening(8, n))
+	v.now += occupied
+	v.open(elsewhere, 8)
+	v.ignored(here, v.probe(7, 100))
+}
+
+func TestASessionThatWasToldIsTheOnlyOne(t *testing.T) {
+	v := newVisit(t, 7)
+	v.ignored(here, v.opening(8, nonce{}))
+	v.ignored(here, v.opening(0, nonce{}))
+	v.open(here, 7)
+}
+
+func TestNoMoreIsAnsweredThanSoMuchASecond(t *testing.T) {
+	v := newVisit(t, 0)
+	v.open(here, 7)
+	answers := 0
+	const seconds = 3
+	for number := uint32(1); number <= 100_000; number++ {
+		v.now += seconds * time.Second / 100_000
+		if v.door.take(v.now, here, v.probe(7, number)).answers {
+			answers++
+		}
+	}
+	if most := atOnce + seconds*mostASecond; answers > most || answers < most*9/10 {
+		t.Fatalf("%d answers in %d s, expected %d", answers, seconds, most)
+	}
+}

@@ -1,0 +1,285 @@
+package probe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	random "math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/clock"
+	"bicast/agent/stamps"
+)
+
+const (
+	opensWithin = 5 * time.Second
+	knocksEvery = 200 * time.Millisecond
+	silence     = 3 * time.Second // or so many packets, whichever is longer: then the far end has stopped
+	silentFor   = 20
+	closesIn    = time.Second // without an answer, when all has been sent
+	closesEvery = 10 * time.Millisecond
+)
+
+// Prober sends one plan's packets.
+type Prober struct {
+	socket  *stamps.Socket
+	key     Key
+	to      netip.AddrPort
+	session uint32
+	random  *random.Rand
+	filler  io.Reader
+	ledger  *ledger
+	pace    pace
+	heard   time.Duration // when the count of answers last changed
+	before  int
+
+	silence, closesIn time.Duration
+}
+
+// Dial is in the calling thread's network namespace; by one device, where one is given.
+func Dial(to netip.AddrPort, device string, key Key) (*Prober, error) {
+	socket, err := stamps.Dial(netip.AddrPort{}, to, device)
+	if err != nil {
+		return nil, err
+	}
+	var seed [32]byte
+	rand.Read(seed[:])
+	session := max(1, binary.BigEndian.Uint32(seed[:]))
+	rand.Read(seed[:])
+	filler := random.NewChaCha8(seed) // nothing that a link could compress
+	return &Prober{
+		socket: socket, key: key, to: to, session: session, filler: filler, random: random.New(filler),
+		ledger: &ledger{of: map[uint32]*[2]int64{}}, silence: silence, closesIn: closesIn,
+	}, nil
+}
+
+// Close ends what it does.
+func (p *Prober) Close() { p.socket.Close() }
+
+// Measure sends what is planned. Where it ends before that, for the far end's sake or the context's, the result has what came
+// until then, and says why; the error is that there is none.
+func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
+	if err := plan.Check(); err != nil {
+		return Result{}, err
+	}
+	if err := p.open(ctx); err != nil {
+		return Result{}, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.listen()
+		close(ended)
+	}()
+	began := clock.Monotonic()
+	early := p.send(ctx, plan)
+	sent := int(p.ledger.number()) - 1
+	took := clock.Monotonic() - began
+	if early == nil {
+		p.finish(ctx, sent, plan.Every)
+	}
+	p.socket.Close()
+	<-ended
+	result := p.ledger.result(sent)
+	result.Hardware, result.Six = p.socket.Hardware(), p.to.Addr().Unmap().Is6()
+	result.Late, result.Took, result.Ended = p.pace.late, took, early
+	return result, nil
+}
+
+// open proves to the far end that we are where we say.
+func (p *Prober) open(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.socket.Close)()
+	until := time.Now().Add(opensWithin)
+	var given nonce
+	for buffer := make([]byte, 1<<16); time.Now().Before(until); {
+		if _, err := p.socket.Write(sealKnock(&p.key, opens, p.session, given)); err != nil {
+			return p.unreachable(err)
+		}
+		n, opened, err := p.knocked(buffer)
+		switch {
+		case opened:
+			return nil
+		case err == nil:
+			given = n
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return p.unreachable(err)
+		}
+	}
+	return fmt.Errorf("nobody answers at %v: is `bicast-agent reflect` there, with the same key, and in nobody else's use?", p.to)
+}
+
+func (p *Prober) unreachable(err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("nobody listens at %v (connection refused): start `bicast-agent reflect` there", p.to)
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return errors.New("it was ended before the far end answered")
+	}
+	return fmt.Errorf("%v cannot be probed: %w", p.to, err)
+}
+
+// knocked awaits what the far end says to an opening.
+func (p *Prober) knocked(buffer []byte) (given nonce, opened bool, err error) {
+	for until := time.Now().Add(knocksEvery); ; {
+		event, err := p.socket.Next(buffer, until)
+		if err != nil {
+			return given, false, err
+		}
+		if event.Moment != stamps.Arrived || event.Length > len(buffer) {
+			continue
+		}
+		b := buffer[:event.Length]
+		if a, right := openAnswer(&p.key, b); right && a.head == (head{session: p.session}) {
+			return given, true, nil
+		}
+		if session, n, right := openKnock(&p.key, challenges, b); right && session == p.session {
+			return n, false, nil
+		}
+	}
+}
+
+// listen takes all that comes, until the socket is closed.
+func (p *Prober) listen() {
+	buffer := make([]byte, 1<<16)
+	for {
+		event, err := p.socket.Next(buffer, time.Time{})
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			p.ledger.fail(err)
+			if !errors.Is(err, unix.ECONNREFUSED) {
+				return
+			}
+		case event.Moment != stamps.Arrived:
+			p.ledger.stamped(event)
+		case event.Length <= len(buffer):
+			if a, right := openAnswer(&p.key, buffer[:event.Length]); right && a.session == p.session {
+				p.ledger.took(a, event.At)
+			}
+		}
+	}
+}
+
+// send is nil when all that was planned was sent.
+func (p *Prober) send(ctx context.Context, plan Plan) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)       // nanoseconds: who wakes late is late
+	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // as it was
+	p.heard = clock.Monotonic()
+	p.pace = pace{every: plan.Every, random: p.random, due: p.heard + plan.Every}
+	for _, length := range plan.singles(p.random) {
+		if err := p.goesOn(ctx, plan.Every); err != nil {
+			return err
+		}
+		packet := p.packet(length)
+		p.pace.await()
+		if err := p.put(0, packet); err != nil {
+			return err
+		}
+	}
+	for train := range plan.Trains {
+		if err := p.train(ctx, plan, train+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// train is of as many packets as singly would have taken the time until the next one.
+func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
+	if err := p.goesOn(ctx, plan.Every*time.Duration(plan.TrainPackets)); err != nil {
+		return err
+	}
+	length := p.ledger.longest()
+	first := p.ledger.number()
+	packets := make([][]byte, plan.TrainPackets)
+	for n := range packets {
+		packets[n] = p.made(first+uint32(n), length)
+	}
+	p.pace.await()
+	for _, packet := range packets {
+		if err := p.put(train, packet); err != nil {
+			return err
+		}
+	}
+	pause := plan.Every * time.Duration(plan.TrainPackets)
+	p.pace.after(clock.Monotonic(), pause, pause)
+	return nil
+}
+
+func (p *Prober) packet(length int) []byte { return p.made(p.ledger.number(), length) }
+
+func (p *Prober) made(number uint32, length int) []byte {
+	b := make([]byte, max(length, Shortest))
+	p.filler.Read(b)
+	sealProbe(&p.key, head{p.session, number}, b)
+	return b
+}
+
+// put sends; a packet that the host itself has no room for is lost, as one that a router has none for.
+func (p *Prober) put(train int, b []byte) error {
+	p.ledger.begin(train, len(b))
+	id, err := p.socket.Write(b)
+	if err == nil {
+		p.ledger.wrote(id)
+		return nil
+	}
+	if errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EAGAIN) {
+		return nil
+	}
+	return p.gone(err)
+}
+
+func (p *Prober) gone(err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("the far end went away: nobody listens at %v any more (connection refused)", p.to)
+	}
+	return fmt.Errorf("%v can no longer be probed: %w", p.to, err)
+}
+
+// goesOn is nil while the far end answers.
+func (p *Prober) goesOn(ctx context.Context, every time.Duration) error {
+	heard, failed := p.ledger.progress()
+	now := clock.Monotonic()
+	if heard != p.before {
+		p.before, p.heard = heard, now
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("it was told to end")
+	case failed != nil:
+		return p.gone(failed)
+	case now-p.heard > max(p.silence, silentFor*every):
+		return fmt.Errorf("the far end stopped: nothing was heard of %v for %v", p.to, (now - p.heard).Round(time.Second))
+	}
+	return nil
+}
+
+// finish awaits the last answers, and has it told by some more probes when these left.
+func (p *Prober) finish(ctx context.Context, sent int, every time.Duration) {
+	pause := min(max(every, closesEvery/10), closesEvery)
+	since, before := clock.Monotonic(), 0
+	for ctx.Err() == nil && clock.Monotonic()-since < p.closesIn {
+		heard, answered := p.ledger.known(sent)
+		if _, failed := p.ledger.progress(); failed != nil || heard+answered == 2*sent {
+			return
+		}
+		if heard+answered != before {
+			since, before = clock.Monotonic(), heard+answered
+		}
+		sleepUntil(clock.Monotonic() + pause)
+		if p.put(0, p.packet(Shortest)) != nil {
+			return
+		}
+	}
+}

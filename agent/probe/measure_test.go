@@ -1,0 +1,307 @@
+package probe
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/internal/lab"
+)
+
+// path is from a client's interface to a server with a reflector.
+type path struct {
+	t              *testing.T
+	client, server *lab.Host
+	reflector      *Reflector
+	ended          chan error
+}
+
+func newPath(t *testing.T, at string, key Key) *path {
+	p := &path{t: t, ended: make(chan error, 1)}
+	p.client, p.server = lab.Two(t)
+	p.server.Do(func() (err error) {
+		p.reflector, err = Open(Settings{At: netip.MustParseAddrPort(at), Key: key})
+		return err
+	})
+	go func() { p.ended <- p.reflector.Run(context.Background()) }()
+	t.Cleanup(p.reflector.Close)
+	return p
+}
+
+func (p *path) prober() (prober *Prober) {
+	p.t.Helper()
+	to := p.reflector.Local()
+	p.client.Do(func() (err error) {
+		prober, err = Dial(to, "wifi", testKey)
+		return err
+	})
+	p.t.Cleanup(prober.Close)
+	prober.silence, prober.closesIn = time.Second, 300*time.Millisecond
+	return prober
+}
+
+func (p *path) measure(plan Plan) Result {
+	p.t.Helper()
+	result, err := p.prober().Measure(context.Background(), plan)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return result
+}
+
+func lengthsOf(t *testing.T, text string) []int {
+	t.Helper()
+	lengths, err := ParseLengths(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lengths
+}
+
+func summary(r Result) string {
+	var said strings.Builder
+	r.Summary(&said)
+	return said.String()
+}
+
+func TestEachPacketHasItsFourTimes(t *testing.T) {
+	for _, at := range []string{"10.1.0.2:0", "[fd01::2]:0"} {
+		p := newPath(t, at, testKey)
+		plan := Plan{lengthsOf(t, "16-1440/89"), 10, 2 * time.Millisecond, 5, 20}
+		result := p.measure(plan)
+		singles := len(plan.Lengths) * plan.Tries
+		if len(result.Samples) != singles+100 || result.Lost() != 0 || result.Ended != nil || result.Hardware || result.Queued {
+			t.Fatalf("%d packets, %d lost, %v\n%s", len(result.Samples), result.Lost(), result.Ended, summary(result))
+		}
+		unknown := 0
+		for n, s := range result.Samples {
+			if s.Received == 0 || s.Answered == 0 { // the kernel had not begun to stamp
+				unknown++
+				continue
+			}
+			if s.Sent > s.Received || s.Received > s.Answered || s.Answered > s.Heard {
+				t.Fatalf("packet %d: %+v", n, s)
+			}
+			if s.Train != 0 && (s.Length != slices.Max(plan.Lengths) || s.Train != 1+(n-singles)/20) || s.Train == 0 && n >= singles {
+				t.Fatalf("packet %d: %+v, expected it in train %d", n, s, 1+(n-singles)/20)
+			}
+		}
+		if unknown > 20 {
+			t.Fatalf("of %d packets the times are not known", unknown)
+		}
+		if c := p.reflector.Counters(); c.Strangers+c.Replays+c.Refused != 0 || c.Answered < 250 {
+			t.Fatalf("%+v", c)
+		}
+	}
+}
+
+func TestEachTryIsInAnotherOrderAndNoPacketIsCloserThanAsked(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}
+	result := p.measure(plan)
+	var before []int
+	for try := range slices.Chunk(result.Samples, len(plan.Lengths)) {
+		var lengths []int
+		for _, s := range try {
+			lengths = append(lengths, s.Length)
+		}
+		if slices.Equal(lengths, before) || slices.IsSorted(lengths) {
+			t.Fatalf("%v after %v", lengths, before)
+		}
+		before = slices.Clone(lengths)
+		slices.Sort(lengths)
+		if !slices.Equal(lengths, plan.Lengths) {
+			t.Fatalf("a try of %v", lengths)
+		}
+	}
+	closer := 0
+	for n, s := range result.Samples[1:] {
+		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*9/10 { // when it was written is not when it left, exactly
+			closer++
+		}
+	}
+	if closer > 2 {
+		t.Fatalf("%d packets were closer to the one before than %v", closer, plan.Every)
+	}
+	planned := time.Duration(len(result.Samples)) * plan.Every
+	if result.Late.Packets == 0 && result.Took > planned*12/10 {
+		t.Fatalf("it took %v and nothing was late, expected %v", result.Took, planned)
+	}
+}
+
+func TestWhatTheFileSays(t *testing.T) {
+	var file strings.Builder
+	Result{Samples: []Sample{{0, 16, true, 1, 2, 3, 4}, {2, 1440, false, 5, 0, 0, 0}}}.Write(&file)
+	const expected = `# bicast probe 1 stamps=software transport=udp
+train,length,sent_ns,received_ns,answered_ns,heard_ns
+0,16,1,2,3,4
+2,1440,5,,,
+`
+	if file.String() != expected {
+		t.Fatalf("%q, expected %q", file.String(), expected)
+	}
+	if err := (Result{Hardware: true, FarHardware: true}).Write(&file); err != nil || !strings.Contains(file.String(), "stamps=hardware") {
+		t.Fatalf("%v, %q", err, file.String())
+	}
+}
+
+func TestReorderedIsWhatCameBehindALaterOne(t *testing.T) {
+	r := Result{}
+	for _, received := range []int64{10, 20, 50, 30, 40, 0, 60} {
+		r.Samples = append(r.Samples, Sample{Received: received, Came: received != 0})
+	}
+	if r.Reordered() != 1 || r.Lost() != 1 {
+		t.Fatalf("%d reordered, %d lost, expected 1 and 1", r.Reordered(), r.Lost())
+	}
+}
+
+func TestALostAnswerIsALostPacketAndNoMore(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	p.server.Run("nft", "add table inet t; add chain inet t out { type filter hook output priority 0; }; "+
+		"add rule inet t out udp length 72 numgen random mod 10 0 drop")
+	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 12, Every: time.Millisecond}
+	result := p.measure(plan)
+	lost := result.Lost()
+	if lost == 0 || lost > len(result.Samples)/3 || result.Ended != nil {
+		t.Fatalf("%d of %d lost, %v; expected a tenth", lost, len(result.Samples), result.Ended)
+	}
+	if longest, _ := result.Through(); longest != 0 {
+		t.Fatalf("nothing longer than %d is said to come through", longest)
+	}
+}
+
+func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
+	for at, expected := range map[string]string{
+		"10.1.0.2:0":  "nothing longer than 1216 bytes came through, of 42 packets: path MTU 1244",
+		"[fd01::2]:0": "nothing longer than 1296 bytes came through, of 27 packets: path MTU 1344",
+	} {
+		p := newPath(t, at, testKey)
+		mtu := strings.TrimPrefix(expected[strings.LastIndex(expected, " "):], " ")
+		p.client.Run("ip", "link", "set", "wifi", "mtu", mtu) // it knows
+		plan := Plan{lengthsOf(t, "16-1440/16"), 3, time.Millisecond, 2, 10}
+		result := p.measure(plan)
+		if !strings.Contains(summary(result), expected) || result.Samples[len(result.Samples)-1].Length >= 1440 {
+			t.Fatalf("%s\nexpected %q", summary(result), expected)
+		}
+		p.client.Run("ip", "link", "set", "wifi", "mtu", "1500")
+		p.server.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
+			"add rule inet t in meta length > "+mtu+" drop") // somebody on the way drops it, and says nothing
+		p.reflector.lock.Lock()
+		p.reflector.door.heard = 0 // the session before is over
+		p.reflector.lock.Unlock()
+		if said := summary(p.measure(plan)); !strings.Contains(said, expected) {
+			t.Fatalf("%s\nexpected %q", said, expected)
+		}
+	}
+}
+
+func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: time.Millisecond}
+	time.AfterFunc(200*time.Millisecond, p.reflector.Close)
+	result := p.measure(plan)
+	if result.Ended == nil || !strings.Contains(result.Ended.Error(), "connection refused") || len(result.Samples) < 20 || result.Samples[5].Heard == 0 {
+		t.Fatalf("%v after %d packets", result.Ended, len(result.Samples))
+	}
+	if err := <-p.ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: 10 * time.Millisecond}
+	time.AfterFunc(200*time.Millisecond, func() { p.server.Run("ip", "link", "set", "wifi", "down") })
+	began := time.Now()
+	result := p.measure(plan)
+	if result.Ended == nil || !strings.Contains(result.Ended.Error(), "the far end stopped") || time.Since(began) > 2*silence || time.Since(began) < time.Second {
+		t.Fatalf("%v after %v", result.Ended, time.Since(began))
+	}
+	if !result.Samples[0].Came || result.Lost() == 0 {
+		t.Fatalf("%s", summary(result))
+	}
+}
+
+func TestItEndsWhenItIsTold(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	result, err := p.prober().Measure(ctx, Plan{Lengths: []int{16}, Tries: 1000, Every: 10 * time.Millisecond})
+	if err != nil && !strings.Contains(err.Error(), "was ended before") || err == nil && result.Ended == nil {
+		t.Fatalf("%v and %+v", err, result.Ended)
+	}
+}
+
+func TestWhereNobodyListensIsSaidAtOnce(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	prober := p.prober()
+	p.reflector.Close()
+	<-p.ended
+	began := time.Now()
+	_, err := prober.Measure(context.Background(), Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "nobody listens at 10.1.0.2") || time.Since(began) > opensWithin/2 {
+		t.Fatalf("%v after %v", err, time.Since(began))
+	}
+}
+
+func TestAnotherKeyIsNotAnswered(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", Key{66})
+	prober := p.prober()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	failed := make(chan error)
+	go func() {
+		_, err := prober.Measure(ctx, Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond})
+		failed <- err
+	}()
+	for p.reflector.Counters().Strangers < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-failed; err == nil {
+		t.Fatal("it was answered")
+	}
+	if c := p.reflector.Counters(); c.Answered != 0 {
+		t.Fatalf("%+v", c)
+	}
+}
+
+func TestAPlanThatCannotBeIsRefused(t *testing.T) {
+	good := Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond}
+	for name, change := range map[string]func(*Plan){
+		"short": func(p *Plan) { p.Lengths = []int{15} }, "none": func(p *Plan) { p.Lengths = nil }, "tries": func(p *Plan) { p.Tries = 0 },
+		"flood": func(p *Plan) { p.Every = 0 }, "train": func(p *Plan) { p.Trains, p.TrainPackets = 1, 1 },
+	} {
+		plan := good
+		change(&plan)
+		if plan.Check() == nil {
+			t.Errorf("%s is not refused", name)
+		}
+	}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range []string{"", "15-20/1", "20-16/1", "16-20/0", "16-99999/1", "a", "16-20/1/2"} {
+		if lengths, err := ParseLengths(wrong); err == nil {
+			t.Errorf("%q is %v", wrong, lengths)
+		}
+	}
+	if lengths, err := ParseLengths("16-1440/16"); err != nil || len(lengths) != 90 || lengths[89] != 1440 {
+		t.Errorf("%v, %v", lengths, err)
+	}
+}
+
+func TestALateStartIsMadeUpForByNobody(t *testing.T) {
+	p := pace{every: time.Second, due: 10 * time.Second}
+	p.after(10*time.Second+time.Millisecond, 1050*time.Millisecond, time.Second) // its jitter has room for it
+	if p.due != 11050*time.Millisecond {
+		t.Fatalf("the next is due at %v", p.due)
+	}
+	p.after(20*time.Second, 1050*time.Millisecond, time.Second)
+	if p.due != 21*time.Second {
+		t.Fatalf("the next is due at %v, closer than a second", p.due)
+	}
+}

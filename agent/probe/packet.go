@@ -1,0 +1,146 @@
+// Package probe measures one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
+// the kernels' own stamps (agent/stamps). A Reflector answers; Measure asks, and what it gives is read by
+// controller/policy/bandwidth.py.
+//
+//	opening ────────────────▶
+//	        ◀─────── challenge, to the address that the opening is said to come from
+//	opening with its nonce ─▶            the session is of this address, and of no other
+//	        ◀────────── answer to number 0
+//	probe, of any length ───▶            numbers from 1
+//	        ◀────────── answer, with the time that an earlier answer left
+package probe
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// Of a packet's payload, in bytes.
+const (
+	Shortest = headBytes
+	Longest  = 1<<16 - 1 - 8 - 20
+
+	headBytes   = 16
+	answerBytes = 64 // of all but probes
+	tagAt       = 8
+	tagBytes    = 8
+)
+
+// Key is what both ends have, and nobody else.
+type Key [32]byte
+
+type kind byte
+
+// What is said in one direction is no other thing in the other: no end takes its own words for the other's.
+const (
+	forth kind = 1 + iota
+	back
+	opens
+	challenges
+)
+
+// head is how every packet begins; of what is no probe the number 0 tells what it is, or which probe it answers.
+//
+//	0 session    4 number    8 tag, 8 bytes of HMAC-SHA-256
+type head struct{ session, number uint32 }
+
+func headOf(b []byte) head {
+	return head{binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])}
+}
+
+func (h head) write(b []byte) {
+	binary.BigEndian.PutUint32(b, h.session)
+	binary.BigEndian.PutUint32(b[4:], h.number)
+}
+
+// sealProbe makes a probe of what is long enough; behind its head is what it carries, and stays.
+func sealProbe(key *Key, h head, b []byte) {
+	h.write(b)
+	copy(b[tagAt:headBytes], probeTag(key, b))
+}
+
+// openProbe is false for what is not whole, or not of somebody who has the key.
+func openProbe(key *Key, b []byte) (head, bool) {
+	if len(b) < Shortest || len(b) > Longest || !hmac.Equal(b[tagAt:headBytes], probeTag(key, b)) {
+		return head{}, false
+	}
+	return headOf(b), true
+}
+
+// probeTag has no more of what is carried in it than how long it is: a long packet must not cost the hosts more than a short one.
+func probeTag(key *Key, b []byte) []byte {
+	return tag(key, forth, binary.BigEndian.AppendUint16(slices.Clone(b[:tagAt]), uint16(len(b))))
+}
+
+// answer is to one probe, and has always the same length: the way back takes all alike.
+//
+//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe    38 1: stamps of a network card    39 zeros
+type answer struct {
+	head
+	received int64 // nanoseconds since 1970, of the answering end's clock; 0: not known
+	earlier  uint32
+	left     int64 // of the answer to that number
+	length   int
+	hardware bool
+}
+
+func (a answer) seal(key *Key) []byte {
+	b := make([]byte, answerBytes)
+	a.write(b)
+	binary.BigEndian.PutUint64(b[16:], uint64(a.received))
+	binary.BigEndian.PutUint32(b[24:], a.earlier)
+	binary.BigEndian.PutUint64(b[28:], uint64(a.left))
+	binary.BigEndian.PutUint16(b[36:], uint16(a.length))
+	if a.hardware {
+		b[38] = 1
+	}
+	return closed(key, back, b)
+}
+
+func openAnswer(key *Key, b []byte) (answer, bool) {
+	if !whole(key, back, b) {
+		return answer{}, false
+	}
+	return answer{
+		head: headOf(b), received: int64(binary.BigEndian.Uint64(b[16:])), earlier: binary.BigEndian.Uint32(b[24:]),
+		left: int64(binary.BigEndian.Uint64(b[28:])), length: int(binary.BigEndian.Uint16(b[36:])), hardware: b[38] == 1,
+	}, true
+}
+
+// nonce is made by who answers, and comes back from where it was sent to.
+type nonce [16]byte
+
+// sealKnock is an opening, or the challenge to one: session, number 0, tag, nonce, zeros.
+func sealKnock(key *Key, k kind, session uint32, n nonce) []byte {
+	b := make([]byte, answerBytes)
+	head{session: session}.write(b)
+	copy(b[headBytes:], n[:])
+	return closed(key, k, b)
+}
+
+func openKnock(key *Key, k kind, b []byte) (session uint32, n nonce, ok bool) {
+	if !whole(key, k, b) || headOf(b).number != 0 {
+		return 0, nonce{}, false
+	}
+	return headOf(b).session, nonce(b[headBytes:]), true
+}
+
+func closed(key *Key, k kind, b []byte) []byte {
+	copy(b[tagAt:headBytes], tag(key, k, b[:tagAt], b[headBytes:]))
+	return b
+}
+
+func whole(key *Key, k kind, b []byte) bool {
+	return len(b) == answerBytes && hmac.Equal(b[tagAt:headBytes], tag(key, k, b[:tagAt], b[headBytes:]))
+}
+
+func tag(key *Key, k kind, parts ...[]byte) []byte {
+	h := hmac.New(sha256.New, key[:])
+	h.Write([]byte{byte(k)})
+	for _, part := range parts {
+		h.Write(part)
+	}
+	return h.Sum(nil)[:tagBytes]
+}

@@ -1,0 +1,132 @@
+package probe
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+var testKey = Key{1, 2, 3}
+
+func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
+	for _, length := range []int{Shortest, Shortest + 1, 64, 1440, Longest} {
+		b := bytes.Repeat([]byte{7}, length)
+		sealProbe(&testKey, head{5, 9}, b)
+		if h, right := openProbe(&testKey, b); !right || h != (head{5, 9}) || !bytes.Equal(b[headBytes:], bytes.Repeat([]byte{7}, length-headBytes)) {
+			t.Fatalf("%d bytes were opened as %v, %v", length, h, right)
+		}
+	}
+	for _, a := range []answer{
+		{head{1, 2}, 1_800_000_000_123_456_789, 1, 1_800_000_000_000_000_001, 1440, true}, {head: head{1<<32 - 1, 1<<32 - 1}, length: 1<<16 - 1},
+	} {
+		b := a.seal(&testKey)
+		if got, right := openAnswer(&testKey, b); !right || got != a || len(b) != answerBytes {
+			t.Fatalf("%+v was opened as %+v, %v", a, got, right)
+		}
+	}
+	for _, k := range []kind{opens, challenges} {
+		b := sealKnock(&testKey, k, 77, nonce{1, 2, 3})
+		if session, n, right := openKnock(&testKey, k, b); !right || session != 77 || n != (nonce{1, 2, 3}) {
+			t.Fatalf("it was opened as %d, %v, %v", session, n, right)
+		}
+	}
+}
+
+// opened tells as what bytes are taken.
+func opened(key *Key, b []byte) (as []kind) {
+	if _, right := openProbe(key, b); right {
+		as = append(as, forth)
+	}
+	if _, right := openAnswer(key, b); right {
+		as = append(as, back)
+	}
+	for _, k := range []kind{opens, challenges} {
+		if _, _, right := openKnock(key, k, b); right {
+			as = append(as, k)
+		}
+	}
+	return as
+}
+
+func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
+	probe := make([]byte, answerBytes) // as long as the others
+	sealProbe(&testKey, head{5, 9}, probe)
+	random := rand.New(rand.NewPCG(1, 2))
+	for k, sealed := range map[kind][]byte{
+		forth: probe, back: answer{head: head{5, 9}, received: 1}.seal(&testKey),
+		opens: sealKnock(&testKey, opens, 5, nonce{}), challenges: sealKnock(&testKey, challenges, 5, nonce{9}),
+	} {
+		if as := opened(&testKey, sealed); len(as) != 1 || as[0] != k {
+			t.Fatalf("kind %d is taken for %v", k, as)
+		}
+		if as := opened(&Key{}, sealed); as != nil {
+			t.Fatalf("kind %d of another key is taken for %v", k, as)
+		}
+		for length := range sealed {
+			if as := opened(&testKey, sealed[:length]); as != nil {
+				t.Fatalf("%d bytes of kind %d are taken for %v", length, k, as)
+			}
+		}
+		if as := opened(&testKey, append(bytes.Clone(sealed), 0)); as != nil {
+			t.Fatalf("kind %d and a byte are taken for %v", k, as)
+		}
+		authentic := len(sealed)
+		if k == forth {
+			authentic = headBytes // what it carries is nobody's
+		}
+		for at := range authentic {
+			forged := bytes.Clone(sealed)
+			forged[at] ^= 1 << random.IntN(8)
+			if as := opened(&testKey, forged); as != nil {
+				t.Fatalf("kind %d, forged at %d, is taken for %v", k, at, as)
+			}
+		}
+	}
+}
+
+func TestRubbishIsNothing(t *testing.T) {
+	random := rand.NewChaCha8([32]byte{})
+	for length := range 2000 {
+		b := make([]byte, length)
+		random.Read(b)
+		if as := opened(&testKey, b); as != nil {
+			t.Fatalf("%x is taken for %v", b, as)
+		}
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add(sealKnock(&testKey, opens, 5, nonce{}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, k := range opened(&testKey, b) {
+			if k == back {
+				a, _ := openAnswer(&testKey, b)
+				if again := a.seal(&testKey); !bytes.Equal(again[:38], b[:38]) && bytes.Equal(again[tagAt:headBytes], b[tagAt:headBytes]) {
+					t.Fatalf("%x is sealed as %x", b, again)
+				}
+			}
+		}
+	})
+}
+
+func TestEachNumberPassesOnce(t *testing.T) {
+	var w window
+	taken := map[uint32]bool{}
+	highest := uint32(0)
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 100_000 {
+		number := highest - min(highest-1, uint32(random.IntN(2*windowNumbers)))
+		if random.IntN(4) == 0 {
+			number = highest + uint32(random.IntN(1+random.IntN(3*windowNumbers)))
+		}
+		if number == 0 {
+			number = 1
+		}
+		highest = max(highest, number)
+		expected := !taken[number] && highest-number < windowNumbers
+		if w.first(number) != expected {
+			t.Fatalf("number %d of %d: expected %v", number, highest, expected)
+		}
+		taken[number] = true
+	}
+}

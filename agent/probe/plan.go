@@ -1,0 +1,85 @@
+package probe
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Plan is what is sent: every length once a try, in another order each time, so that no drift of a clock looks like a
+// length; then trains.
+type Plan struct {
+	Lengths      []int // of UDP payload
+	Tries        int
+	Every        time.Duration // from one packet to the next, at least
+	Trains       int
+	TrainPackets int // of the longest length that came through, at once
+}
+
+const (
+	mostPackets  = 10_000_000
+	mostTrain    = 1000                  // packets: a socket's queue has room for them
+	shortestStep = 10 * time.Microsecond // packets closer than this are a train
+)
+
+// Check says what cannot be.
+func (p Plan) Check() error {
+	for _, length := range p.Lengths {
+		if length < Shortest || length > Longest {
+			return fmt.Errorf("a length of %d: expected %d to %d bytes of UDP payload", length, Shortest, Longest)
+		}
+	}
+	switch {
+	case len(p.Lengths) == 0:
+		return fmt.Errorf("no lengths: expected one at least")
+	case p.Tries < 1 || p.Tries > mostPackets/len(p.Lengths):
+		return fmt.Errorf("%d tries of %d lengths: expected one at least, and %d packets at most", p.Tries, len(p.Lengths), mostPackets)
+	case p.Every < shortestStep || p.Every > time.Minute:
+		return fmt.Errorf("a packet every %v: expected %v to %v", p.Every, shortestStep, time.Minute)
+	case p.Trains < 0 || p.Trains > 0 && (p.TrainPackets < 2 || p.TrainPackets > mostTrain || p.Trains > mostPackets/p.TrainPackets):
+		return fmt.Errorf("%d trains of %d packets: expected 2 to %d packets in each", p.Trains, p.TrainPackets, mostTrain)
+	}
+	return nil
+}
+
+// singles is all lengths of all tries in the order of sending.
+func (p Plan) singles(random *rand.Rand) []int {
+	order := make([]int, 0, len(p.Lengths)*p.Tries)
+	for range p.Tries {
+		from := len(order)
+		order = append(order, p.Lengths...)
+		this := order[from:]
+		random.Shuffle(len(this), func(i, j int) { this[i], this[j] = this[j], this[i] })
+	}
+	return order
+}
+
+// ParseLengths reads FIRST-LAST/STEP, or one length.
+func ParseLengths(text string) ([]int, error) {
+	wrong := fmt.Errorf("the lengths %q: expected FIRST-LAST/STEP such as 16-1440/16, or one length, of %d to %d", text, Shortest, Longest)
+	ends, step, stepped := strings.Cut(text, "/")
+	low, high, ranged := strings.Cut(ends, "-")
+	if !ranged {
+		high = low
+	}
+	if !stepped {
+		step = "1"
+	}
+	var numbers [3]int
+	for n, word := range []string{low, high, step} {
+		var err error
+		if numbers[n], err = strconv.Atoi(word); err != nil {
+			return nil, wrong
+		}
+	}
+	if numbers[0] < Shortest || numbers[1] < numbers[0] || numbers[1] > Longest || numbers[2] < 1 {
+		return nil, wrong
+	}
+	var lengths []int
+	for length := numbers[0]; length <= numbers[1]; length += numbers[2] {
+		lengths = append(lengths, length)
+	}
+	return lengths, nil
+}

@@ -1,0 +1,141 @@
+package probe
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"bicast/agent/clock"
+	"bicast/agent/stamps"
+)
+
+const (
+	unsaid     = 4096 // answers of which it is not told yet when they left
+	impatience = 16   // after so many, a driver that tells of none when it left is taken not to
+)
+
+// Settings of a Reflector.
+type Settings struct {
+	At      netip.AddrPort
+	Device  string // to answer by it alone; "": by any
+	Key     Key
+	Session uint32 // the one to answer; 0: whichever is opened with the key
+}
+
+// Reflector answers one session of probes at a time, and says when each came.
+type Reflector struct {
+	socket *stamps.Socket
+	lock   sync.Mutex
+	door   door
+
+	answers map[uint32]uint32 // the number, by the stamp's id
+	sent    int
+	tells   bool // the driver does, when packets left
+	left    []departure
+}
+
+type departure struct {
+	number uint32
+	at     int64
+}
+
+// Open is in the calling thread's network namespace.
+func Open(settings Settings) (*Reflector, error) {
+	socket, err := stamps.Listen(settings.At, settings.Device)
+	if err != nil {
+		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
+	}
+	r := &Reflector{
+		socket: socket, answers: map[uint32]uint32{}, tells: socket.Hardware(),
+		door: door{key: settings.Key, told: settings.Session, allowed: atOnce, filled: clock.Monotonic()},
+	}
+	rand.Read(r.door.secret[:])
+	return r, nil
+}
+
+// Local is where it answers, and Hardware by whose clock.
+func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
+
+// Hardware tells whether its times are those of the network card.
+func (r *Reflector) Hardware() bool { return r.socket.Hardware() }
+
+// Counters are of all that came so far.
+func (r *Reflector) Counters() Counters {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.door.counters
+}
+
+// Run answers until the context ends, or it is closed.
+func (r *Reflector) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, r.Close)()
+	buffer := make([]byte, 1<<16)
+	for {
+		event, err := r.socket.Next(buffer, time.Time{})
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			return fmt.Errorf("probes are no longer heard at %v: %w", r.Local(), err)
+		case event.Moment != stamps.Arrived:
+			r.departed(event)
+		case event.Length <= len(buffer):
+			r.answer(event, buffer[:event.Length])
+		}
+	}
+}
+
+// Close ends Run.
+func (r *Reflector) Close() { r.socket.Close() }
+
+func (r *Reflector) answer(event stamps.Event, b []byte) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	verdict := r.door.take(clock.Monotonic(), event.From, b)
+	switch {
+	case verdict.answers:
+		if verdict.to.number == 0 {
+			clear(r.answers)
+			r.left = nil
+		}
+		r.say(event, verdict.to)
+	case verdict.sendBack != nil:
+		r.socket.WriteTo(verdict.sendBack, event.From) // who hears none asks again
+	}
+}
+
+func (r *Reflector) say(event stamps.Event, to head) {
+	said := answer{head: to, received: event.At, length: event.Length, hardware: r.socket.Hardware()}
+	if len(r.left) > 0 {
+		said.earlier, said.left = r.left[0].number, r.left[0].at
+		r.left = r.left[1:]
+	}
+	id, err := r.socket.WriteTo(said.seal(&r.door.key), event.From)
+	if err != nil {
+		return // as if it were lost
+	}
+	r.sent++
+	r.door.counters.Answered++
+	r.answers[id] = to.number
+	delete(r.answers, id-unsaid)
+}
+
+// departed keeps when an answer left, for one of the next to tell.
+func (r *Reflector) departed(event stamps.Event) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if event.Moment == stamps.Left {
+		r.tells = true
+	} else if r.tells || r.sent < impatience {
+		return
+	}
+	number, ours := r.answers[event.ID]
+	if ours && number != 0 && len(r.left) < unsaid {
+		r.left = append(r.left, departure{number, event.At})
+	}
+}
