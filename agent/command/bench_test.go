@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Caps(rest, os.Stdout, os.Stderr))
 	case "release":
 		os.Exit(command.Release(rest, os.Stdout, os.Stderr))
+	case "reflect":
+		os.Exit(command.Reflect(rest, os.Stdout, os.Stderr))
+	case "probe":
+		os.Exit(command.Probe(rest, os.Stdout, os.Stderr))
 	case command.GuardVerb:
 		os.Exit(command.Guard(rest, os.Stderr))
 	}
