@@ -1,0 +1,164 @@
+package stamp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+const (
+	leastKey    = 16   // bytes
+	remembered  = 4096 // numbers below the highest
+	mostASecond = 100  // answers of a session, and at once: ten times what a sender of ours sends
+)
+
+// Session is one sender that a Session-Reflector answers.
+type Session struct {
+	ID       uint16     // RFC 8972's, of authenticated packets; 0 for a sender that knows none
+	Key      []byte     // nil: not authenticated
+	From     netip.Addr // must be said without a key; with one it may be left out: it is then of the first genuine packet
+	Stateful bool       // answers are counted by themselves, which tells in which direction packets were lost
+}
+
+// Counts is what a Session-Reflector did with packets.
+type Counts struct {
+	Answered, Short, Strange, Forged, Replayed, TooMany uint64
+}
+
+// door knows whom to answer. A wrong packet costs one HMAC at most and changes nothing but a count.
+type door struct {
+	byID      map[uint16]*sender
+	byAddress map[netip.Addr]*sender
+	counts    Counts
+}
+
+// sender is a session and what came of it.
+type sender struct {
+	Session
+	port    uint16 // of the first genuine packet
+	bound   bool
+	seen    numbers
+	answers uint32
+	left    float64 // that it may still be given
+	filled  time.Duration
+}
+
+func newDoor() door {
+	return door{byID: map[uint16]*sender{}, byAddress: map[netip.Addr]*sender{}}
+}
+
+func (d *door) open(s Session) error {
+	s.From = s.From.Unmap()
+	switch {
+	case s.Key == nil && !s.From.IsValid():
+		return errors.New("a session without a key must say the address that it answers, or everybody could have it send to others")
+	case s.Key != nil && len(s.Key) < leastKey:
+		return fmt.Errorf("session %d: its key has %d bytes, expected at least %d", s.ID, len(s.Key), leastKey)
+	}
+	made := &sender{Session: s, left: mostASecond}
+	if s.Key == nil {
+		d.byAddress[s.From] = made
+	} else {
+		d.byID[s.ID] = made
+	}
+	return nil
+}
+
+func (d *door) drop(s Session) {
+	if s.Key == nil {
+		delete(d.byAddress, s.From.Unmap())
+	} else {
+		delete(d.byID, s.ID)
+	}
+}
+
+// answer is what a packet is answered with, but for the time when that leaves; false: with nothing.
+func (d *door) answer(now time.Duration, from netip.AddrPort, b []byte) (*sender, Answer, bool) {
+	s, p, counted := d.judge(now, from, b)
+	*counted++
+	if counted != &d.counts.Answered {
+		return nil, Answer{}, false
+	}
+	answer := Answer{Packet: Packet{Number: p.Number, Session: p.Session}, To: p}
+	if s.Stateful {
+		answer.Number = s.answers
+	}
+	s.answers++
+	return s, answer, true
+}
+
+// judge tells under what a packet is counted.
+func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender, Packet, *uint64) {
+	if len(b) < plain.length {
+		return nil, Packet{}, &d.counts.Short
+	}
+	s := d.sender(from.Addr().Unmap(), b)
+	if s == nil {
+		return nil, Packet{}, &d.counts.Strange
+	}
+	p, ok := OpenPacket(s.Key, b)
+	switch {
+	case !ok:
+		return nil, Packet{}, &d.counts.Forged
+	case s.From.IsValid() && s.From != from.Addr().Unmap() || s.bound && s.port != from.Port() && s.Key != nil:
+		return nil, Packet{}, &d.counts.Strange
+	case s.Key != nil && !s.seen.fresh(p.Number):
+		return nil, Packet{}, &d.counts.Replayed
+	case !s.may(now):
+		return nil, Packet{}, &d.counts.TooMany
+	}
+	s.From, s.port, s.bound = from.Addr().Unmap(), from.Port(), true
+	s.seen.see(p.Number)
+	return s, p, &d.counts.Answered
+}
+
+// sender is whose session a packet says that it is of.
+func (d *door) sender(from netip.Addr, b []byte) *sender {
+	if s := d.byAddress[from]; s != nil {
+		return s
+	}
+	if len(b) < authenticated.length {
+		return nil
+	}
+	return d.byID[packet(b, authenticated).Session]
+}
+
+func (s *sender) may(now time.Duration) bool {
+	s.left = min(mostASecond, s.left+(now-s.filled).Seconds()*mostASecond)
+	s.filled = now
+	if s.left < 1 {
+		return false
+	}
+	s.left--
+	return true
+}
+
+// numbers knows which were seen, each once.
+type numbers struct {
+	any     bool
+	highest uint32
+	bits    [remembered / 64]uint64
+}
+
+func (n *numbers) fresh(number uint32) bool {
+	if !n.any || number > n.highest {
+		return true
+	}
+	return n.highest-number < remembered && *n.word(number)&(1<<(number%64)) == 0
+}
+
+func (n *numbers) see(number uint32) {
+	if !n.any {
+		n.any, n.highest = true, number
+	}
+	if number > n.highest {
+		for each := range min(number-n.highest, remembered) {
+			*n.word(number - each) &^= 1 << ((number - each) % 64)
+		}
+		n.highest = number
+	}
+	*n.word(number) |= 1 << (number % 64)
+}
+
+func (n *numbers) word(of uint32) *uint64 { return &n.bits[of%remembered/64] }

@@ -1,0 +1,128 @@
+package stamp
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+var (
+	near     = netip.MustParseAddrPort("192.0.2.1:5000")
+	stranger = netip.MustParseAddrPort("192.0.2.66:5000")
+)
+
+// opened has a session with testKey.
+func opened(t *testing.T, stateful bool) *door {
+	d := newDoor()
+	if err := d.open(Session{ID: 9, Key: testKey, Stateful: stateful}); err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+func question(number uint32) []byte { return Packet{Number: number, Session: 9, Time: 1}.Seal(testKey) }
+
+// asks is the number of the answer, or -1.
+func (d *door) asks(now time.Duration, from netip.AddrPort, b []byte) int {
+	_, answer, ok := d.answer(now, from, b)
+	if !ok {
+		return -1
+	}
+	return int(answer.Number)
+}
+
+func expect[T comparable](t *testing.T, got, expected T) {
+	t.Helper()
+	if got != expected {
+		t.Fatalf("%v, expected %v", got, expected)
+	}
+}
+
+func TestAnswersAreCountedByThemselvesOrCopied(t *testing.T) {
+	for _, stateful := range []bool{true, false} {
+		d := opened(t, stateful)
+		for i, number := range []uint32{5, 7, 6} {
+			want := int(number)
+			if stateful {
+				want = i
+			}
+			expect(t, d.asks(0, near, question(number)), want)
+		}
+	}
+}
+
+func TestNobodyIsAnsweredWhoHasNoSession(t *testing.T) {
+	d := opened(t, true)
+	expect(t, d.asks(0, near, Packet{Number: 1, Session: 8}.Seal(testKey)), -1)
+	expect(t, d.asks(0, near, Packet{Number: 1}.Seal(nil)), -1)
+	expect(t, d.counts, Counts{Strange: 2})
+}
+
+func TestASessionIsOfTheAddressThatFirstProvedItself(t *testing.T) {
+	d := opened(t, true)
+	forged := question(1)
+	forged[100] ^= 1
+	expect(t, d.asks(0, stranger, forged), -1)
+	expect(t, d.asks(0, near, question(1)), 0)
+	expect(t, d.asks(0, stranger, question(2)), -1)
+	expect(t, d.asks(0, netip.AddrPortFrom(near.Addr(), 5001), question(2)), -1)
+	expect(t, d.asks(0, near, question(2)), 1)
+	expect(t, d.counts, Counts{Answered: 2, Forged: 1, Strange: 2})
+}
+
+func TestEachNumberIsAnsweredOnce(t *testing.T) {
+	d := opened(t, true)
+	for i, each := range []struct {
+		number   uint32
+		answered bool
+	}{
+		{0, true}, {0, false}, {3, true}, {1, true}, {3, false}, {1, false}, {2, true},
+		{remembered + 2, true}, {2, false}, {3, false}, {4, true}, {4, false}, // what is too old is not known to be new
+		{10 * remembered, true}, {9*remembered + 1, true}, {9*remembered + 1, false}, {9 * remembered, false}, {remembered + 2, false},
+		{1<<32 - 1, true}, {1<<32 - 1, false}, {0, false},
+	} {
+		if got := d.asks(0, near, question(each.number)) >= 0; got != each.answered {
+			t.Fatalf("%d: number %d was answered: %v", i, each.number, got)
+		}
+	}
+}
+
+func TestAnswersAreNotSentWithoutLimit(t *testing.T) {
+	d := opened(t, true)
+	for number := range uint32(3 * mostASecond) {
+		d.asks(0, near, question(number))
+	}
+	expect(t, d.counts, Counts{Answered: mostASecond, TooMany: 2 * mostASecond})
+	expect(t, d.asks(time.Second, near, question(2*mostASecond)), mostASecond)
+}
+
+func TestWithoutAKeyOneAddressIsAnsweredAndSaid(t *testing.T) {
+	d := newDoor()
+	if err := d.open(Session{}); err == nil {
+		t.Fatal("a session without a key and an address was opened")
+	}
+	if err := d.open(Session{From: near.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	b := Packet{Number: 4}.Seal(nil)
+	expect(t, d.asks(0, near, b), 4)
+	expect(t, d.asks(0, stranger, b), -1)
+	expect(t, d.asks(0, near, b[:len(b)-1]), -1) // TWAMP's shortest would be answered with more than it has
+	expect(t, d.counts, Counts{Answered: 1, Strange: 1, Short: 1})
+	d.drop(Session{From: near.Addr()})
+	expect(t, d.asks(0, near, b), -1)
+}
+
+func TestAShortKeyIsRefused(t *testing.T) {
+	d := newDoor()
+	if err := d.open(Session{Key: []byte{}}); err == nil {
+		t.Fatal("a session with an empty key was opened")
+	}
+}
+
+func TestNoAnswerIsLongerThanWhatItAnswers(t *testing.T) {
+	for _, key := range [][]byte{nil, testKey} {
+		expect(t, len(Answer{}.Seal(key)), len(Packet{}.Seal(key)))
+	}
+	expect(t, [2]int{len(Packet{}.Seal(nil)), len(Packet{}.Seal(testKey))}, [2]int{44, 112})
+}

@@ -1,0 +1,213 @@
+package stamp
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+const (
+	lostAfter = time.Second      // unanswered
+	remember  = 60 * time.Second // the longest window
+	mostGap   = 1 << 16          // between answers' numbers: more is another count
+)
+
+// lengths of windows.
+var lengths = [...]time.Duration{time.Second, 10 * time.Second, remember}
+
+// trip is one packet's way. Times of this host are by clock.Monotonic; the far end's are nanoseconds since 1970.
+type trip struct {
+	number             uint32
+	sent, heard        time.Duration
+	received, answered int64
+	far                uint32 // the answer's own number
+	answer             bool
+	unclear            bool // it says nothing of times: this host's clock was set meanwhile
+}
+
+func (t *trip) lost() bool { return !t.answer || t.heard-t.sent > lostAfter }
+func (t *trip) timed() bool {
+	return !t.lost() && !t.unclear
+}
+
+// rtt is without the time that the packet spent at the far end.
+func (t *trip) rtt() time.Duration {
+	return t.heard - t.sent - time.Duration(t.answered-t.received)
+}
+
+// History is what became of the packets of the last minute.
+type History struct {
+	stateful bool
+	trips    []trip // in the order of sending
+}
+
+// NewHistory is of a session whose far end counts its answers by themselves, or does not.
+func NewHistory(stateful bool) History { return History{stateful: stateful} }
+
+// Sent tells of a packet; numbers grow.
+func (h *History) Sent(number uint32, at time.Duration) {
+	old := 0
+	for old < len(h.trips) && h.trips[old].sent < at-remember-lostAfter-time.Second {
+		old++
+	}
+	h.trips = append(h.trips[old:], trip{number: number, sent: at})
+}
+
+// Left tells better when a packet was sent.
+func (h *History) Left(number uint32, at time.Duration) {
+	if t := h.find(number); t != nil {
+		t.sent = at
+	}
+}
+
+// Heard tells of an answer: its number, when the far end had the packet and when it answered. unclear: the times are of no use.
+// False for a packet that was never sent, is long ago or was answered already.
+func (h *History) Heard(number, far uint32, received, answered int64, at time.Duration, unclear bool) bool {
+	t := h.find(number)
+	if t == nil || t.answer {
+		return false
+	}
+	t.answer, t.far, t.received, t.answered, t.heard, t.unclear = true, far, received, answered, at, unclear
+	return true
+}
+
+func (h *History) find(number uint32) *trip {
+	i := sort.Search(len(h.trips), func(i int) bool { return h.trips[i].number >= number })
+	if i == len(h.trips) || h.trips[i].number != number {
+		return nil
+	}
+	return &h.trips[i]
+}
+
+// Window is what became of the packets that were sent in some time until a second ago: by then each is answered or lost.
+type Window struct {
+	Length                    time.Duration
+	Sent, Lost                int
+	LostThere, LostBack       int           // of the lost: the rest of them is not known to be either
+	Reordered                 int           // answers that came after one to a later packet
+	Least, Median, NinetyFive time.Duration // of round trips, without the far end's own time; 0 where none was answered
+	OneWay                    *OneWay
+	Why                       string // there is no OneWay
+}
+
+// Windows are of 1 s, 10 s and 60 s.
+func (h *History) Windows(now time.Duration) []Window {
+	until := now - lostAfter
+	settled := h.trips[:h.until(until)]
+	where := h.directions(len(settled))
+	oneWay := tell(settled[h.until(until-remember):])
+	windows := make([]Window, 0, len(lengths))
+	for _, length := range lengths {
+		first := h.until(until - length)
+		w := Window{Length: length, Sent: len(settled) - first, Reordered: reordered(settled[first:])}
+		for i := range settled[first:] {
+			w.count(&settled[first+i], where[first+i])
+		}
+		w.roundTrips(settled[first:])
+		w.OneWay, w.Why = oneWay.within(until-length, until)
+		windows = append(windows, w)
+	}
+	return windows
+}
+
+// until is how many were sent before a time.
+func (h *History) until(at time.Duration) int {
+	return sort.Search(len(h.trips), func(i int) bool { return h.trips[i].sent >= at })
+}
+
+func (w *Window) count(t *trip, where direction) {
+	if !t.lost() {
+		return
+	}
+	w.Lost++
+	switch where {
+	case there:
+		w.LostThere++
+	case back:
+		w.LostBack++
+	}
+}
+
+func (w *Window) roundTrips(trips []trip) {
+	var all []time.Duration
+	for i := range trips {
+		if trips[i].timed() {
+			all = append(all, trips[i].rtt())
+		}
+	}
+	slices.Sort(all)
+	if len(all) > 0 {
+		w.Least, w.Median, w.NinetyFive = all[0], quantile(all, 0.5), quantile(all, 0.95)
+	}
+}
+
+// quantile is the least of some sorted values that as large a part of them does not exceed.
+func quantile[T any](sorted []T, part float64) T {
+	return sorted[max(0, int(math.Ceil(part*float64(len(sorted))))-1)]
+}
+
+func reordered(trips []trip) int {
+	var came []*trip
+	for i := range trips {
+		if trips[i].answer {
+			came = append(came, &trips[i])
+		}
+	}
+	sort.SliceStable(came, func(i, j int) bool { return came[i].heard < came[j].heard })
+	late, highest := 0, -1
+	for _, t := range came {
+		if int(t.number) < highest {
+			late++
+		}
+		highest = max(highest, int(t.number))
+	}
+	return late
+}
+
+// direction in which a packet was lost.
+type direction byte
+
+const (
+	unknown direction = iota
+	there
+	back
+)
+
+// directions tells it of the first packets: where the far end counts its answers, those that are missing between two that
+// came were lost on their way back, and the other packets between the two never reached it. Which of those were which is
+// not known, only how many.
+func (h *History) directions(packets int) []direction {
+	where := make([]direction, packets)
+	if !h.stateful {
+		return where
+	}
+	came := map[uint32]bool{}
+	for i := range h.trips {
+		if h.trips[i].answer {
+			came[h.trips[i].far] = true
+		}
+	}
+	before := -1
+	for i := range h.trips {
+		if !h.trips[i].answer {
+			continue
+		}
+		if before >= 0 && h.trips[i].far > h.trips[before].far && h.trips[i].far-h.trips[before].far < mostGap {
+			missing := 0
+			for far := h.trips[before].far + 1; far < h.trips[i].far; far++ {
+				if !came[far] {
+					missing++
+				}
+			}
+			for each := before + 1; each < min(i, packets); each++ {
+				where[each] = there
+				if i-each <= missing {
+					where[each] = back
+				}
+			}
+		}
+		before = i
+	}
+	return where
+}

@@ -1,0 +1,101 @@
+package stamp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"bicast/agent/stamps"
+)
+
+const bufferBytes = 1 << 11 // of a packet all that is read is at its beginning
+
+// Reflector is a Session-Reflector: it answers the sessions that it was told, and nobody else, and never with more than it got.
+type Reflector struct {
+	socket *stamps.Socket
+	lock   sync.Mutex
+	door   door
+}
+
+// Listen is at an address of this host, in the calling thread's network namespace; with a device by that alone.
+func Listen(at netip.AddrPort, device string) (*Reflector, error) {
+	socket, err := stamps.Listen(at, device)
+	if err != nil {
+		return nil, err
+	}
+	return &Reflector{socket: socket, door: newDoor()}, nil
+}
+
+// Open answers a session from now on; it takes the place of one of the same number (without a key: of the same address).
+func (r *Reflector) Open(s Session) error {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.door.open(s)
+}
+
+// Drop answers a session no longer.
+func (r *Reflector) Drop(s Session) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.door.drop(s)
+}
+
+// Counts are of all sessions since it listens.
+func (r *Reflector) Counts() Counts {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.door.counts
+}
+
+// Local is where it listens.
+func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
+
+// Close ends Run.
+func (r *Reflector) Close() { r.socket.Close() }
+
+// Run answers until the context ends or it is closed.
+func (r *Reflector) Run(ctx context.Context) {
+	defer context.AfterFunc(ctx, r.Close)()
+	defer r.Close()
+	b := make([]byte, bufferBytes)
+	own, asked := ownEstimate(), now().at
+	for {
+		event, err := r.socket.Next(b, time.Time{})
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil || event.Moment != stamps.Arrived {
+			continue
+		}
+		came := now()
+		if came.at-asked > time.Second {
+			own, asked = ownEstimate(), came.at
+		}
+		r.answer(came, own, event, b[:min(event.Length, len(b))])
+	}
+}
+
+func (r *Reflector) answer(came instant, own Estimate, event stamps.Event, b []byte) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	sender, answer, ok := r.door.answer(came.at, event.From, b)
+	if !ok {
+		return
+	}
+	answer.Estimate = own | answer.To.Estimate&inPTP // who sends in a format reads it, too
+	answer.Received = answer.Estimate.Wire(r.arrived(came, event))
+	answer.TTL = byte(event.TTL)
+	answer.Time = answer.Estimate.Wire(time.Now().UnixNano())
+	r.socket.WriteTo(answer.Seal(sender.Key), event.From) // what cannot be sent is lost, as on the way
+}
+
+// arrived is by the clock that answers are stamped with as they leave: a card's own is another one.
+func (r *Reflector) arrived(came instant, event stamps.Event) int64 {
+	if event.At == 0 || r.socket.Hardware() {
+		return came.wall
+	}
+	return event.At
+}
