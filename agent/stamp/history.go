@@ -10,7 +10,7 @@ import (
 const (
 	lostAfter = time.Second      // unanswered
 	remember  = 60 * time.Second // the longest window
-	mostGap   = 1 << 16          // between answers' numbers: more is another count
+	overtaken = 64               // answers by which the far end's count may be ahead of ours: more is another count
 )
 
 // lengths of windows.
@@ -27,8 +27,10 @@ type trip struct {
 }
 
 func (t *trip) lost() bool { return !t.answer || t.heard-t.sent > lostAfter }
+
+// timed tells whether its times can be: those of a far end whose clock was set in between, or that says anything, are not.
 func (t *trip) timed() bool {
-	return !t.lost() && !t.unclear
+	return !t.lost() && !t.unclear && t.answered >= t.received && t.rtt() >= 0
 }
 
 // rtt is without the time that the packet spent at the far end.
@@ -193,21 +195,33 @@ func (h *History) directions(packets int) []direction {
 		if !h.trips[i].answer {
 			continue
 		}
-		if before >= 0 && h.trips[i].far > h.trips[before].far && h.trips[i].far-h.trips[before].far < mostGap {
+		if before >= 0 && h.follows(i, before) {
 			missing := 0
 			for far := h.trips[before].far + 1; far < h.trips[i].far; far++ {
 				if !came[far] {
 					missing++
 				}
 			}
-			for each := before + 1; each < min(i, packets); each++ {
-				where[each] = there
-				if i-each <= missing {
-					where[each] = back
-				}
-			}
+			gap := where[min(before+1, packets):min(i, packets)]
+			fill(gap, i-before-1-missing)
 		}
 		before = i
 	}
 	return where
+}
+
+// follows tells whether the answers to two packets are of one count.
+func (h *History) follows(i, before int) bool {
+	gap := h.trips[i].number - h.trips[before].number
+	return h.trips[i].far > h.trips[before].far && h.trips[i].far-h.trips[before].far <= gap+overtaken
+}
+
+// fill has the first of a gap's packets lost on their way there, the rest on their way back.
+func fill(gap []direction, lostThere int) {
+	for each := range gap {
+		gap[each] = back
+		if each < lostThere {
+			gap[each] = there
+		}
+	}
 }

@@ -264,6 +264,21 @@ func TestPacketsWhileOurClockWasSetCountButTellNoTimes(t *testing.T) {
 	}
 }
 
+func TestAFarEndThatSaysAnythingBreaksNothing(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 9))
+	h := NewHistory(true)
+	for number := range uint32(700) {
+		at := time.Duration(number) * every
+		h.Sent(number, at)
+		h.Heard(number, random.Uint32(), int64(random.Uint64()), int64(random.Uint64()), at+time.Duration(random.Uint64()), false)
+	}
+	for _, w := range h.Windows(70 * time.Second) {
+		if w.Least < 0 || w.Lost < w.LostThere+w.LostBack {
+			t.Fatalf("%+v", w)
+		}
+	}
+}
+
 func TestOnlyTheLastMinuteIsKept(t *testing.T) {
 	h := simulated(true, 10*time.Minute, still)
 	if kept := len(h.trips); kept > 640 {

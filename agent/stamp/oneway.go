@@ -1,6 +1,7 @@
 package stamp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -173,7 +174,7 @@ func (t *telling) within(from, until time.Duration) (*OneWay, string) {
 			return nil, fmt.Sprintf("the far end's clock was set by about %.1f ms", s.by*1e3)
 		}
 	}
-	first, _ := slices.BinarySearchFunc(t.legs, from, func(l leg, at time.Duration) int { return int(l.at - at) })
+	first, _ := slices.BinarySearchFunc(t.legs, from, func(l leg, at time.Duration) int { return cmp.Compare(l.at, at) })
 	legs := t.legs[first:]
 	if len(legs) == 0 {
 		return nil, "no packet was answered"

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bicast/agent/stamps"
 	"bicast/internal/lab"
 )
 
@@ -192,5 +193,24 @@ func TestTenPacketsAreSentASecondAndNeverACrowd(t *testing.T) {
 		if i > 0 && each.sent <= r.sender.history.trips[i-1].sent {
 			t.Fatalf("%+v", r.sender.history.trips)
 		}
+	}
+}
+
+func TestOurClockMayBeSetWhileAPacketIsUnderWay(t *testing.T) {
+	t.Parallel()
+	s := newRoad(t, testKey).sender
+	for number, set := range []time.Duration{0, time.Hour, 0} {
+		s.send()
+		sent := s.history.trips[number].sent
+		heard := instant{at: sent + 30*time.Millisecond, wall: int64(s.out[number].offset + sent + 30*time.Millisecond + set)}
+		asked := Packet{Number: uint32(number), Time: s.out[number].wire}
+		a := Answer{Packet: Packet{Number: uint32(number), Time: asked.Time}, Received: asked.Time, To: asked}
+		s.answered(heard, stamps.Event{At: heard.wall}, a.Seal(testKey))
+	}
+	w := s.history.Windows(s.history.trips[2].sent + 1500*time.Millisecond)[0]
+	expect(t, [2]int{w.Sent, w.Lost}, [2]int{3, 0})
+	closeTo(t, "the round trips", w.NinetyFive, 30*time.Millisecond, time.Millisecond)
+	if w.OneWay == nil {
+		t.Fatal(w.Why)
 	}
 }
