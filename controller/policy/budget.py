@@ -1,0 +1,161 @@
+"""How many bytes copies may use of an uplink that is paid for by the byte: so many a day, and such a part of what it
+carries at all.
+
+    copies may be had ──(the day's bytes will be used up)──────────► not before the day is over
+          ▲           ──(too great a part of the last minutes)──┐
+          └──────────────(a minute later, and it is less)───────┴──► not for a minute
+
+The day is the caller's to say, and what was used in it outlives a restart, with the counters as they were last read:
+a switch copies on while nobody reads. Who reads now and then learns of the last bytes too late: so copies end while
+twice as much is left as was used between two readings of late, and no budget is kept to the byte by this alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+SHARE_S = 300.0  # "the last minutes"
+STEP_S = 10.0  # what is remembered of them is so fine
+LOOKED_AGAIN_S = 60.0
+LITTLE_BYTES = 1_000_000  # of so few in the last minutes it matters to nobody which part copies were
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one uplink; None: no such limit."""
+
+    budget_bytes_per_day: int | None
+    max_share: float | None  # from 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Of the wall's clock."""
+
+    at: float  # Unix seconds
+    day: str  # where we are: 2026-11-22
+    day_ends_at: float
+    utc_offset_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Of one uplink, as a switch counts up."""
+
+    copied_bytes: int
+    carried_bytes: int  # copies among them
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What must outlive a restart."""
+
+    day: str
+    copied_bytes: int = 0
+    used_up: int | None = None  # the budget that is, till the day ends; a greater one is not
+    counted: Counted | None = None  # when last read
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Of the last minutes."""
+
+    begun_at: float
+    copied_bytes: int = 0
+    carried_bytes: int = 0
+    most_bytes: int = 0  # copied between two readings
+
+    def plus(self, copied: int, carried: int) -> Step:
+        return Step(
+            self.begun_at, self.copied_bytes + copied, self.carried_bytes + carried, max(self.most_bytes, copied)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One uplink's; a new one is made with every reading."""
+
+    limits: Limits
+    spent: Spent
+    steps: tuple[Step, ...] = ()
+    read: bool = False  # by this controller
+    barred_until: float | None = None  # for their share
+
+    @property
+    def share(self) -> float:
+        carried = sum(step.carried_bytes for step in self.steps)
+        return sum(step.copied_bytes for step in self.steps) / carried if carried > LITTLE_BYTES else 0.0
+
+    @property
+    def most_bytes(self) -> int:
+        return max((step.most_bytes for step in self.steps), default=0)
+
+
+def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
+    """`kept` by the controller before this one, or under the limits before these."""
+    return Account(limits, _today(kept or Spent(moment.day), moment))
+
+
+def counted(account: Account, now: Counted, moment: Moment) -> Account:
+    """Less than before: the switch has begun anew. What it shows first may be of any time, and counts for nothing."""
+    spent = _today(account.spent, moment)
+    before = spent.counted or now
+    begun_anew = now.copied_bytes < before.copied_bytes or now.carried_bytes < before.carried_bytes
+    copied = now.copied_bytes - (0 if begun_anew else before.copied_bytes)
+    carried = now.carried_bytes - (0 if begun_anew else before.carried_bytes)
+    spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted=now)
+    if account.read:  # else it is of all the time in which nobody read
+        account = replace(account, steps=_stepped(account.steps, copied, carried, moment.at))
+    account = replace(account, read=True)
+    budget = account.limits.budget_bytes_per_day
+    if budget is not None and spent.copied_bytes + 2 * account.most_bytes >= budget:
+        spent = replace(spent, used_up=budget)
+    return _looked_at(replace(account, spent=spent), moment.at)
+
+
+def barred(account: Account, moment: Moment) -> str | None:
+    """Why there may be no copies by it; None: there may."""
+    budget, spent = account.limits.budget_bytes_per_day, _today(account.spent, moment)
+    if budget is not None and (spent.copied_bytes >= budget or (spent.used_up is not None and budget <= spent.used_up)):
+        until = _clock(moment.day_ends_at, moment) if spent.day == moment.day else f"the clock is past {spent.day}"
+        return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB that copies may use a day"
+    until_s = account.barred_until
+    if (
+        until_s is not None
+        and account.limits.max_share is not None
+        and moment.at < until_s <= moment.at + LOOKED_AGAIN_S
+    ):
+        of_what = f"of what it carried in {SHARE_S / 60:.0f} minutes"
+        share = f"copies were {account.share:.0%} {of_what}, and may be {account.limits.max_share:.0%}"
+        return f"used up until {_clock(until_s, moment)}: {share}"
+    return None
+
+
+def _today(spent: Spent, moment: Moment) -> Spent:
+    """A clock that is put back refills nothing, and one that begins in 1970 and is then set does not either."""
+    return Spent(moment.day, counted=spent.counted) if moment.day > spent.day else spent
+
+
+def _stepped(steps: tuple[Step, ...], copied: int, carried: int, at: float) -> tuple[Step, ...]:
+    kept = tuple(step for step in steps if 0 <= at - step.begun_at < SHARE_S)
+    if not kept or at - kept[-1].begun_at >= STEP_S:
+        kept = (*kept, Step(at))
+    return (*kept[:-1], kept[-1].plus(copied, carried))
+
+
+def _looked_at(account: Account, at: float) -> Account:
+    """While they are barred nothing is looked at, so that they do not come and go with every reading."""
+    until, most = account.barred_until, account.limits.max_share
+    if until is not None and at < until <= at + LOOKED_AGAIN_S:
+        return account
+    too_much = most is not None and account.share > most
+    return replace(account, barred_until=at + LOOKED_AGAIN_S if too_much else None)
+
+
+def _clock(at: float, moment: Moment) -> str:
+    minutes = int(at + moment.utc_offset_s) // 60
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+
+
+def _mega(count: int) -> str:
+    return f"{count / 1e6:.1f}"

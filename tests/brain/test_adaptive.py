@@ -1,0 +1,464 @@
+"""Whether copies are worth their bytes: by evidence of the active uplink, with a memory, and without a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from random import Random
+
+import pytest
+from hypothesis import given, target
+from hypothesis import strategies as st
+
+from controller.policy import adaptive
+from controller.policy.adaptive import (
+    CLEAN_S,
+    KEPT_S,
+    MEASURED_S,
+    PAUSE_AT_MOST_S,
+    TRY_S,
+    Decision,
+    Watch,
+    decide,
+    decided,
+    moved,
+    told,
+)
+from controller.policy.health import Reading
+from controller.policy.tallies import Evidence, Source, Tally, is_late, of_copies, of_senders
+from controller.reports import PathCopies, Subflow
+
+PERIOD_S = 0.25
+START = 100.0
+ONE_PATH = Watch("wifi", START, copies=False)
+COPIES = Watch("wifi", START)
+
+Told = tuple[Watch, list[Decision]]
+
+
+def piece(source: Source, packets: int, lost: int = 0, late: int = 0, stalled_ms: int = 0) -> Evidence:
+    return Evidence(source, PERIOD_S, Tally(packets, lost, late), stalled_ms)
+
+
+def sent(packets: int = 100, lost: int = 0, late: int = 0) -> Evidence:
+    return piece(Source.SENDERS, packets, lost, late)
+
+
+def came(packets: int = 100, lost: int = 0, late: int = 0) -> Evidence:
+    return piece(Source.COPIES, packets, lost, late)
+
+
+def probed(packets: int = 3, lost: int = 0, late: int = 0) -> Evidence:
+    return piece(Source.PROBES, packets, lost, late)
+
+
+STALLED = piece(Source.SENDERS, 0, stalled_ms=600)
+
+
+def after(watch: Watch, *each: Evidence, start: float = START, every_s: float = PERIOD_S) -> Told:
+    """These reports, one a period, and what was decided."""
+    made = []
+    for number, evidence in enumerate(each, start=1):
+        now = start + number * every_s
+        watch = told(watch, evidence, now)
+        decision = decide("phone", watch, now)
+        if decision is not None:
+            made.append(decision)
+            watch = decided(watch, decision)
+    return watch, made
+
+
+def for_s(seconds: float, evidence: Evidence) -> list[Evidence]:
+    return [evidence] * int(seconds / PERIOD_S)
+
+
+def begun_and_ended(made: list[Decision]) -> list[tuple[bool, float]]:
+    return [(each.copies, each.at - START) for each in made]
+
+
+# At first
+
+
+def test_before_anything_is_known_there_are_copies() -> None:
+    assert COPIES.copies and COPIES.because == "it is not known yet"
+    assert decide("phone", COPIES, START + 10**6) is None
+
+
+def test_evidence_that_says_nothing_changes_nothing() -> None:
+    for watch in (COPIES, ONE_PATH):
+        assert told(watch, sent(0), START + 1) == watch
+
+
+# On one path
+
+
+def test_a_path_that_loses_has_copies_within_a_second_and_it_says_the_numbers() -> None:
+    _, made = after(ONE_PATH, *for_s(1, sent(100, 5)))
+    because = "wifi: 5.0% of 300 packets lost, 0.0% late, as senders tell; copies from 2% lost on"
+    assert made == [Decision("phone", True, because, START + 0.75)]
+
+
+def test_a_sender_whose_rate_falls_with_the_first_losses_has_them_as_soon() -> None:
+    assert begun_and_ended(after(ONE_PATH, *for_s(1, sent(5000)), *for_s(1, sent(40, 2)))[1]) == [(True, 1.75)]
+
+
+def test_a_reporter_of_one_report_a_second_is_enough() -> None:
+    slow = replace(sent(100, 5), lasted_s=1.0)
+    assert begun_and_ended(after(ONE_PATH, slow, every_s=1.0)[1]) == [(True, 1.0)]
+
+
+def test_the_burst_with_which_a_sender_begins_is_no_path_that_loses() -> None:
+    burst = sent(500, 150)
+    assert not after(ONE_PATH, *for_s(1, sent()), burst, burst, *for_s(3, sent()))[1]
+
+
+def test_a_few_lost_packets_are_bad_luck() -> None:
+    assert not after(ONE_PATH, sent(2, 1), sent(2), sent(2), sent(2, 1), *for_s(2, sent(2)))[1]
+
+
+def test_a_tail_of_delay_has_copies_too() -> None:
+    _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
+    assert made[0].because == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on"
+
+
+def test_probes_begin_copies_where_nobody_sends() -> None:
+    _, made = after(ONE_PATH, *for_s(1, probed(3, 1)))
+    assert begun_and_ended(made) == [(True, 0.75)] and "as probes tell" in made[0].because
+
+
+def test_many_clean_packets_of_a_sender_do_not_hide_what_probes_lose() -> None:
+    both = [each for _ in range(4) for each in (sent(1000), probed(3, 1))]
+    assert after(ONE_PATH, *both, every_s=PERIOD_S / 2)[1]
+
+
+def test_a_path_on_which_nothing_is_acknowledged_has_copies_at_once() -> None:
+    _, made = after(ONE_PATH, STALLED)
+    assert made[0].because == "wifi: no acknowledgement for 600 ms, data in flight; dead from 400 ms on"
+
+
+def test_what_others_tell_to_be_dead_has_copies_at_once_until_it_delivers() -> None:
+    watch = adaptive.dead(ONE_PATH, "its port is down", START)
+    decision = decide("phone", watch, START)
+    assert decision and decision.because == "wifi is dead (its port is down)"
+    into_it = told(watch, probed(3, 3), START + 1)
+    assert decide("phone", into_it, START + 1), "what is lost in it is no sign of life"
+    assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
+
+
+def test_trouble_of_long_ago_begins_nothing() -> None:
+    watch = ONE_PATH
+    for number in range(3):
+        watch = told(watch, sent(100, 5), START + number * PERIOD_S)
+    assert decide("phone", watch, START + 0.5) and decide("phone", watch, START + 5) is None
+
+
+def test_copies_that_were_under_way_when_they_ended_tell_nothing() -> None:
+    assert told(ONE_PATH, came(100, 50), START + 1) == ONE_PATH
+
+
+# With copies
+
+
+def test_what_is_measured_to_be_clean_ends_copies_after_a_while_and_it_says_the_numbers() -> None:
+    _, made = after(COPIES, *for_s(20, came()))
+    because = "wifi: 0.0% of 4100 packets lost, 0.0% late in 10 s; clean up to 1% and 3%"
+    assert made == [Decision("phone", False, because, START + PERIOD_S + CLEAN_S)]
+
+
+def test_probes_end_copies_too() -> None:
+    ((copies, at),) = begun_and_ended(after(COPIES, *for_s(40, probed(3)))[1])
+    assert not copies and at == 25.0, "three a report: 300 packets later"
+
+
+def test_senders_alone_do_not_end_copies_but_have_one_path_tried_later() -> None:
+    _, made = after(COPIES, *for_s(40, sent()))
+    assert begun_and_ended(made) == [(False, PERIOD_S + TRY_S)]
+    assert made[0].because.endswith("what one path loses nobody tells while there are copies, so it is tried")
+
+
+def test_nothing_is_tried_where_ends_tell_that_it_loses() -> None:
+    both = [each for _ in range(400) for each in (sent(), came(100, 5))]
+    assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
+
+
+def test_what_every_path_loses_keeps_copies_whatever_an_end_can_compare() -> None:
+    both = [each for _ in range(400) for each in (sent(100, 5), came())]
+    assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
+
+
+def test_a_little_that_every_path_loses_is_not_clean_either() -> None:
+    both = [each for _ in range(400) for each in (sent(200, 3), came())]
+    assert not after(COPIES, *both, every_s=PERIOD_S / 2)[1]
+
+
+def test_a_long_clean_time_does_not_hide_that_it_loses_just_now() -> None:
+    _, made = after(COPIES, *for_s(9.5, came(1000)), *for_s(0.75, came(100, 5)), *for_s(20, came()))
+    assert made[0].at >= START + 10.25 + CLEAN_S
+
+
+def test_where_ends_fall_silent_one_path_is_tried_by_what_senders_tell() -> None:
+    _, made = after(COPIES, came(), *for_s(40, sent()))
+    assert begun_and_ended(made) == [(False, PERIOD_S + TRY_S)] and made[0].because.endswith("so it is tried")
+
+
+def test_however_much_is_told_in_a_second_little_of_it_is_kept() -> None:
+    watch, _ = after(COPIES, *[came()] * 1000, every_s=0.0001)
+    assert len(watch.heard) == adaptive.MOST_HEARD
+
+
+def test_a_tail_that_ends_see_keeps_copies() -> None:
+    assert not after(COPIES, *for_s(60, came(100, late=8)))[1]
+
+
+def test_too_few_packets_call_nothing_clean() -> None:
+    assert begun_and_ended(after(COPIES, *[came(2)] * 200, every_s=1.0)[1]) == [(False, 150.0)], "300 packets later"
+
+
+def test_after_a_gap_it_is_watched_anew() -> None:
+    watch, _ = after(COPIES, *for_s(8, came()))
+    assert not after(watch, *for_s(8, came()), start=START + 8 + MEASURED_S)[1]
+    watch, _ = after(COPIES, *for_s(8, sent()))
+    assert decide("phone", watch, START + 60) is None, "of what says nothing nothing follows"
+
+
+def test_another_uplink_is_watched_anew_and_copies_stay_till_it_is_known() -> None:
+    watch, _ = after(replace(COPIES, relapses=3), *for_s(8, came()))
+    watch = moved(watch, "lte", START + 8)
+    assert watch.copies and watch.because == "as it was on wifi: nothing is known of lte yet"
+    assert moved(watch, "lte", START + 9) is watch
+    assert begun_and_ended(after(watch, *for_s(12, came()), start=START + 8)[1]) == [(False, 8 + PERIOD_S + CLEAN_S)]
+
+
+def test_one_path_of_which_nothing_is_known_stays_one_path() -> None:
+    assert not moved(ONE_PATH, "lte", START).copies
+
+
+def test_who_asks_is_told_how_long_it_still_takes() -> None:
+    watch, _ = after(COPIES, *for_s(5, came()))
+    assert watch.because == (
+        "wifi: 0.0% of 2000 packets lost, 0.0% late; clean up to 1% and 3%; "
+        "one path when it was so for 10 s and 300 packets, of which 5 s are over"
+    )
+
+
+# What ends too soon
+
+
+def test_the_pause_doubles_with_every_try_that_fails_and_begins_anew_when_one_lasts() -> None:
+    """Nothing is seen with copies; on one path it loses."""
+    watch, tries, now = COPIES, [], START
+    while len(tries) < 7:
+        now += PERIOD_S
+        watch = told(watch, sent(100, 0 if watch.copies else 5), now)
+        decision = decide("phone", watch, now)
+        if decision is not None:
+            waited = now - watch.since
+            watch = decided(watch, decision)
+            if decision.copies:
+                assert waited <= 1.0
+            else:
+                tries.append(waited - PERIOD_S)
+    assert tries == [TRY_S, 2 * TRY_S, 4 * TRY_S, 8 * TRY_S, *[PAUSE_AT_MOST_S] * 3]
+    watch = decided(watch, Decision("phone", True, "", now + KEPT_S))
+    assert watch.relapses == 0
+
+
+def test_copies_that_were_barred_are_not_had_and_it_is_no_relapse() -> None:
+    decision = decide("phone", COPIES, START, barred="used up until 00:00")
+    assert decision == Decision("phone", False, "used up until 00:00", START, barred=True)
+    watch = decided(COPIES, decision)
+    watch = told(watch, STALLED, START + 1)
+    assert decide("phone", watch, START + 1, barred="used up until 00:00") is None
+    decision = decide("phone", watch, START + 1)
+    assert decision and decision.copies and decided(watch, decision).relapses == 0
+
+
+# The script of the experiment: 5 minutes
+
+
+PHASES = {"clean": 0.0, "5 %": 0.05, "10 % and bursts": 0.10, "dead": 1.0, "clean again": 0.0}
+PHASE_S = 60.0
+
+Seen = Callable[[Watch, Callable[[int], int]], Iterator[Evidence]]
+
+
+def senders_and_ends(watch: Watch, lost: Callable[[int], int]) -> Iterator[Evidence]:
+    """What two paths lose both is next to nothing."""
+    if watch.copies:
+        yield came(300, lost(300))
+        yield sent(300)
+    else:
+        yield sent(300, lost(300))
+
+
+def senders_and_probes(watch: Watch, lost: Callable[[int], int]) -> Iterator[Evidence]:
+    yield probed(3, lost(3))
+    yield sent(300, 0 if watch.copies else lost(300))
+
+
+def drawn(chance: Random, share: float, many: int) -> int:
+    return sum(chance.random() < share for _ in range(many))
+
+
+@pytest.mark.parametrize("seen", [senders_and_ends, senders_and_probes])
+@pytest.mark.parametrize(("seed", "offset_s"), [(1, 0.0), (2, 0.06), (3, 0.13), (4, 0.24)])
+def test_of_the_script_each_phase_has_one_change_at_most_and_within_a_second(
+    seen: Seen, offset_s: float, seed: int
+) -> None:
+    """The first report of a phase has seen a part of it only; a dead path is left for the other by somebody else."""
+    watch, chance, changes = Watch("wifi", 0.0), Random(seed), list[tuple[str, bool, float]]()
+    for number, (phase, loss) in enumerate(PHASES.items()):
+        begins = number * PHASE_S
+        for step in range(int(PHASE_S / PERIOD_S)):
+            now = begins + offset_s + step * PERIOD_S
+            in_burst = number == 2 and step % 40 < 4
+            of_it = 0.0 if watch.active == "lte" else min(1.0, 5 * loss if in_burst else loss)
+            share = min(1.0, (now - begins) / PERIOD_S)
+            for evidence in seen(watch, partial(drawn, chance, of_it * share)):
+                watch = told(watch, evidence, now)
+                decision = decide("phone", watch, now)
+                if decision is not None:
+                    watch = decided(watch, decision)
+                    changes.append((phase, decision.copies, now - begins))
+            if phase == "dead" and step == 4:
+                watch = moved(watch, "lte", now)
+            if phase == "clean again" and step == 8:
+                watch = moved(watch, "wifi", now)
+    assert [(phase, copies) for phase, copies, _ in changes] == [("clean", False), ("5 %", True), ("dead", False)]
+    assert changes[1][2] <= 1.0
+
+
+# Whatever comes
+
+
+PIECES = st.builds(
+    Evidence,
+    st.sampled_from(Source),
+    st.floats(0.0, 2.0),
+    st.builds(Tally, st.integers(0, 5000), st.integers(-50, 5000), st.integers(0, 5000)),
+    st.integers(0, 2000),
+)
+USUAL = (sent(), sent(100, 5), came(), came(100, 5), probed(30), probed(3, 1), sent(9, late=5), sent(0), STALLED)
+OTHERWISE = ("wifi", "lte", "dead")
+LASTS = st.tuples(st.sampled_from(USUAL) | PIECES | st.sampled_from(OTHERWISE), st.integers(1, 120))
+
+
+def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, Decision | None]:
+    if isinstance(what, Evidence):
+        watch = told(watch, what, now)
+    else:
+        watch = adaptive.dead(watch, "so they say", now) if what == "dead" else moved(watch, what, now)
+    decision = decide("phone", watch, now)
+    return (decided(watch, decision) if decision else watch), decision
+
+
+@given(st.lists(LASTS, max_size=12), st.sampled_from([0.05, PERIOD_S, 1.0, 2.9]))
+def test_copies_last_as_long_as_they_must_and_begin_at_most_once_in_that_time(
+    series: list[tuple[Evidence | str, int]], every_s: float
+) -> None:
+    """The same again and again, so many times each."""
+    watch, now, made = COPIES, START, list[Decision]()
+    for what, times in series:
+        for _ in range(times):
+            now += every_s
+            watch, decision = follow(watch, what, now)
+            if decision is not None:
+                made.append(decision)
+                assert decide("phone", watch, now) is None, "it would change twice at one moment"
+    assert [each.copies for each in made] == [bool(number % 2) for number in range(len(made))]
+    begun = [START, *(each.at for each in made if each.copies)]
+    ended = [each.at for each in made if not each.copies]
+    assert all(end - begin >= CLEAN_S for begin, end in zip(begun, ended, strict=False))
+    assert all(then - before >= CLEAN_S for before, then in pairwise(begun))
+    target(float(len(made)))
+
+
+@given(st.lists(st.tuples(st.floats(-(10**9), 10**9), PIECES | st.sampled_from(["wifi", "lte", "dead"]))))
+def test_no_clock_that_jumps_breaks_it(series: list[tuple[float, Evidence | str]]) -> None:
+    watch = COPIES
+    for now, what in series:
+        watch, decision = follow(watch, what, now)
+        assert decision is None or decision.because
+    at = max([START, *(now for now, _ in series)])
+    _, made = after(replace(moved(watch, "third", at), copies=False), STALLED, start=at)
+    assert made and made[0].copies
+
+
+def test_a_clock_that_was_ahead_and_is_put_back_delays_nothing() -> None:
+    watch = told(ONE_PATH, sent(), START + 10**6)
+    assert begun_and_ended(after(watch, *for_s(1, sent(100, 5)))[1]) == [(True, 0.75)]
+    watch, _ = after(COPIES, came(), came(), start=START + 10**6)
+    assert begun_and_ended(after(watch, *for_s(12, came()))[1]) == [(False, PERIOD_S + CLEAN_S)]
+
+
+# What evidence is made of
+
+
+def brought(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = ()) -> PathCopies:
+    return PathCopies("", True, first, eliminated, late, 0, 0, 0, skew)
+
+
+ZERO = {"wifi": brought(0, 0), "lte": brought(0, 0)}
+
+
+def test_what_only_the_other_brought_the_active_one_has_lost() -> None:
+    evidence = of_copies("wifi", ZERO, {"wifi": brought(95, 0), "lte": brought(5, 94)}, 1.0)
+    assert evidence == Evidence(Source.COPIES, 1.0, Tally(99, 5, 0))
+
+
+def test_packets_without_copies_that_came_by_the_active_one_say_nothing() -> None:
+    evidence = of_copies("wifi", ZERO, {"wifi": brought(95 + 5000, 0), "lte": brought(5, 94)}, 1.0)
+    assert evidence and evidence.tally == Tally(99, 5, 0)
+
+
+def test_of_an_active_one_that_comes_second_too() -> None:
+    evidence = of_copies("lte", ZERO, {"wifi": brought(99, 0), "lte": brought(1, 90, 4)}, 1.0)
+    assert evidence and evidence.tally.packets == 99 and evidence.tally.lost == 5
+
+
+def test_counters_are_counted_from_the_report_before() -> None:
+    before = {"wifi": brought(100, 10, 0, (9, 1)), "lte": brought(7, 90, 0, (90,))}
+    now = {"wifi": brought(200, 10, 0, (9, 1)), "lte": brought(7, 190, 0, (90, 100))}
+    evidence = of_copies("wifi", before, now, 0.25)
+    assert evidence and evidence.tally == Tally(100, 0, 0)
+
+
+def test_where_there_is_nothing_to_compare_with_there_is_no_evidence() -> None:
+    alone = {"wifi": brought(100, 0), "lte": brought(0, 0)}
+    assert of_copies("wifi", ZERO, alone, 1.0) is None
+    assert of_copies("wifi", alone, ZERO, 1.0) is None, "it counts anew"
+    assert of_copies("wifi", {}, alone, 1.0) is None and of_copies("third", ZERO, alone, 1.0) is None
+
+
+def test_of_three_no_more_is_lost_than_one_brought() -> None:
+    after_all = {"wifi": brought(0, 0), "lte": brought(10, 0), "dsl": brought(10, 0)}
+    evidence = of_copies("wifi", {**ZERO, "dsl": brought(0, 0)}, after_all, 1.0)
+    assert evidence and evidence.tally == Tally(10, 10, 0)
+
+
+def skewed(**by_power: int) -> tuple[int, ...]:
+    return tuple(by_power.get(f"p{power}", 0) for power in range(32))
+
+
+def test_copies_far_behind_the_first_are_a_tail_and_those_that_always_are_are_not() -> None:
+    tail = {"wifi": brought(90, 10, 0, skewed(p20=2, p26=8)), "lte": brought(10, 90)}
+    evidence = of_copies("wifi", ZERO, tail, 1.0)
+    assert evidence and evidence.tally.late == 8
+    longer = {"wifi": brought(0, 100, 0, skewed(p25=70, p26=29, p28=1)), "lte": brought(100, 0)}
+    evidence = of_copies("wifi", ZERO, longer, 1.0)
+    assert evidence and evidence.tally.late == 1
+
+
+def subflow(srtt_us: int, in_flight: int) -> Subflow:
+    return Subflow("a", 1, "b", 2, False, False, srtt_us, 20_000, 10, in_flight, 0, 0, 0, 0, 0, 0)
+
+
+def test_a_thin_flow_waits_in_others_queues_and_a_thick_one_in_its_own() -> None:
+    assert is_late(subflow(90_000, 2)) and not is_late(subflow(90_000, 200)) and not is_late(subflow(70_000, 2))
+
+
+def test_what_waits_in_a_queue_is_told_beside_the_reading_that_leaves_it_out() -> None:
+    evidence = of_senders(Reading(90, 9, 10**5, 300), 10, 0.25)
+    assert evidence == Evidence(Source.SENDERS, 0.25, Tally(100, 9, 10), 300)

@@ -1,0 +1,176 @@
+"""What copies may use of a metered uplink: by counters, kept over a restart, and told until when it is used up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy.budget import (
+    LITTLE_BYTES,
+    LOOKED_AGAIN_S,
+    SHARE_S,
+    Account,
+    Counted,
+    Limits,
+    Moment,
+    Spent,
+    barred,
+    counted,
+    opened,
+)
+
+MB = 1_000_000
+NOON = 1_795_345_200.0  # one hour east of Greenwich
+A_DAY = Limits(budget_bytes_per_day=100 * MB, max_share=None)
+A_PART = Limits(budget_bytes_per_day=None, max_share=0.3)
+
+
+def at(seconds: float, day: str = "2026-11-22") -> Moment:
+    return Moment(NOON + seconds, day, NOON + 12 * 3600, 3600)
+
+
+def told(account: Account, *readings: tuple[float, int, int]) -> Account:
+    """Seconds after noon, and megabytes copied and carried, counted up."""
+    for seconds, copied, carried in readings:
+        account = counted(account, Counted(copied * MB, carried * MB), at(seconds))
+    return account
+
+
+def test_before_anything_was_counted_copies_may_be_had() -> None:
+    for limits in (A_DAY, A_PART, Limits(None, None)):
+        assert barred(opened(limits, None, at(0)), at(0)) is None
+
+
+def test_where_there_is_no_limit_nothing_is_used_up() -> None:
+    account = told(opened(Limits(None, None), None, at(0)), (0, 0, 0), (1, 10**6, 10**6))
+    assert barred(account, at(1)) is None
+
+
+def test_what_a_switch_counted_before_we_came_is_not_of_today() -> None:
+    assert barred(told(opened(A_DAY, None, at(0)), (0, 5000, 9000)), at(0)) is None
+
+
+def test_the_days_bytes_are_used_up_until_it_ends_and_it_says_the_numbers() -> None:
+    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400))
+    assert barred(account, at(1)) == "used up until 00:00: 101.0 of 100.0 MB that copies may use a day"
+    assert barred(account, at(13 * 3600, "2026-11-23")) is None
+
+
+def test_copies_end_before_the_last_bytes_are_used_and_do_not_come_back_for_what_was_left() -> None:
+    account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(19)))
+    assert account.spent.copied_bytes == 90 * MB, "two readings more would be all of it"
+    assert barred(account, at(18))
+    quiet = told(account, *((second, 90, 200) for second in range(19, 2000, 10)))
+    assert barred(quiet, at(2000)), "nothing was copied for long, and still 10 MB are too few"
+
+
+def test_to_the_budget_copies_use_what_is_theirs() -> None:
+    account = told(opened(A_DAY, None, at(0)), *((second, 5 * second, 9 * second) for second in range(18)))
+    assert account.spent.copied_bytes == 85 * MB and barred(account, at(17)) is None
+
+
+def test_a_restart_forgets_nothing_and_counts_what_was_copied_meanwhile() -> None:
+    before = told(opened(A_DAY, None, at(0)), (0, 10, 10), (10, 50, 90))
+    kept = replace(before.spent)
+    assert told(opened(A_DAY, kept, at(100)), (100, 80, 200)).spent.copied_bytes == 70 * MB
+    assert barred(told(opened(A_DAY, kept, at(100)), (100, 120, 300)), at(100))
+
+
+def test_what_was_copied_while_nobody_read_is_no_rate() -> None:
+    kept = Spent("2026-11-22", 0, None, Counted(0, 0))
+    assert barred(told(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
+
+
+def test_what_must_be_kept_is_plain_values() -> None:
+    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    assert asdict(spent) == {
+        "day": "2026-11-22",
+        "copied_bytes": 101 * MB,
+        "used_up": 100 * MB,
+        "counted": {"copied_bytes": 101 * MB, "carried_bytes": 400 * MB},
+    }
+
+
+def test_what_was_copied_over_midnight_counts_on_the_new_day() -> None:
+    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
+    account = counted(account, Counted(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
+    assert account.spent.day == "2026-11-23" and account.spent.copied_bytes == 10 * MB
+
+
+def test_a_switch_that_counts_anew_takes_nothing_back() -> None:
+    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 40, 80), (2, 20, 30))
+    assert account.spent.copied_bytes == 60 * MB
+
+
+def test_a_greater_budget_counts_at_once_and_a_smaller_one_too() -> None:
+    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    assert barred(opened(Limits(300 * MB, None), spent, at(2)), at(2)) is None
+    assert barred(opened(Limits(50 * MB, None), spent, at(2)), at(2))
+    assert barred(opened(Limits(None, None), spent, at(2)), at(2)) is None
+
+
+def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
+    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    unset = Moment(5.0, "1970-01-01", 86_400.0, 0)
+    account = counted(opened(A_DAY, spent, unset), Counted(101 * MB, 400 * MB), unset)
+    assert "until the clock is past 2026-11-22" in (barred(account, unset) or "")
+    assert barred(account, at(60)), "it is set now, and the day is the same"
+
+
+def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    reason = "used up until 12:01: copies were 40% of what it carried in 5 minutes, and may be 30%"
+    assert barred(account, at(10)) == reason
+    assert barred(account, at(10 + LOOKED_AGAIN_S)) is None
+    assert barred(told(account, (71, 4, 11)), at(71)), "it is looked at again, and still too great"
+    assert barred(told(account, (71, 4, 20)), at(71)) is None
+
+
+def test_while_copies_rest_for_their_part_it_is_not_looked_at_with_every_reading() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10), (20, 4, 100))
+    assert barred(account, at(20))
+    assert barred(told(account, (70, 4, 101)), at(70)) is None
+
+
+def test_of_very_little_it_does_not_matter_which_part_copies_were() -> None:
+    account = counted(opened(A_PART, None, at(0)), Counted(0, 0), at(0))
+    account = counted(account, Counted(LITTLE_BYTES, LITTLE_BYTES), at(1))
+    assert barred(account, at(1)) is None
+
+
+def test_what_was_carried_long_ago_is_no_part_of_the_last_minutes() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (1, 0, 1000), (2 + SHARE_S, 4, 1010))
+    assert barred(account, at(2 + SHARE_S))
+
+
+READINGS = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.floats(-(10**6), 10**6), st.integers(20, 25))
+
+
+@given(st.lists(READINGS, max_size=40), st.integers(0, 10**9), st.floats(0, 1))
+def test_no_counters_and_no_clock_give_bytes_back_within_a_day(
+    readings: list[tuple[int, int, float, int]], budget: int, share: float
+) -> None:
+    account = opened(Limits(budget, share), None, at(0))
+    for copied, carried, seconds, day in readings:
+        before, moment = account.spent, at(seconds, f"2026-11-{day}")
+        account = counted(account, Counted(copied, carried), moment)
+        assert account.spent.day >= before.day
+        if account.spent.day == before.day:
+            assert account.spent.copied_bytes >= before.copied_bytes
+            assert before.used_up is None or barred(account, moment)
+        if account.spent.copied_bytes >= budget:
+            assert barred(account, moment)
+
+
+@given(st.lists(st.integers(0, 50_000), min_size=1, max_size=300))
+def test_copies_that_end_when_they_should_never_use_more_than_a_readings_surprise(each: list[int]) -> None:
+    limits = Limits(500_000, None)
+    account = counted(opened(limits, None, at(0)), Counted(0, 0), at(0))
+    used = 0
+    for second, copied in enumerate(each, start=1):
+        if barred(account, at(second - 1)) is None:
+            used += copied
+        account = counted(account, Counted(used, used), at(second))
+    assert used <= 500_000 + max(each)
