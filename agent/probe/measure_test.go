@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,14 @@ func (p *path) measure(plan Plan) Result {
 	return result
 }
 
+// once does something when so many probes have been answered.
+func (p *path) once(answers uint64, work func()) {
+	for p.t.Context().Err() == nil && p.reflector.Counters().Answered < answers {
+		time.Sleep(time.Millisecond)
+	}
+	work()
+}
+
 func lengthsOf(t *testing.T, text string) []int {
 	t.Helper()
 	lengths, err := ParseLengths(text)
@@ -70,7 +79,7 @@ func summary(r Result) string {
 func TestEachPacketHasItsFourTimes(t *testing.T) {
 	for _, at := range []string{"10.1.0.2:0", "[fd01::2]:0"} {
 		p := newPath(t, at, testKey)
-		plan := Plan{lengthsOf(t, "16-1440/89"), 10, 2 * time.Millisecond, 5, 20}
+		plan := Plan{lengthsOf(t, "16-1440/89"), 6, 2 * time.Millisecond, 5, 20}
 		result := p.measure(plan)
 		singles := len(plan.Lengths) * plan.Tries
 		if len(result.Samples) != singles+100 || result.Lost() != 0 || result.Ended != nil || result.Hardware || result.Queued {
@@ -82,17 +91,17 @@ func TestEachPacketHasItsFourTimes(t *testing.T) {
 				unknown++
 				continue
 			}
-			if s.Sent > s.Received || s.Received > s.Answered || s.Answered > s.Heard {
+			if s.Sent == 0 || s.Sent > s.Received || s.Received > s.Answered || s.Answered > s.Heard {
 				t.Fatalf("packet %d: %+v", n, s)
 			}
 			if s.Train != 0 && (s.Length != slices.Max(plan.Lengths) || s.Train != 1+(n-singles)/20) || s.Train == 0 && n >= singles {
 				t.Fatalf("packet %d: %+v, expected it in train %d", n, s, 1+(n-singles)/20)
 			}
 		}
-		if unknown > 20 {
+		if unknown > len(result.Samples)/2 {
 			t.Fatalf("of %d packets the times are not known", unknown)
 		}
-		if c := p.reflector.Counters(); c.Strangers+c.Replays+c.Refused != 0 || c.Answered < 250 {
+		if c := p.reflector.Counters(); c.Strangers+c.Replays+c.Refused != 0 || c.Answered < 200 {
 			t.Fatalf("%+v", c)
 		}
 	}
@@ -174,26 +183,28 @@ func TestALostAnswerIsALostPacketAndNoMore(t *testing.T) {
 }
 
 func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
-	for at, expected := range map[string]string{
-		"10.1.0.2:0":  "nothing longer than 1216 bytes came through, of 42 packets: path MTU 1244",
-		"[fd01::2]:0": "nothing longer than 1296 bytes came through, of 27 packets: path MTU 1344",
+	for _, each := range []struct {
+		at, mtu, said string
+		longest       int
+	}{
+		{"10.1.0.2:0", "1244", "nothing longer than 1216 bytes came through, of 12 packets: path MTU 1244\n", 1216},
+		{"[fd01::2]:0", "1312", "nothing longer than 1264 bytes came through, of 9 packets: path MTU 1312\n", 1264},
 	} {
-		p := newPath(t, at, testKey)
-		mtu := strings.TrimPrefix(expected[strings.LastIndex(expected, " "):], " ")
-		p.client.Run("ip", "link", "set", "wifi", "mtu", mtu) // it knows
-		plan := Plan{lengthsOf(t, "16-1440/16"), 3, time.Millisecond, 2, 10}
+		p := newPath(t, each.at, testKey)
+		p.client.Run("ip", "link", "set", "wifi", "mtu", each.mtu) // it knows
+		plan := Plan{lengthsOf(t, "16-1440/48"), 3, time.Millisecond, 2, 10}
 		result := p.measure(plan)
-		if !strings.Contains(summary(result), expected) || result.Samples[len(result.Samples)-1].Length >= 1440 {
-			t.Fatalf("%s\nexpected %q", summary(result), expected)
+		if last := result.Samples[len(result.Samples)-1]; !strings.Contains(summary(result), each.said) || last.Length != each.longest {
+			t.Fatalf("%s\nexpected %q, and trains of so long packets, not %d", summary(result), each.said, last.Length)
 		}
 		p.client.Run("ip", "link", "set", "wifi", "mtu", "1500")
 		p.server.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
-			"add rule inet t in meta length > "+mtu+" drop") // somebody on the way drops it, and says nothing
+			"add rule inet t in meta length > "+each.mtu+" drop") // somebody on the way drops it, and says nothing
 		p.reflector.lock.Lock()
 		p.reflector.door.heard = 0 // the session before is over
 		p.reflector.lock.Unlock()
-		if said := summary(p.measure(plan)); !strings.Contains(said, expected) {
-			t.Fatalf("%s\nexpected %q", said, expected)
+		if said := summary(p.measure(plan)); !strings.Contains(said, each.said) {
+			t.Fatalf("%s\nexpected %q", said, each.said)
 		}
 	}
 }
@@ -201,7 +212,7 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: time.Millisecond}
-	time.AfterFunc(200*time.Millisecond, p.reflector.Close)
+	go p.once(50, p.reflector.Close)
 	result := p.measure(plan)
 	if result.Ended == nil || !strings.Contains(result.Ended.Error(), "connection refused") || len(result.Samples) < 20 || result.Samples[5].Heard == 0 {
 		t.Fatalf("%v after %d packets", result.Ended, len(result.Samples))
@@ -214,9 +225,15 @@ func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
 func TestAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: 10 * time.Millisecond}
-	time.AfterFunc(200*time.Millisecond, func() { p.server.Run("ip", "link", "set", "wifi", "down") })
-	began := time.Now()
+	var began time.Time
+	cut := make(chan struct{})
+	go p.once(10, func() {
+		began = time.Now()
+		p.server.Try(func() error { return exec.Command("ip", "link", "set", "wifi", "down").Run() })
+		close(cut)
+	})
 	result := p.measure(plan)
+	<-cut
 	if result.Ended == nil || !strings.Contains(result.Ended.Error(), "the far end stopped") || time.Since(began) > 2*silence || time.Since(began) < time.Second {
 		t.Fatalf("%v after %v", result.Ended, time.Since(began))
 	}

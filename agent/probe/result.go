@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -77,7 +78,7 @@ func (r Result) Reordered() int {
 			order = append(order, n)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(r.Samples[a].Received - r.Samples[b].Received) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.Samples[a].Received, r.Samples[b].Received) })
 	reordered, highest := 0, -1
 	for _, n := range order {
 		if n < highest {
