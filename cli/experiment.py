@@ -101,6 +101,16 @@ EXPERIMENTS = {
         "36 uploads of 10 s: some 8 minutes, longer where the machine stalls, for such runs are repeated.",
         "104 uploads of 30 s: some 55 minutes, likewise.",
     ),
+    "owd": Experiment(
+        "experiments.owd",
+        "paper 004: the rate of a link, told by how long packets of different lengths take over it",
+        "Probes emulated links of 10, 100 and 1000 Mbit/s, half of each others' in every second, and a token bucket: "
+        "packets of 16 to 1440 bytes one by one, with the kernel's time stamps at both ends, then trains of them. "
+        "The far end's clock drifts as a crystal does. Prints each estimator's error beside the paper's, how often the "
+        "true rate is in the interval, and what ICMP errors tell.",
+        "21 probings of some 11 s: some 6 minutes.",
+        "140 probings: some 35 minutes.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",

@@ -1,0 +1,52 @@
+"""`python errors.py ADDRESS PORT STEP LONGEST TRIES EVERY_US`: paper 004's other way, from the sender's side alone.
+
+Datagrams of each length, shuffled within each try, to a port at which nobody listens, and how long until the error is
+there that says so. Writes `length,sent_ns,heard_ns`. Linux puts as much of the datagram into the error as fits into 576
+bytes: up to there a longer datagram has a longer answer.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import sys
+import time
+
+PATIENCE_S = 0.2
+
+
+def main() -> None:
+    address, *numbers = sys.argv[1:]
+    port, step, longest, tries, every_us = map(int, numbers)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect((address, port))
+        print("length,sent_ns,heard_ns")
+        due = time.monotonic()
+        for _ in range(tries):
+            lengths = list(range(step, longest + 1, step))
+            random.shuffle(lengths)
+            for length in lengths:
+                time.sleep(max(0.0, due - time.monotonic()))
+                due += every_us / 1e6
+                sent = time.time_ns()
+                if (heard := answered(sock, bytes(length))) is not None:
+                    print(f"{length},{sent},{heard}")
+
+
+def answered(sock: socket.socket, datagram: bytes) -> int | None:
+    """When; None: not in time."""
+    sock.send(datagram)
+    readable, _, _ = select.select([sock], [], [], PATIENCE_S)
+    heard = time.time_ns()
+    if not readable:
+        return None
+    try:
+        sock.recv(1)
+    except ConnectionRefusedError:
+        return heard
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The experiment that tells links' rates: what the probe wrote is read, and what was found is counted up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from controller.policy.bandwidth import Alpha, Rate, Samples, Slope, Unknown
+from experiments import ExperimentFailed, paper004
+from experiments.owd import clocks
+from experiments.owd.plan import FULL, Link
+from experiments.owd.probed import read
+from experiments.owd.results import figures
+from experiments.owd.runs import Run
+
+START = 1_790_000_000_123_456_789  # of 2026, in ns: a double has it to 256 ns
+
+
+def written(*rows: str) -> str:
+    return "\n".join(
+        [
+            "# bicast probe 1 stamps=software transport=udp",
+            "train,length,sent_ns,received_ns,answered_ns,heard_ns",
+            *rows,
+        ]
+    )
+
+
+def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
+    later = START + 1_000_000
+    probed = read(
+        written(
+            f"0,16,{START},{START + 2001},{START + 2005},{START + 4000}",
+            f"0,1440,{later},,,",
+            f"0,32,{later + 1},{later + 2},,",
+            f"2,1440,{later},{later + 9},,",
+            f"2,1440,{later},{later + 5},,",
+            f"2,1440,{later},,,",
+        )
+    )
+    assert probed.sent == 3
+    assert list(probed.samples.lengths) == [16, 32]
+    assert probed.samples.received[0] == pytest.approx(2001e-9, abs=1e-12)
+    assert probed.samples.answered[0] - probed.samples.received[0] == pytest.approx(4e-9, abs=1e-12)
+    assert math.isnan(probed.samples.heard[1])
+    ((moments, lengths),) = probed.trains
+    assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
+
+
+@pytest.mark.parametrize("text", ["", "what,is,this\n1,2,3", written()])
+def test_what_no_probe_wrote_is_said(text: str) -> None:
+    with pytest.raises(ExperimentFailed, match="expected lines of train, length"):
+        read(text)
+
+
+def test_where_nothing_came_it_is_said() -> None:
+    with pytest.raises(ExperimentFailed, match="is the far end's"):
+        read(written(f"0,16,{START},,,"))
+
+
+def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
+    sent = np.linspace(0, 10, 1000)
+    near = Samples(np.full(1000, 16.0), sent, sent + 1e-3, sent + 2e-3, sent + 3e-3)
+    far, added = clocks.apart(near, 0)
+    assert added == pytest.approx(33e-6, abs=2e-6)
+    assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
+    assert np.allclose(far.answered - far.received, near.answered - near.received)
+    assert (far.sent, far.heard) == (near.sent, near.heard)
+
+
+def test_packets_have_room_between_them() -> None:
+    for link in FULL.links:
+        assert link.every_us >= 1000
+        assert link.every_us * link.rate_bps >= 10 * 8 * 1482 * 1e6
+    assert {link.rate_bps for link in FULL.links} == {10**7, 10**8, 10**9}
+
+
+def run(bps: float, off: float, link: Link, stalled: str = "") -> Run:
+    samples = Samples(*(np.zeros(10) for _ in range(5)))
+    slope = Slope(8 / bps, 0.01 * 8 / bps, 33e-6)
+    found = Rate(bps, bps * (1 - off), bps * (1 + off)) if off else Unknown("too wide")
+    return Run(link, 0, 12, samples, 31e-6, slope, slope, slope, slope, found, found, slope, slope, Alpha(0), stalled)
+
+
+def test_bias_cover_and_skew_are_judged() -> None:
+    link = Link(100_000_000)
+    runs = [run(100.5e6, 0.01, link), run(99.9e6, 0.01, link), run(102e6, 0.01, link), run(90e6, 0, link)]
+    told = {one.what: one for one in figures([*runs, run(50e6, 0.1, link, stalled="on link")])}
+    bias = told["100 Mbit/s: bias, of either sign"]
+    assert (bias.value, bias.n, bias.met) == (pytest.approx(0.8), 3, True)
+    assert (told["  not known"].value, told["  skew, off by"].value) == (1, pytest.approx(2))
+    inside = told["the true rate is in the interval"]
+    assert (inside.value, inside.met) == (0.5, False)
+    assert told["  paper 004, table 6: UDP one-way, alpha taken off"].value == 100.3
+
+
+def test_of_a_token_bucket_no_single_packet_is_to_tell() -> None:
+    link = Link(100_000_000, bucket=True)
+    told = {one.what: one for one in figures([run(101e6, 0.01, link), run(100e6, 0, link)])}
+    assert told["100 Mbit/s by a token bucket: not told by one packet"].met is False
+    assert told["  trains: off by"].met is True
+
+
+def test_the_papers_figures_are_there() -> None:
+    assert {one.table for one in paper004.said(10**9)} == {2, 3, 5, 6}
+    assert not paper004.said(10**7)

@@ -1,0 +1,57 @@
+"""Two hosts and the link that is measured between them.
+
+    near ── link 10.0.0.1 ────────── 10.0.0.2 link ── far
+
+`rate_bps` of it both ways, `delay_ms` each way, and `others`, the part of the rate that packets of others take. With
+`bucket` the kernel's token bucket stands there in place of a link that sends bit by bit: packets that come one by one
+it does not delay at all.
+
+    mn --custom topologies/measured.py --topo measured,rate_bps=10000000
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from mininet.topo import Topo
+
+from topologies.links import Shape, ShapedLink
+from topologies.nodes import Machine
+from topologies.parameters import refuse_unknown
+
+NEAR, FAR = "10.0.0.1", "10.0.0.2"
+DEVICE = "link"
+QUEUE_BYTES = 400_000
+PARAMETERS = ("rate_bps", "delay_ms", "others", "bucket")
+
+
+class MeasuredTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    def build(
+        self,
+        rate_bps: int = 100_000_000,
+        delay_ms: float = 2.0,
+        others: float = 0.0,
+        bucket: bool = False,
+        **unknown: Any,
+    ) -> None:
+        refuse_unknown(unknown, PARAMETERS)
+        for name, address in (("near", NEAR), ("far", FAR)):
+            self.addHost(name, cls=Machine, addresses={DEVICE: [f"{address}/24"]})
+        shape = Shape(rate_bps, queue_bytes=QUEUE_BYTES)
+        if not bucket:
+            shape = Shape(rate_bps, queue_bytes=QUEUE_BYTES, delay_ms=delay_ms, others=others)
+        names = {"intfName1": DEVICE, "intfName2": DEVICE}
+        self.addLink("near", "far", cls=ShapedLink, label=DEVICE, forward=shape, backward=shape, **names)
+
+
+topos = {"measured": MeasuredTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()
