@@ -114,9 +114,7 @@ func (r Result) Summary(to io.Writer) {
 	if r.Queued {
 		fmt.Fprintln(to, "the driver does not tell when packets leave: sent_ns is when they went into its queue")
 	}
-	if r.Late.Packets > 0 {
-		fmt.Fprintf(to, "%d packets left more than a tenth of the pause late, the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
-	}
+	fmt.Fprintf(to, "late by more than a tenth of the pause: %d; the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
 	if longest, lost := r.Through(); longest > 0 {
 		header := fourBytes + udpBytes
 		if r.Six {
