@@ -19,6 +19,7 @@ ended too soon is paid for by the next pause, twice as long. Of what says nothin
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 
 from controller.counting import counted
 from controller.policy.health import DEAD_AFTER_MS
@@ -28,6 +29,9 @@ WINDOW_S = 1.0  # in which trouble shows
 LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
 LOSING_FROM = 0.02
 LATE_FROM = 0.10
+DOUBT = (
+    0.7  # of a count's own spread: with none of it a path that loses 0.5 % has copies often; with all, 5 % wait longer
+)
 ENOUGH = 300  # packets, to call it clean: of a path that loses 5 %, so many lose no more than 3 once in 5000 times
 CLEAN_S = 10.0  # what is measured, until copies end
 TRY_S = 30.0  # what is not, until one path is tried
@@ -41,6 +45,7 @@ SEEN_BY = {
     Source.COPIES: "as is seen where copies come in",
     Source.PROBES: "as probes tell",
 }
+CHANCE = ", bad luck aside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +175,16 @@ def _trouble(watch: Watch, now: float) -> str | None:
     since = [each for at, each in heard if at >= bad[0][0]]  # before, a sender may have sent many times as much
     for source in Source:
         tally = total(each.tally for each in since if each.source is source)
-        if tally.lost >= FEW and tally.loss >= LOSING_FROM:
-            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LOSING_FROM:.0%} lost on"
-        if tally.late >= FEW and tally.tail >= LATE_FROM:
-            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on"
+        if _exceeds(tally.lost, tally.packets, LOSING_FROM):
+            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LOSING_FROM:.0%} lost on{CHANCE}"
+        if _exceeds(tally.late, tally.packets, LATE_FROM):
+            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on{CHANCE}"
     return None
+
+
+def _exceeds(count: int, packets: int, share: float) -> bool:
+    """By more than chance makes of so few."""
+    return count >= FEW and count - DOUBT * sqrt(count) >= share * packets
 
 
 def _afresh(watch: Watch) -> Watch:
@@ -212,7 +222,7 @@ def _clean() -> str:
 
 def _on_one_path(watch: Watch, now: float) -> str:
     heard = total(each.tally for _, each in _within(watch, now))
-    return f"{watch.active}: {_share(heard)}; copies from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late on"
+    return f"{watch.active}: {_share(heard)}; copies from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late on{CHANCE}"
 
 
 def _until_clean(watch: Watch, since: float, now: float) -> str:

@@ -96,7 +96,7 @@ def test_evidence_that_says_nothing_changes_nothing() -> None:
 
 def test_a_path_that_loses_has_copies_within_a_second_and_it_says_the_numbers() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(100, 5)))
-    because = "wifi: 5.0% of 300 packets lost, 0.0% late, as senders tell; copies from 2% lost on"
+    because = "wifi: 5.0% of 300 packets lost, 0.0% late, as senders tell; copies from 2% lost on, bad luck aside"
     assert made == [Decision("phone", True, because, START + 0.75)]
 
 
@@ -118,9 +118,19 @@ def test_a_few_lost_packets_are_bad_luck() -> None:
     assert not after(ONE_PATH, sent(2, 1), sent(2), sent(2), sent(2, 1), *for_s(2, sent(2)))[1]
 
 
+def test_a_path_that_loses_a_packet_now_and_then_is_clean() -> None:
+    chance = Random(1)
+    for packets in (60, 300):
+        often = [sent(packets, drawn(chance, 0.003, packets)) for _ in range(4 * 300)]
+        assert not after(ONE_PATH, *often)[1], "five minutes"
+
+
 def test_a_tail_of_delay_has_copies_too() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(6, late=3)))
-    assert made[0].because == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on"
+    assert (
+        made[0].because
+        == "wifi: 0.0% of 18 packets lost, 50.0% late, as senders tell; copies from 10% late on, bad luck aside"
+    )
 
 
 def test_probes_begin_copies_where_nobody_sends() -> None:
