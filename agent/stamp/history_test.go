@@ -199,6 +199,17 @@ func TestAQueueThatGrowsIsAChangeOfItsDirectionAlone(t *testing.T) {
 	closeTo(t, "change back", w.OneWay.Back.Median, 2*time.Millisecond, 5*time.Millisecond)
 }
 
+func TestJitterIsOfNeighboursAlone(t *testing.T) {
+	h := simulated(true, 12*time.Second, func(number int, _ time.Duration) way {
+		w := still(0, 0)
+		if w.lostThere = number%20 == 0; number%40 > 20 { // the delay changes where a packet is lost
+			w.there += 40 * time.Millisecond
+		}
+		return w
+	})
+	closeTo(t, "jitter", h.Windows(12 * time.Second)[1].OneWay.There.Jitter, 0, 100*time.Microsecond)
+}
+
 func TestAFarClockThatIsSetIsSaidAndItsWindowsHaveNoChanges(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -30 * time.Millisecond, 8 * time.Millisecond, -8 * time.Millisecond} {
 		random := rand.New(rand.NewPCG(5, 6))
