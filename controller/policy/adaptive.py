@@ -29,9 +29,7 @@ WINDOW_S = 1.0  # in which trouble shows
 LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
 LOSING_FROM = 0.02
 LATE_FROM = 0.10
-DOUBT = (
-    0.7  # of a count's own spread: with none of it a path that loses 0.5 % has copies often; with all, 5 % wait longer
-)
+DOUBT = 0.7  # of a count's own spread: with none a path that loses 0.5 % often has copies, with all 5 % wait longer
 ENOUGH = 300  # packets, to call it clean: of a path that loses 5 %, so many lose no more than 3 once in 5000 times
 CLEAN_S = 10.0  # what is measured, until copies end
 TRY_S = 30.0  # what is not, until one path is tried
