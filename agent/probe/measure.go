@@ -186,6 +186,7 @@ func (p *Prober) send(ctx context.Context, plan Plan) error {
 		if err := p.put(0, packet); err != nil {
 			return err
 		}
+		p.pace.sent()
 	}
 	for train := range plan.Trains {
 		if err := p.train(ctx, plan, train+1); err != nil {

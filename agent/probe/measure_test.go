@@ -128,11 +128,11 @@ func TestEachTryIsInAnotherOrderAndNoPacketIsCloserThanAsked(t *testing.T) {
 	}
 	closer := 0
 	for n, s := range result.Samples[1:] {
-		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*9/10 { // when it was written is not when it left, exactly
+		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*99/100 { // by a clock that may be pulled a little
 			closer++
 		}
 	}
-	if closer > 2 {
+	if closer > 0 {
 		t.Fatalf("%d packets were closer to the one before than %v", closer, plan.Every)
 	}
 	planned := time.Duration(len(result.Samples)) * plan.Every

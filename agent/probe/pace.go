@@ -32,7 +32,7 @@ type Lateness struct {
 	Most    time.Duration // of any
 }
 
-// await returns when the next is due, and reckons when the one after it is.
+// await returns when the next is due.
 func (p *pace) await() {
 	sleepUntil(p.due - awake)
 	now := clock.Monotonic()
@@ -44,7 +44,11 @@ func (p *pace) await() {
 	if late > p.every/10 {
 		p.late.Packets++
 	}
-	p.after(now, p.every+time.Duration(p.random.Float64()*jitter*float64(p.every)), p.every)
+}
+
+// sent reckons when the one after it is: between becoming due and being sent, a processor may have been taken away.
+func (p *pace) sent() {
+	p.after(clock.Monotonic(), p.every+time.Duration(p.random.Float64()*jitter*float64(p.every)), p.every)
 }
 
 // after is when something that took place now is followed by the next: a while after it was due, and at least so long after it was.
