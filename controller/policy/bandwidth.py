@@ -120,8 +120,13 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     if least <= 0:
         return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
     if most > WIDEST * least:
-        return Unknown(f"it may be {8e-6 / most:.3g} to {8e-6 / least:.3g} Mbit/s")
+        return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
     return Rate(8 / s_per_byte, 8 / most, 8 / least)
+
+
+def said(bps: float) -> str:
+    mbps = bps / 1e6
+    return f"{mbps:.0f} Mbit/s" if mbps >= 100 else f"{mbps:.3g} Mbit/s"
 
 
 def calibrated(slope: Slope, link_bps: float) -> Alpha:

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from controller.policy.bandwidth import Rate, Unknown
+from controller.policy.bandwidth import Rate, Unknown, said
 from controller.policy.lines import Numbers, least_squares
 
 FEWEST_PACKETS = 8  # in what is looked at
 FEWEST_TRAINS = 5
 END = 0.5  # this part of a train
 SURE = 1.96
+APART_S = 20e-6  # what comes closer is spaced by the hosts: by their interrupts, and by who reads
 
 
 def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
@@ -30,11 +31,17 @@ def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
     return 8 / slope if slope > 0 else None
 
 
+def _longest(trains: Sequence[tuple[Numbers, Numbers]]) -> float:
+    return max(float(on_the_wire.max()) for _, on_the_wire in trains if len(on_the_wire))
+
+
 def rate(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
     """The middle one's, between those that have the true median between them in 95 of 100 (by their order alone)."""
     rates = np.sort([bps for each in trains if (bps := of_train(*each))])
     if len(rates) < FEWEST_TRAINS:
         return Unknown(f"{len(rates)} trains of {len(trains)} came, expected {FEWEST_TRAINS} at least")
+    if 8 * _longest(trains) / np.median(rates) < APART_S:
+        return Unknown(f"trains come too fast for these hosts: at some {said(float(np.median(rates)))}")
     reach = SURE * np.sqrt(len(rates)) / 2
     low = max(0, int(np.floor(len(rates) / 2 - reach)))
     high = min(len(rates) - 1, int(np.ceil(len(rates) / 2 + reach)))

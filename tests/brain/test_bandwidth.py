@@ -149,13 +149,18 @@ def train(bps: float, burst: int = 0, packets: int = 50, seed: int = 0) -> tuple
     return 8 * behind / bps + dice.gamma(2, 2e-6, packets), lengths
 
 
-@pytest.mark.parametrize("bps", [10e6, 100e6, 1e9])
+@pytest.mark.parametrize("bps", [10e6, 100e6, 400e6])
 @pytest.mark.parametrize("burst", [0, 15_000, 30_000])
 def test_trains_tell_the_rate_behind_a_burst(bps: float, burst: int) -> None:
     told = trains.rate([train(bps, burst, seed=each) for each in range(20)])
     assert isinstance(told, Rate)
     assert told.bps == pytest.approx(bps, rel=0.05)
     assert told.least_bps <= told.bps <= told.most_bps
+
+
+def test_trains_that_come_as_fast_as_hosts_take_them_tell_of_the_hosts() -> None:
+    told = trains.rate([train(1e9, seed=each) for each in range(20)])
+    assert isinstance(told, Unknown) and told.because.startswith("trains come too fast for these hosts: at some 1")
 
 
 def test_others_between_the_packets_of_some_trains_do_not_count() -> None:

@@ -1,0 +1,97 @@
+"""One figure of several: what a path carries, told by packets alone, by trains of them, and by what flows have got.
+
+    one packet   the wire's own rate, whoever else is there; of several links in a row 1/sum(1/rate), which is no rate
+                 that anything gets. Blind to a shaper that delays no packet that comes alone
+    trains       what comes through, behind a shaper, too; less where others are between
+    delivery     what some flow got: no more than that is sure
+
+Where the first two agree both count, each by its own certainty. Where they do not, the lower one is what is to be had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.policy.bandwidth import Rate, Unknown
+
+KEPT_S = 3600.0  # what was measured longer ago says nothing
+DELIVERED_WITHIN_S = 60.0
+
+
+class Method(StrEnum):
+    ONE_PACKET = "one packet"
+    SEVERAL_LINKS = "one packet over several links"
+    TRAINS = "trains"
+    DELIVERY = "delivery"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    method: Method
+    rate: Rate
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`most_bps` is infinite where nothing tells how much more there may be."""
+
+    bps: float
+    least_bps: float
+    most_bps: float
+    at: float  # the oldest of what it is made of
+    methods: tuple[Method, ...]
+
+    def age_s(self, now: float) -> float:
+        return max(0.0, now - self.at)
+
+
+def fused(measured: Iterable[Measured], now: float) -> Figure | Unknown:
+    newest = _newest(measured, now)
+    told = [one for method in (Method.ONE_PACKET, Method.TRAINS) if (one := newest.get(method))]
+    delivered = newest.get(Method.DELIVERY)
+    if told:
+        figure = _together(told)
+        return _at_least(figure, delivered) if delivered else figure
+    if delivered:
+        rate = delivered.rate
+        return Figure(rate.bps, rate.bps, math.inf, delivered.at, (Method.DELIVERY,))
+    if Method.SEVERAL_LINKS in newest:
+        return Unknown("single packets tell of several links in a row together, and trains have not been sent")
+    return Unknown("nothing was measured within the last hour")
+
+
+def _newest(measured: Iterable[Measured], now: float) -> dict[Method, Measured]:
+    newest: dict[Method, Measured] = {}
+    for one in measured:
+        kept_s = DELIVERED_WITHIN_S if one.method is Method.DELIVERY else KEPT_S
+        if one.at <= now and now - one.at <= kept_s and (one.method not in newest or newest[one.method].at <= one.at):
+            newest[one.method] = one
+    return newest
+
+
+def _together(told: list[Measured]) -> Figure:
+    lower, higher = told[0], told[-1]
+    if lower.rate.bps > higher.rate.bps:
+        lower, higher = higher, lower
+    if lower is higher or lower.rate.most_bps < higher.rate.least_bps:
+        return Figure(lower.rate.bps, lower.rate.least_bps, lower.rate.most_bps, lower.at, (lower.method,))
+    weights = [1 / max(_width(one.rate), 1e-6) ** 2 for one in told]
+    logarithm = sum(weight * math.log(one.rate.bps) for weight, one in zip(weights, told, strict=True)) / sum(weights)
+    bps, half = math.exp(logarithm), math.exp(sum(weights) ** -0.5 / 2)
+    return Figure(bps, bps / half, bps * half, min(one.at for one in told), tuple(one.method for one in told))
+
+
+def _width(rate: Rate) -> float:
+    return math.log(rate.most_bps / rate.least_bps)
+
+
+def _at_least(figure: Figure, delivered: Measured) -> Figure:
+    """What a flow got in these moments was there, whatever was measured before."""
+    got = delivered.rate.bps
+    if got <= figure.most_bps:
+        return figure
+    return Figure(got, got, math.inf, delivered.at, (Method.DELIVERY,))

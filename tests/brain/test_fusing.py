@@ -1,0 +1,77 @@
+"""One figure of what a path carries."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from controller.policy.bandwidth import Rate, Unknown
+from controller.policy.fusing import KEPT_S, Figure, Measured, Method, fused
+
+NOW = 10_000.0
+MBPS = 1e6
+
+
+def one(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> Measured:
+    return Measured(method, Rate(mbps * MBPS, mbps * MBPS * (1 - part), mbps * MBPS * (1 + part)), at)
+
+
+def figure(*measured: Measured, now: float = NOW) -> Figure:
+    found = fused(measured, now)
+    assert isinstance(found, Figure)
+    return found
+
+
+def test_what_agrees_counts_by_its_certainty() -> None:
+    both = figure(one(Method.ONE_PACKET, 100, 0.01), one(Method.TRAINS, 104, 0.04))
+    assert 100 < both.bps / MBPS < 100.5
+    assert both.methods == (Method.ONE_PACKET, Method.TRAINS)
+    alone = one(Method.ONE_PACKET, 100, 0.01).rate
+    assert both.most_bps / both.least_bps < alone.most_bps / alone.least_bps
+
+
+@pytest.mark.parametrize(("packet", "train", "chosen"), [(1000, 100, Method.TRAINS), (10, 50, Method.ONE_PACKET)])
+def test_of_what_does_not_agree_the_lower_is_to_be_had(packet: float, train: float, chosen: Method) -> None:
+    found = figure(one(Method.ONE_PACKET, packet), one(Method.TRAINS, train))
+    assert found.methods == (chosen,)
+    assert found.bps == min(packet, train) * MBPS
+
+
+def test_several_links_in_a_row_are_no_figure() -> None:
+    told = fused([one(Method.SEVERAL_LINKS, 47)], NOW)
+    assert isinstance(told, Unknown) and "several links" in told.because
+    assert figure(one(Method.SEVERAL_LINKS, 47), one(Method.TRAINS, 90)).bps == 90 * MBPS
+
+
+def test_what_a_flow_got_is_there_at_least() -> None:
+    only = figure(one(Method.DELIVERY, 30))
+    assert (only.least_bps, only.most_bps) == (30 * MBPS, math.inf)
+    assert figure(one(Method.TRAINS, 50), one(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
+    more = figure(one(Method.TRAINS, 50, at=NOW - 1000), one(Method.DELIVERY, 80))
+    assert (more.bps, more.methods) == (80 * MBPS, (Method.DELIVERY,))
+
+
+def test_the_newest_counts_and_the_old_does_not() -> None:
+    found = figure(one(Method.TRAINS, 50, at=NOW - 100), one(Method.TRAINS, 70, at=NOW - 10))
+    assert (found.bps, found.age_s(NOW)) == (70 * MBPS, 10)
+    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
+    assert isinstance(fused([one(Method.DELIVERY, 50, at=NOW - 61)], NOW), Unknown)
+    assert isinstance(fused([], NOW), Unknown)
+
+
+measured = some.builds(
+    one, some.sampled_from(Method), some.floats(0.001, 1e6), some.floats(0, 0.9), some.floats(0, 2 * NOW)
+)
+
+
+@given(some.lists(measured, max_size=10))
+def test_a_figure_is_in_its_interval_and_no_older_than_an_hour(those: list[Measured]) -> None:
+    found = fused(those, NOW)
+    assert isinstance(found, Unknown) or (
+        0 < found.least_bps <= found.bps * (1 + 1e-9)
+        and found.bps <= found.most_bps * (1 + 1e-9)
+        and found.age_s(NOW) <= KEPT_S
+    )
