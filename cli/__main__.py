@@ -28,6 +28,7 @@ VERBS = {
     "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
     "agents": ("cli.agents", "list who was enrolled"),
     "mptcp": ("cli.mptcp", "see and steer the live MPTCP connections of this machine"),
+    "bandwidth": ("cli.bandwidth", "tell the rate of a path that was probed"),
     "render": ("cli.render", "write ovs-flows/: the program as files for an OVS with no controller"),
     "experiment": ("cli.experiment", "run one of the papers' experiments again"),
 }

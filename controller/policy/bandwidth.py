@@ -126,7 +126,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
 
 def said(bps: float) -> str:
     mbps = bps / 1e6
-    return f"{mbps:.0f} Mbit/s" if mbps >= 100 else f"{mbps:.3g} Mbit/s"
+    return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
 
 
 def calibrated(slope: Slope, link_bps: float) -> Alpha:

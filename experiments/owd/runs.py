@@ -28,10 +28,10 @@ from controller.policy.bandwidth import (
     rate,
     round_trip,
 )
+from controller.probed import Probed, Unreadable, read
 from experiments import ExperimentFailed
 from experiments.owd import clocks
 from experiments.owd.plan import CALIBRATION, CALIBRATIONS, LONGEST_BYTES, STEP_BYTES, Link, Plan
-from experiments.owd.probed import Probed, read
 from experiments.running import TREE
 from topologies import isolate
 from topologies.measured import DEVICE, FAR, MeasuredTopo
@@ -131,7 +131,10 @@ def probe(net: Stage, key: Path, link: Link) -> Probed:
     words = ("--to", f"{FAR}:{PORT}", "--key-file", str(key), "--tries", str(link.tries), "--trains", str(TRAINS))
     every = ("--every", f"{link.every_us}us", "--lengths", f"{STEP_BYTES}-{LONGEST_BYTES}/{STEP_BYTES}")
     done = net.machine("near").run(str(AGENT), "probe", *words, *every, timeout_s=PATIENCE_S)
-    return read(done.stdout)
+    try:
+        return read(done.stdout)
+    except Unreadable as error:
+        raise ExperimentFailed(f"of the probe of {link}: {error}; is `bicast-agent reflect` there?") from None
 
 
 def by_errors(net: Stage) -> tuple[Slope, Slope]:

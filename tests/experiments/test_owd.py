@@ -2,62 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from controller.policy.bandwidth import Alpha, Rate, Samples, Slope, Unknown
-from experiments import ExperimentFailed, paper004
+from experiments import paper004
 from experiments.owd import clocks
 from experiments.owd.plan import FULL, Link
-from experiments.owd.probed import read
 from experiments.owd.results import figures
 from experiments.owd.runs import Run
-
-START = 1_790_000_000_123_456_789  # of 2026, in ns: a double has it to 256 ns
-
-
-def written(*rows: str) -> str:
-    return "\n".join(
-        [
-            "# bicast probe 1 stamps=software transport=udp",
-            "train,length,sent_ns,received_ns,answered_ns,heard_ns",
-            *rows,
-        ]
-    )
-
-
-def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
-    later = START + 1_000_000
-    probed = read(
-        written(
-            f"0,16,{START},{START + 2001},{START + 2005},{START + 4000}",
-            f"0,1440,{later},,,",
-            f"0,32,{later + 1},{later + 2},,",
-            f"2,1440,{later},{later + 9},,",
-            f"2,1440,{later},{later + 5},,",
-            f"2,1440,{later},,,",
-        )
-    )
-    assert probed.sent == 3
-    assert list(probed.samples.lengths) == [16, 32]
-    assert probed.samples.received[0] == pytest.approx(2001e-9, abs=1e-12)
-    assert probed.samples.answered[0] - probed.samples.received[0] == pytest.approx(4e-9, abs=1e-12)
-    assert math.isnan(probed.samples.heard[1])
-    ((moments, lengths),) = probed.trains
-    assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
-
-
-@pytest.mark.parametrize("text", ["", "what,is,this\n1,2,3", written()])
-def test_what_no_probe_wrote_is_said(text: str) -> None:
-    with pytest.raises(ExperimentFailed, match="expected lines of train, length"):
-        read(text)
-
-
-def test_where_nothing_came_it_is_said() -> None:
-    with pytest.raises(ExperimentFailed, match="is the far end's"):
-        read(written(f"0,16,{START},,,"))
 
 
 def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:

@@ -1,0 +1,124 @@
+"""`bicast bandwidth`: the rate of a path, from what `bicast-agent probe` wrote of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cli import Failure
+from controller.counting import counted
+from controller.policy import trains
+from controller.policy.bandwidth import UNCALIBRATED, Alpha, Rate, Unknown, calibrated, one_way, rate, said
+from controller.policy.fusing import Figure, Measured, Method, fused
+from controller.probed import Probed, Unreadable, read
+
+HEADERS = 28  # of IPv4 and UDP: what a path's MTU has more than the longest payload
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "bandwidth",
+        help="tell the rate of a path that was probed",
+        description="Tell the rate of a path from what `bicast-agent probe` wrote of it (docs/probe.md): by single "
+        "packets, each with the interval that has the true rate in it in 95 of 100 cases, by trains where it has some, "
+        "and what follows from both. What two hosts take for each byte beside the link is found with --link, once, on "
+        "a link of known rate between them, and taken off with --alpha.",
+    )
+    parser.add_argument("file", metavar="FILE", help="what the probe wrote")
+    parser.add_argument(
+        "--alpha", metavar="NS", type=_finite, help="nanoseconds a byte that both hosts take, as --link told"
+    )
+    parser.add_argument("--link", metavar="MBITS", type=_positive, help="the known rate in Mbit/s: tell alpha")
+    parser.add_argument("--json", action="store_true", help="one document")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        probed = read(Path(args.file).read_text(encoding="ascii"))
+    except OSError as error:
+        raise Failure(f"{args.file} cannot be read: {error.strerror}") from None
+    except (Unreadable, UnicodeDecodeError) as error:
+        raise Failure(f"{args.file}: {error}") from None
+    alpha = UNCALIBRATED if args.alpha is None else Alpha(args.alpha / 1e9)
+    found = told(probed, alpha)
+    if args.link is not None:
+        found["alpha_ns_per_byte"] = _alpha_ns(probed, args.link)
+    print(json.dumps(found, indent=2) if args.json else "\n".join(_lines(found)))
+    return 0
+
+
+def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
+    """As --json has it."""
+    by_packet, by_trains = rate(probed.samples, alpha), trains.rate(probed.trains)
+    measured = [
+        Measured(method, each, 0.0)
+        for method, each in ((Method.ONE_PACKET, by_packet), (Method.TRAINS, by_trains))
+        if isinstance(each, Rate)
+    ]
+    found: dict[str, Any] = {
+        "one_packet": _document(by_packet),
+        "trains": _document(by_trains) if probed.trains else {"because": "none were sent"},
+        "path": _document(fused(measured, 0.0)),
+        "sent": probed.sent,
+        "lost": probed.lost,
+        "reordered": probed.reordered,
+    }
+    if isinstance(by_packet, Rate):
+        found["drift_ppm"] = one_way(probed.samples).drift * 1e6
+    if probed.longest_came < probed.longest_sent:
+        found["mtu_bytes"] = probed.longest_came + HEADERS
+    return found
+
+
+def _document(found: Rate | Figure | Unknown) -> dict[str, Any]:
+    if isinstance(found, Unknown):
+        return asdict(found)
+    return {"bps": found.bps, "least_bps": found.least_bps, "most_bps": found.most_bps}
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = [f"{name:<13}{_words(found[key])}" for name, key in NAMES.items()]
+    lines.append(f"{counted(found['sent'], 'packets')} alone, {found['lost']} lost, {found['reordered']} out of order")
+    if "drift_ppm" in found:
+        lines.append(f"the far end's clock goes {found['drift_ppm']:+.1f} millionths faster than ours")
+    if "mtu_bytes" in found:
+        lines.append(f"nothing longer came than fits an MTU of {found['mtu_bytes']} bytes (IPv4)")
+    if "alpha_ns_per_byte" in found:
+        lines.append(
+            f"these hosts take {found['alpha_ns_per_byte']:.3f} ns a byte: --alpha {found['alpha_ns_per_byte']:.3f}"
+        )
+    return lines
+
+
+NAMES = {"one packet": "one_packet", "trains": "trains", "the path": "path"}
+
+
+def _words(one: dict[str, Any]) -> str:
+    if "because" in one:
+        return f"not known: {one['because']}"
+    return f"{said(one['bps'])}, {said(one['least_bps'])} to {said(one['most_bps'])}"
+
+
+def _alpha_ns(probed: Probed, mbits: float) -> float:
+    found = rate(probed.samples)
+    if isinstance(found, Unknown):
+        raise Failure(f"alpha cannot be told: {found.because}")
+    return calibrated(one_way(probed.samples), mbits * 1e6).s_per_byte * 1e9
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"found {text}, expected a number")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _finite(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"found {text}, expected more than 0")
+    return value

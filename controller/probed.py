@@ -1,0 +1,111 @@
+"""What `bicast-agent probe` writes (docs/probe.md), as the estimators take it."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.counting import counted
+from controller.policy.bandwidth import Samples
+from controller.policy.lines import Numbers
+
+HEADERS_BYTES = 42  # of Ethernet, IPv4 and UDP
+FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
+TIMES = FIELDS[2:]
+LONGEST_BYTES = 65_507
+LATEST_NS = 1 << 63
+
+
+class Unreadable(Exception):
+    """Where, what was found, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Packets alone, and trains of packets: when they arrived, and their bytes on the wire."""
+
+    sent: int
+    samples: Samples
+    trains: tuple[tuple[Numbers, Numbers], ...]
+    longest_sent: int
+    longest_came: int
+
+    @property
+    def lost(self) -> int:
+        return self.sent - len(self.samples.sent)
+
+    @property
+    def reordered(self) -> int:
+        """Those that came before one that was sent earlier."""
+        return int((np.diff(self.samples.received) < 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Packet:
+    train: int
+    length: int
+    times_ns: tuple[int | None, ...]
+
+    @property
+    def came(self) -> bool:
+        sent, received, *_ = self.times_ns
+        return sent is not None and received is not None
+
+    def since(self, origin_ns: int) -> list[float]:
+        """Nanoseconds since 1970 would not fit into a double."""
+        return [math.nan if at is None else (at - origin_ns) / 1e9 for at in self.times_ns]
+
+
+def read(text: str) -> Probed:
+    packets = list(_packets(text.splitlines()))
+    alone = [packet for packet in packets if packet.train == 0]
+    came = [packet for packet in alone if packet.came]
+    if not came:
+        sent = counted(len(alone), "packets")
+        raise Unreadable(f"{sent} sent by themselves, of which none came: expected some to tell a rate by")
+    origin = came[0].times_ns[0] or 0
+    table = np.array([[packet.length, *packet.since(origin)] for packet in came])
+    lengths = {packet.length for packet in alone}
+    return Probed(len(alone), Samples(*table.T), tuple(_trains(packets)), max(lengths), int(table[:, 0].max()))
+
+
+def _packets(lines: Sequence[str]) -> Iterator[_Packet]:
+    told = [(number, line) for number, line in enumerate(lines, 1) if not line.startswith("#")]
+    if not told or tuple(told[0][1].split(",")) != FIELDS:
+        found = repr(told[0][1][:80]) if told else "nothing"
+        raise Unreadable(f"found {found}, expected {','.join(FIELDS)}, as `bicast-agent probe` writes it")
+    for (number, line), row in zip(told[1:], csv.reader(line for _, line in told[1:]), strict=True):
+        try:
+            yield _packet(row)
+        except ValueError as error:
+            raise Unreadable(f"line {number}: found {line[:80]!r}, expected {error}") from None
+
+
+def _packet(row: Sequence[str]) -> _Packet:
+    if len(row) != len(FIELDS):
+        raise ValueError(f"{len(FIELDS)} values: {','.join(FIELDS)}")
+    train, length = _whole(row[0], LATEST_NS), _whole(row[1], LONGEST_BYTES)
+    return _Packet(train, length, tuple(_whole(value, LATEST_NS) if value else None for value in row[2:]))
+
+
+def _whole(value: str, most: int) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(most)) and int(value) <= most):
+        raise ValueError(f"whole numbers up to {most}, or nothing where a time is not known")
+    return int(value)
+
+
+def _trains(packets: Sequence[_Packet]) -> Iterator[tuple[Numbers, Numbers]]:
+    trains: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for packet in packets:
+        received = packet.times_ns[1]
+        if packet.train and received is not None:
+            trains[packet.train].append((received, packet.length))
+    for those in trains.values():
+        those.sort()
+        moments = np.array([(at - those[0][0]) / 1e9 for at, _ in those])
+        yield moments, np.array([length + HEADERS_BYTES for _, length in those], dtype=float)

@@ -1,0 +1,70 @@
+"""What the probe wrote is read whole, or refused with the line that cannot be."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from controller.probed import Unreadable, read
+
+START = 1_790_000_000_123_456_789  # of 2026, in ns: a double has it to 256 ns
+HEAD = ("# bicast probe 1 stamps=software transport=udp", "train,length,sent_ns,received_ns,answered_ns,heard_ns")
+
+
+def written(*rows: str) -> str:
+    return "\n".join([*HEAD, *rows])
+
+
+def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
+    later = START + 1_000_000
+    probed = read(
+        written(
+            f"0,16,{START},{START + 2001},{START + 2005},{START + 4000}",
+            f"0,1440,{later},,,",
+            f"0,32,{later + 1},{later + 2},,",
+            f"0,48,{later + 2},{later + 1},,",
+            f"2,1440,{later},{later + 9},,",
+            f"2,1440,{later},{later + 5},,",
+            f"2,1440,{later},,,",
+        )
+    )
+    assert (probed.sent, probed.lost, probed.reordered) == (4, 1, 1)
+    assert (probed.longest_sent, probed.longest_came) == (1440, 48)
+    assert list(probed.samples.lengths) == [16, 32, 48]
+    assert probed.samples.received[0] == pytest.approx(2001e-9, abs=1e-12)
+    assert probed.samples.answered[0] - probed.samples.received[0] == pytest.approx(4e-9, abs=1e-12)
+    assert math.isnan(probed.samples.heard[1])
+    ((moments, lengths),) = probed.trains
+    assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "found nothing, expected train,length,"),
+        ("what,is,this\n1,2,3", "found 'what,is,this', expected train,length,"),
+        (written(), "0 packets sent by themselves, of which none came"),
+        (written(f"0,16,{START},,,"), "1 packet sent by themselves, of which none came"),
+        (written("0,16,1,2,3"), "line 3: found '0,16,1,2,3', expected 6 values"),
+        (written("0,16,1,2,3,4,5"), "line 3: found '0,16,1,2,3,4,5', expected 6 values"),
+        (written("0,16,-1,2,3,4"), "line 3: found '0,16,-1,2,3,4', expected whole numbers up to"),
+        (written("0,99999999,1,2,3,4"), "expected whole numbers up to 65507"),
+        (written(f"0,16,{1 << 70},2,3,4"), "expected whole numbers up to"),
+        (written("0,16,1e3,2,3,4"), "expected whole numbers up to"),
+    ],
+)
+def test_what_no_probe_wrote_is_refused_with_its_place(text: str, said: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        read(text)
+    assert said in str(refused.value)
+
+
+@given(some.text() | some.lists(some.text("0123456789,-e\n\"' ")).map(lambda rows: written(*rows)))
+def test_whatever_the_file_is_it_is_read_or_refused(text: str) -> None:
+    try:
+        read(text)
+    except Unreadable as refused:
+        assert "expected" in str(refused)

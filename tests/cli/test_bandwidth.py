@@ -1,0 +1,109 @@
+"""`bandwidth` tells what a file of the probe says of a path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from cli import OK, REFUSED
+from cli.__main__ import main
+from controller.policy.bandwidth import Samples
+from tests.brain.test_bandwidth import HUNDRED, train
+
+Captured = pytest.CaptureFixture[str]
+START = 1_790_000_000_000_000_000
+
+
+def written(samples: Samples, trains: int = 0) -> Iterator[str]:
+    yield "# bicast probe 1 stamps=software transport=udp"
+    yield "train,length,sent_ns,received_ns,answered_ns,heard_ns"
+    for length, *times in zip(
+        samples.lengths, samples.sent, samples.received, samples.answered, samples.heard, strict=True
+    ):
+        yield ",".join(map(str, (0, int(length), *(_ns(at) for at in times))))
+    for number in range(1, trains + 1):
+        for arrived in train(100e6, seed=number)[0]:
+            yield f"{number},1440,{START},{_ns(arrived)},,"
+
+
+def _ns(moment_s: float) -> int:
+    return START + round(moment_s * 1e9)
+
+
+def file(tmp_path: Path, lines: Sequence[str]) -> str:
+    place = tmp_path / "path.csv"
+    place.write_text("\n".join(lines) + "\n", encoding="ascii")
+    return str(place)
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return list(written(HUNDRED.samples(0), trains=20))
+
+
+def test_a_path_is_told_by_packets_alone_by_trains_and_by_both(
+    tmp_path: Path, lines: list[str], capsys: Captured
+) -> None:
+    place = file(tmp_path, lines)
+    assert main(["bandwidth", place]) == OK
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in told[:3]] == ["one packet", "trains", "the path"]
+    assert "9000 packets alone, 0 lost" in told[3]
+    assert told[4].startswith("the far end's clock goes +3")
+    assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert found["path"]["bps"] == pytest.approx(100e6, rel=0.01)
+    assert found["one_packet"]["least_bps"] < 100e6 < found["one_packet"]["most_bps"]
+
+
+def test_a_link_of_known_rate_tells_what_hosts_take(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
+    assert main(["bandwidth", file(tmp_path, lines), "--link", "100", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["alpha_ns_per_byte"] == pytest.approx(0.35, abs=0.1)
+
+
+def test_what_is_not_known_is_said_with_its_reason(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
+    assert main(["bandwidth", file(tmp_path, lines[:50])]) == OK
+    told = capsys.readouterr().out
+    assert "one packet   not known: 48 packets came, expected 60 at least" in told
+    assert "trains       not known: none were sent" in told
+    assert "the path     not known: nothing was measured" in told
+    assert main(["bandwidth", file(tmp_path, lines[:50]), "--link", "100"]) == REFUSED
+    assert "alpha cannot be told: 48 packets came" in capsys.readouterr().err
+
+
+def test_a_path_that_lets_nothing_longer_through_says_its_mtu(
+    tmp_path: Path, lines: list[str], capsys: Captured
+) -> None:
+    def short(line: str) -> str:
+        _, length, sent, *_ = line.split(",")
+        return f"0,{length},{sent},,," if int(length) > 1256 else line
+
+    narrow = [*lines[:2], *(short(line) for line in lines[2:] if line.startswith("0,"))]
+    assert main(["bandwidth", file(tmp_path, narrow), "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["mtu_bytes"] == 1276  # of a step of 16
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("nonsense", "found 'nonsense', expected train,length"),
+        (None, "cannot be read: No such file"),
+        ("\xff", "ascii"),
+    ],
+)
+def test_what_is_no_such_file_is_one_sentence(tmp_path: Path, content: str | None, said: str, capsys: Captured) -> None:
+    place = tmp_path / "path.csv"
+    if content is not None:
+        place.write_text(content, encoding="latin-1")
+    assert main(["bandwidth", str(place)]) == REFUSED
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--link", "0"], ["--link", "nan"], ["--alpha", "inf"], ["--alpha", "x"]])
+def test_numbers_that_make_no_sense_are_exit_code_2(words: list[str], capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bandwidth", "path.csv", *words])
+    assert ended.value.code == 2
