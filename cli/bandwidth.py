@@ -12,11 +12,12 @@ from typing import Any
 from cli import Failure
 from controller.counting import counted
 from controller.policy import trains
-from controller.policy.bandwidth import UNCALIBRATED, Alpha, Rate, Unknown, calibrated, one_way, rate, said
+from controller.policy.bandwidth import CALIBRATED, UNCALIBRATED, Alpha, Rate, Unknown, calibrated, one_way, rate, said
 from controller.policy.fusing import Figure, Measured, Method, fused
 from controller.probed import Probed, Unreadable, read
 
-HEADERS = 28  # of IPv4 and UDP: what a path's MTU has more than the longest payload
+HEADERS = {"udp": 28, "udp6": 48}  # of IP and UDP: what a path's MTU has more than the longest payload
+LOST_FOR_THEIR_LENGTH = 3  # packets: fewer may be chance
 
 
 def add(subparsers: Any) -> None:
@@ -66,11 +67,12 @@ def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
         "sent": probed.sent,
         "lost": probed.lost,
         "reordered": probed.reordered,
+        "calibrated": alpha is not UNCALIBRATED,
     }
     if isinstance(by_packet, Rate):
         found["drift_ppm"] = one_way(probed.samples).drift * 1e6
-    if probed.longest_came < probed.longest_sent:
-        found["mtu_bytes"] = probed.longest_came + HEADERS
+    if probed.longer_lost >= LOST_FOR_THEIR_LENGTH:
+        found["mtu_bytes"] = probed.longest_came + HEADERS[probed.over]
     return found
 
 
@@ -83,10 +85,12 @@ def _document(found: Rate | Figure | Unknown) -> dict[str, Any]:
 def _lines(found: dict[str, Any]) -> list[str]:
     lines = [f"{name:<13}{_words(found[key])}" for name, key in NAMES.items()]
     lines.append(f"{counted(found['sent'], 'packets')} alone, {found['lost']} lost, {found['reordered']} out of order")
+    if not found["calibrated"]:
+        lines.append("what these hosts take for each byte is not known: with --alpha it is surer (docs/probe.md)")
     if "drift_ppm" in found:
         lines.append(f"the far end's clock goes {found['drift_ppm']:+.1f} millionths faster than ours")
     if "mtu_bytes" in found:
-        lines.append(f"nothing longer came than fits an MTU of {found['mtu_bytes']} bytes (IPv4)")
+        lines.append(f"nothing longer came than fits an MTU of {found['mtu_bytes']} bytes")
     if "alpha_ns_per_byte" in found:
         lines.append(
             f"these hosts take {found['alpha_ns_per_byte']:.3f} ns a byte: --alpha {found['alpha_ns_per_byte']:.3f}"
@@ -104,7 +108,7 @@ def _words(one: dict[str, Any]) -> str:
 
 
 def _alpha_ns(probed: Probed, mbits: float) -> float:
-    found = rate(probed.samples)
+    found = rate(probed.samples, CALIBRATED)
     if isinstance(found, Unknown):
         raise Failure(f"alpha cannot be told: {found.because}")
     return calibrated(one_way(probed.samples), mbits * 1e6).s_per_byte * 1e9

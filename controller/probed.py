@@ -14,7 +14,7 @@ from controller.counting import counted
 from controller.policy.bandwidth import Samples
 from controller.policy.lines import Numbers
 
-HEADERS_BYTES = 42  # of Ethernet, IPv4 and UDP
+HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
 FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
 TIMES = FIELDS[2:]
 LONGEST_BYTES = 65_507
@@ -32,17 +32,16 @@ class Probed:
     sent: int
     samples: Samples
     trains: tuple[tuple[Numbers, Numbers], ...]
-    longest_sent: int
+    lost: int
     longest_came: int
-
-    @property
-    def lost(self) -> int:
-        return self.sent - len(self.samples.sent)
+    longer_lost: int  # packets
+    over: str  # udp or udp6
 
     @property
     def reordered(self) -> int:
-        """Those that came before one that was sent earlier."""
-        return int((np.diff(self.samples.received) < 0).sum())
+        """Those that came after one that was sent later (RFC 4737)."""
+        later = np.minimum.accumulate(self.samples.received[::-1])[::-1]
+        return int((self.samples.received[:-1] > later[1:]).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,12 @@ class _Packet:
 
     @property
     def came(self) -> bool:
+        """Its answer did, though kernels may not have stamped it: they begin to a moment late."""
+        _, received, _, heard = self.times_ns
+        return received is not None or heard is not None
+
+    @property
+    def timed(self) -> bool:
         sent, received, *_ = self.times_ns
         return sent is not None and received is not None
 
@@ -62,16 +67,26 @@ class _Packet:
 
 
 def read(text: str) -> Probed:
-    packets = list(_packets(text.splitlines()))
+    lines = text.splitlines()
+    over = "udp6" if lines and lines[0].startswith("#") and "transport=udp6" in lines[0].split() else "udp"
+    packets = list(_packets(lines))
     alone = [packet for packet in packets if packet.train == 0]
-    came = [packet for packet in alone if packet.came]
-    if not came:
+    timed = [packet for packet in alone if packet.timed]
+    if not timed:
         sent = counted(len(alone), "packets")
         raise Unreadable(f"{sent} sent by themselves, of which none came: expected some to tell a rate by")
-    origin = came[0].times_ns[0] or 0
-    table = np.array([[packet.length, *packet.since(origin)] for packet in came])
-    lengths = {packet.length for packet in alone}
-    return Probed(len(alone), Samples(*table.T), tuple(_trains(packets)), max(lengths), int(table[:, 0].max()))
+    origin = timed[0].times_ns[0] or 0
+    table = np.array([[packet.length, *packet.since(origin)] for packet in timed])
+    longest = max(packet.length for packet in alone if packet.came)
+    return Probed(
+        len(alone),
+        Samples(*table.T),
+        tuple(_trains(packets, HEADERS_BYTES[over])),
+        sum(not packet.came for packet in alone),
+        longest,
+        sum(packet.length > longest for packet in alone),
+        over,
+    )
 
 
 def _packets(lines: Sequence[str]) -> Iterator[_Packet]:
@@ -99,7 +114,7 @@ def _whole(value: str, most: int) -> int:
     return int(value)
 
 
-def _trains(packets: Sequence[_Packet]) -> Iterator[tuple[Numbers, Numbers]]:
+def _trains(packets: Sequence[_Packet], headers_bytes: int) -> Iterator[tuple[Numbers, Numbers]]:
     trains: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for packet in packets:
         received = packet.times_ns[1]
@@ -108,4 +123,4 @@ def _trains(packets: Sequence[_Packet]) -> Iterator[tuple[Numbers, Numbers]]:
     for those in trains.values():
         those.sort()
         moments = np.array([(at - those[0][0]) / 1e9 for at, _ in those])
-        yield moments, np.array([length + HEADERS_BYTES for _, length in those], dtype=float)
+        yield moments, np.array([length + headers_bytes for _, length in those], dtype=float)

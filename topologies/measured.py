@@ -3,8 +3,8 @@
     near ── link 10.0.0.1 ────────── 10.0.0.2 link ── far
 
 `rate_bps` of it both ways, `delay_ms` each way, and `others`, the part of the rate that packets of others take. With
-`bucket` the kernel's token bucket stands there in place of a link that sends bit by bit: packets that come one by one
-it does not delay at all.
+`bucket` the kernel's token bucket stands there in place of a link that sends bit by bit, and no delay: packets that
+come one by one it lets pass at once.
 
     mn --custom topologies/measured.py --topo measured,rate_bps=10000000
 """
@@ -40,6 +40,8 @@ class MeasuredTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
+        if bucket and others:
+            raise ValueError(f"others={others} beside a token bucket: expected one of the two")
         for name, address in (("near", NEAR), ("far", FAR)):
             self.addHost(name, cls=Machine, addresses={DEVICE: [f"{address}/24"]})
         shape = Shape(rate_bps, queue_bytes=QUEUE_BYTES)

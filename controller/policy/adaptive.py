@@ -85,7 +85,8 @@ def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
     if now - watch.told_at > MEASURED_S:
         watch = _unclean(watch)
     heard = (*_within(watch, now), (now, evidence))[-MOST_HEARD:]
-    lives = tally.packets > tally.lost and not evidence.stalled_ms
+    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have brought them
+    lives = alone and tally.packets > tally.lost and not evidence.stalled_ms
     watch = replace(watch, heard=heard, told_at=now, dead=None if lives else watch.dead)
     return _run_on(watch, evidence, now) if watch.copies else replace(watch, because=_on_one_path(watch, now))
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.policy.clocks import FASTEST, drift, step_s
+from controller.policy.clocks import FASTEST, STEP_S, drift, step_s
 from controller.policy.lines import Numbers, least_squares, lower_edge
 
 EDGE = 0.05  # so many of the packets are faster than the line: clock errors, not the path
 SURE = 1.96  # standard deviations, for 95 %
 UNSURE_S_PER_BYTE = 0.3e-9  # what alpha moves by from run to run
+LEAST_ERROR = 1e-15
 UNSURE_PART = 0.003  # of the slope: the edge of what had to wait now and then is not quite the path's
 WIDEST = 1.5  # the upper end of an interval that tells something is no more than so many times its lower one
 FEWEST = 60
@@ -74,7 +75,8 @@ class Unknown:
     because: str
 
 
-UNCALIBRATED = Alpha()
+CALIBRATED = Alpha()
+UNCALIBRATED = Alpha(error=1.1e-9)  # never less than none, and was seen from 0.1 to 2 ns on processors of our time
 
 
 def paper(samples: Samples) -> Slope:
@@ -106,7 +108,7 @@ def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     if unfit := _unfit(samples):
         return Unknown(unfit)
     forth = one_way(samples)
-    if abs(forth.drift) > FASTEST:
+    if abs(forth.drift) > max(FASTEST, STEP_S / (samples.sent[-1] - samples.sent[0])):
         return Unknown(f"a clock is being set: {forth.drift * 1e6:+.0f} us a second against the other")
     if np.isfinite(samples.heard - samples.answered).sum() < FEWEST:
         return of_slope(forth, alpha)
@@ -117,7 +119,7 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     s_per_byte = slope.s_per_byte - alpha.s_per_byte
     unsure = SURE * math.hypot(slope.error, alpha.error, UNSURE_PART / 2 * slope.s_per_byte)
     least, most = s_per_byte - unsure, s_per_byte + unsure
-    if least <= 0:
+    if not least > 0:  # nor where it is no number
         return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
     if most > WIDEST * least:
         return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
@@ -135,11 +137,11 @@ def calibrated(slope: Slope, link_bps: float) -> Alpha:
 
 
 def _together(forth: Slope, back: Slope) -> Slope:
-    """Each by its own certainty; and no surer than the two agree."""
-    weights = np.array([forth.error, back.error]) ** -2.0
+    """Each by its own certainty; no surer than the surer one, for both have the same packets, nor than they agree."""
+    weights = np.maximum([forth.error, back.error], LEAST_ERROR) ** -2.0
     both = float(weights @ [forth.s_per_byte, back.s_per_byte] / weights.sum())
-    apart = abs(forth.s_per_byte - back.s_per_byte) / 2
-    return Slope(both, max(float(weights.sum() ** -0.5), apart / SURE), forth.drift)
+    apart = max(abs(forth.s_per_byte - both), abs(back.s_per_byte - both))
+    return Slope(both, max(min(forth.error, back.error), apart / SURE), forth.drift)
 
 
 def _unfit(samples: Samples) -> str:
@@ -147,6 +149,8 @@ def _unfit(samples: Samples) -> str:
         return f"{len(samples.sent)} packets came, expected {FEWEST} at least"
     if len(np.unique(samples.lengths)) < FEWEST_SIZES:
         return f"packets of {len(np.unique(samples.lengths))} lengths came, expected {FEWEST_SIZES} at least"
+    if not np.isfinite(samples.sent + samples.received).all():
+        return "of some packets it is not known when they were sent, or when they came"
     if not samples.sent[-1] - samples.sent[0] > 0:
         return "the packets were all sent at one time, or the clock went back"
     stepped_s = step_s(samples.received - samples.sent, samples.heard - samples.answered)

@@ -1,5 +1,5 @@
-"""How many bytes copies may use of an uplink that is paid for by the byte: so many a day, and such a part of what it
-carries at all.
+"""How many bytes copies may use of an uplink that is paid for by the byte: so many a day, and such a part of what the
+site sends at all.
 
     copies may be had ──(the day's bytes will be used up)──────────► not before the day is over
           ▲           ──(too great a part of the last minutes)──┐
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 SHARE_S = 300.0  # "the last minutes"
 STEP_S = 10.0  # what is remembered of them is so fine
 LOOKED_AGAIN_S = 60.0
+LESS = 0.8  # of the greatest share: come back to that, copies do not end again at once
 LITTLE_BYTES = 1_000_000  # of so few in the last minutes it matters to nobody which part copies were
 
 
@@ -40,10 +41,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Of one uplink, as a switch counts up."""
+    """As a switch counts up."""
 
-    copied_bytes: int
-    carried_bytes: int  # copies among them
+    copied_bytes: int  # by this uplink
+    carried_bytes: int  # by all uplinks of the site, copies among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def barred(account: Account, moment: Moment) -> str | None:
         and account.limits.max_share is not None
         and moment.at < until_s <= moment.at + LOOKED_AGAIN_S
     ):
-        of_what = f"of what it carried in {SHARE_S / 60:.0f} minutes"
+        of_what = f"of what was sent in {SHARE_S / 60:.0f} minutes"
         share = f"copies were {account.share:.0%} {of_what}, and may be {account.limits.max_share:.0%}"
         return f"used up until {_clock(until_s, moment)}: {share}"
     return None
@@ -148,7 +149,7 @@ def _looked_at(account: Account, at: float) -> Account:
     until, most = account.barred_until, account.limits.max_share
     if until is not None and at < until <= at + LOOKED_AGAIN_S:
         return account
-    too_much = most is not None and account.share > most
+    too_much = most is not None and account.share > (most if until is None else LESS * most)
     return replace(account, barred_until=at + LOOKED_AGAIN_S if too_much else None)
 
 

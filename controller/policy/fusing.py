@@ -58,7 +58,7 @@ def fused(measured: Iterable[Measured], now: float) -> Figure | Unknown:
         return _at_least(figure, delivered) if delivered else figure
     if delivered:
         rate = delivered.rate
-        return Figure(rate.bps, rate.bps, math.inf, delivered.at, (Method.DELIVERY,))
+        return Figure(rate.bps, rate.least_bps, math.inf, delivered.at, (Method.DELIVERY,))
     if Method.SEVERAL_LINKS in newest:
         return Unknown("single packets tell of several links in a row together, and trains have not been sent")
     return Unknown("nothing was measured within the last hour")
@@ -91,7 +91,7 @@ def _width(rate: Rate) -> float:
 
 def _at_least(figure: Figure, delivered: Measured) -> Figure:
     """What a flow got in these moments was there, whatever was measured before."""
-    got = delivered.rate.bps
-    if got <= figure.most_bps:
+    got = delivered.rate
+    if got.least_bps <= figure.most_bps:
         return figure
-    return Figure(got, got, math.inf, delivered.at, (Method.DELIVERY,))
+    return Figure(got.bps, got.least_bps, math.inf, delivered.at, (Method.DELIVERY,))

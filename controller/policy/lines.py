@@ -60,6 +60,8 @@ def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
 
 def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
     """By how far apart the points are about the line (Koenker's sandwich, with Hall's and Sheather's width)."""
+    # It goes through as many points as it has coefficients: these tell nothing of how close the others are.
+    left = np.delete(left, np.argsort(np.abs(left))[: columns.shape[1]])
     points = len(left)
     normal = NORMAL.inv_cdf(quantile)
     density = NORMAL.pdf(normal)

@@ -36,7 +36,10 @@ def main() -> None:
 
 def answered(sock: socket.socket, datagram: bytes) -> int | None:
     """When; None: not in time."""
-    sock.send(datagram)
+    try:
+        sock.send(datagram)
+    except ConnectionRefusedError:
+        return None  # of the one before, which was not waited for so long
     readable, _, _ = select.select([sock], [], [], PATIENCE_S)
     heard = time.time_ns()
     if not readable:

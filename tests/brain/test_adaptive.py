@@ -157,6 +157,14 @@ def test_what_others_tell_to_be_dead_has_copies_at_once_until_it_delivers() -> N
     assert decide("phone", told(watch, sent(), START + 1), START + 1) is None
 
 
+def test_with_copies_what_arrives_is_no_sign_of_life_of_a_dead_path() -> None:
+    watch = adaptive.dead(Watch("wifi", START), "its port is down", START)
+    for step in range(1, 500):
+        watch = told(watch, sent(300), START + step * PERIOD_S)
+        assert decide("phone", watch, START + step * PERIOD_S) is None, "nothing is tried on it"
+    assert told(watch, probed(30), START + 500).dead is None, "probes are by that path alone"
+
+
 def test_trouble_of_long_ago_begins_nothing() -> None:
     watch = ONE_PATH
     for number in range(3):

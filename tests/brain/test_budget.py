@@ -121,7 +121,7 @@ def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
 
 def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
-    reason = "used up until 12:01: copies were 40% of what it carried in 5 minutes, and may be 30%"
+    reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"
     assert barred(account, at(10)) == reason
     assert barred(account, at(10 + LOOKED_AGAIN_S)) is None
     assert barred(told(account, (71, 4, 11)), at(71)), "it is looked at again, and still too great"
@@ -132,6 +132,12 @@ def test_while_copies_rest_for_their_part_it_is_not_looked_at_with_every_reading
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10), (20, 4, 100))
     assert barred(account, at(20))
     assert barred(told(account, (70, 4, 101)), at(70)) is None
+
+
+def test_copies_come_back_where_they_are_clearly_less_than_their_part() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
+    assert barred(told(account, (71, 4, 14)), at(71)), "29 of 30 %"
+    assert barred(told(account, (71, 4, 18)), at(71)) is None, "22 %"
 
 
 def test_of_very_little_it_does_not_matter_which_part_copies_were() -> None:

@@ -48,8 +48,10 @@ def test_several_links_in_a_row_are_no_figure() -> None:
 
 def test_what_a_flow_got_is_there_at_least() -> None:
     only = figure(one(Method.DELIVERY, 30))
-    assert (only.least_bps, only.most_bps) == (30 * MBPS, math.inf)
+    assert (only.bps, only.least_bps, only.most_bps) == (30 * MBPS, 29.7 * MBPS, math.inf)
     assert figure(one(Method.TRAINS, 50), one(Method.DELIVERY, 30)).methods == (Method.TRAINS,)
+    unsure = figure(one(Method.TRAINS, 10), one(Method.DELIVERY, 13, 0.3))
+    assert unsure.methods == (Method.TRAINS,), "it may have been 9.1"
     more = figure(one(Method.TRAINS, 50, at=NOW - 1000), one(Method.DELIVERY, 80))
     assert (more.bps, more.methods) == (80 * MBPS, (Method.DELIVERY,))
 

@@ -32,13 +32,29 @@ def test_what_the_probe_wrote_is_read_to_the_nanosecond() -> None:
         )
     )
     assert (probed.sent, probed.lost, probed.reordered) == (4, 1, 1)
-    assert (probed.longest_sent, probed.longest_came) == (1440, 48)
+    assert (probed.longest_came, probed.longer_lost, probed.over) == (48, 1, "udp")
     assert list(probed.samples.lengths) == [16, 32, 48]
     assert probed.samples.received[0] == pytest.approx(2001e-9, abs=1e-12)
     assert probed.samples.answered[0] - probed.samples.received[0] == pytest.approx(4e-9, abs=1e-12)
     assert math.isnan(probed.samples.heard[1])
     ((moments, lengths),) = probed.trains
     assert (list(moments), list(lengths)) == ([0, pytest.approx(4e-9)], [1482, 1482])
+
+
+def test_what_was_answered_before_the_kernel_stamped_is_not_lost() -> None:
+    probed = read(written(f"0,16,{START},,,{START + 9}", f"0,32,{START},{START + 1},,", f"0,32,{START},,,"))
+    assert (probed.sent, probed.lost, list(probed.samples.lengths)) == (3, 1, [32])
+
+
+def test_what_came_after_something_later_was_overtaken() -> None:
+    probed = read(written(*(f"0,16,{START + 1},{START + at},," for at in (30, 40, 10, 20))))
+    assert probed.reordered == 2
+
+
+def test_over_ipv6_headers_are_longer() -> None:
+    rows = [f"0,16,{START},{START + 1},,", *(f"1,1440,{START},{START + at},," for at in (5, 9))]
+    six = read(written(*rows).replace("transport=udp", "transport=udp6"))
+    assert (six.over, list(six.trains[0][1])) == ("udp6", [1502, 1502])
 
 
 @pytest.mark.parametrize(

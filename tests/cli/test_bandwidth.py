@@ -52,7 +52,8 @@ def test_a_path_is_told_by_packets_alone_by_trains_and_by_both(
     told = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in told[:3]] == ["one packet", "trains", "the path"]
     assert "9000 packets alone, 0 lost" in told[3]
-    assert told[4].startswith("the far end's clock goes +3")
+    assert "--alpha" in told[4]
+    assert told[5].startswith("the far end's clock goes +3")
     assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
     found = json.loads(capsys.readouterr().out)
     assert found["path"]["bps"] == pytest.approx(100e6, rel=0.01)

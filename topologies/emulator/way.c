@@ -146,6 +146,7 @@ void way_shape(struct way *way, const struct shape *shape, int64_t now_ns)
 
 		way->free_ns = now_ns - whole_now + (int64_t)((double)whole_now * (double)left / (double)whole);
 		first->at_ns = way->free_ns;
+		first->behind_ns = 0;
 	}
 	if (!shape->p)
 		way->bad = false;
