@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from itertools import islice
 
 from google.protobuf.message import DecodeError
@@ -318,9 +318,10 @@ def _address(text: str) -> str:
     try:
         if "%" in text:
             raise ValueError("a zone may be any text, and is of no use here")
-        return str(ip_address(text)) if text else ""
+        address = ip_address(text) if text else ""
     except ValueError:
         raise _against(f"sent {_text(text)!r} for an address") from None
+    return str((isinstance(address, IPv6Address) and address.ipv4_mapped) or address)
 
 
 def _text(text: str, most: int = LONGEST_TEXT) -> str:

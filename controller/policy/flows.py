@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import ip_address
 
 from controller.reports import Connection, Passing, Subflow
 
@@ -60,6 +62,8 @@ def of_passing(passing: Iterable[Passing]) -> tuple[Flow, ...]:
 def wrong(flow: Flow) -> str | None:
     """What about it cannot be so; None: nothing."""
     srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
+    if not _leads_elsewhere(flow.pair):
+        return "a connection to what is no other host"
     if not 0 <= flow.bytes_sent <= MOST_BYTES:
         return "an impossible number of bytes"
     if srtt_us is not None and not 0 < srtt_us <= MOST_RTT_US:
@@ -69,6 +73,17 @@ def wrong(flow: Flow) -> str | None:
     if srtt_us is not None and shortest_us is not None and shortest_us > 2 * srtt_us + SHORTEST_ABOVE_US:
         return "a shortest round trip far above the usual one"
     return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _leads_elsewhere(pair: Pair) -> bool:
+    """A hand refuses an order whole for one cap that is not between two hosts."""
+    try:
+        terminal, other = both = tuple(map(ip_address, pair))
+    except ValueError:
+        return False
+    hosts = not any(each.is_unspecified or each.is_loopback or each.is_multicast for each in both)
+    return hosts and terminal.version == other.version and terminal != other
 
 
 def _subflow(token: int, one: Subflow) -> Flow:

@@ -162,7 +162,8 @@ def heard(
     cut: bool = False,
 ) -> Sharer:
     """`addresses` are the terminal's own; `cut`: more was told than `flows`. A first report, also one after a silence,
-    is where counting begins."""
+    is where counting begins. What stays within the terminal uses no air."""
+    flows = [flow for flow in flows if flow.other_address not in addresses]
     before = before or Sharer(terminal, float("-inf"))
     begins = silent(before, now)
     doubtful: dict[str, int] = {}

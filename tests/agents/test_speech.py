@@ -83,6 +83,12 @@ def test_an_address_is_one_or_is_refused(text: str) -> None:
     refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version=text)).SerializeToString())
 
 
+def test_an_address_has_one_spelling() -> None:
+    spellings = ("10.9.0.4", "::ffff:10.9.0.4", "0:0:0:0:0:FFFF:0a09:0004")
+    hello = pb.Hello(protocol=1, role=1, addresses=[*spellings, "FD00:0::1", ""])
+    assert speech.opened(1, "phone", "192.0.2.1:5", hello).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
+
+
 EMPTY = pb.Connection()
 
 

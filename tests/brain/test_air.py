@@ -381,6 +381,21 @@ def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it(
     assert not air.told("tablet").doubts
 
 
+@pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])
+def test_no_lie_takes_their_order_from_those_whom_the_same_hand_holds(other: str) -> None:
+    air = Shared()
+    gateway, liar = air.gateway("window"), air.sender("tablet", "report", cannot={"caps": "it does not want to"})
+    stream = air.stream("phone")
+    air.run(2)
+    lie = Stream(ADDRESSES["tablet"], other)
+    for _ in range(4):
+        lie.pass_time(0.5)
+        liar.invented = (lie.as_subflow(),)
+        air.run(0.5)
+    assert most(gateway, stream) == ALONE, "and it is nobody who shares"
+    assert {cap.other_address for order in gateway.caps for cap in order.caps} == {NEAR}
+
+
 @pytest.mark.parametrize("lie", [{"min_rtt_us": 1}, {"srtt_us": 1}, {"bytes_sent": 10**18}])
 def test_a_liar_counts_as_one_who_shares_and_no_more(lie: dict[str, int]) -> None:
     air = Shared()

@@ -214,6 +214,22 @@ def test_a_connection_of_somebody_else_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "other", ["", "::1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "::ffff:10.9.0.4", "2001:db8::1", "nowhere"]
+)
+def test_a_connection_to_what_is_no_other_host_is_refused_alone_counted_and_named(other: str) -> None:
+    sharer = told([], [Flow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
+    assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
+    assert sharer.doubts.said == ("it tells of a connection to what is no other host (1 time)",)
+
+
+def test_what_a_host_sends_to_itself_makes_it_no_sharer_and_is_no_doubt() -> None:
+    own = {PHONE, "10.1.9.2"}
+    within = [Flow(key(port, other=other), 0, 50_000, 40, 40) for port, other in enumerate(sorted(own), 1)]
+    sharer = heard(heard(None, PHONE, own, [], 100.0), PHONE, own, within, 100.25)
+    assert not sharer.active and not sharer.live and not sharer.least and not sharer.doubts.total
+
+
 def test_bytes_that_go_back_are_refused_and_counted_from_there() -> None:
     sharer = told([flow(10**6)], [flow(10**5)])
     assert not sharer.active and sharer.doubts.said == ("it tells of fewer bytes than before (1 time)",)
