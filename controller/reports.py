@@ -14,6 +14,7 @@ ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
 # Of a terminal's
+REPORTS = "report"  # of its connections
 CAPS = "caps"
 CLAMPS = "clamp"
 

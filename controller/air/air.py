@@ -94,9 +94,9 @@ class Air:
         who.reported(event, now)
         if not self._places:
             return
-        if who.role is Role.TERMINAL:
+        if who.role is Role.TERMINAL and who.sees:
             self._seen_by_itself(who, event, now)
-        elif event.capping is not None:
+        elif who.role is Role.GATEWAY and event.capping is not None:
             self._seen_passing(who, event, now)
 
     def _seen_by_itself(self, who: Holder, event: Reported, now: float) -> None:
@@ -130,7 +130,7 @@ class Air:
             }
             for terminal in place.terminals.values():
                 itself = own.get(terminal.name)
-                if itself is None or not itself.heard_of_late(now):
+                if itself is None or not itself.sees or not itself.heard_of_late(now):
                     theirs = (by_address.get(str(at.address), ()) for at in terminal.addresses)
                     place.heard(terminal, chain.from_iterable(theirs), None, who.period_s, now)
 

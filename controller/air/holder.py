@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from controller.policy.flows import Pair
-from controller.reports import AgentOpened, Capping, Caps, Direct, Directive, Reported, ReportEvery, Resulted
+from controller.reports import REPORTS, AgentOpened, Capping, Caps, Direct, Directive, Reported, ReportEvery, Resulted
 from controller.tickets import Tickets
 
 LEASE_MS = 3000
@@ -80,6 +80,11 @@ class Holder:
     def knows(self, *capabilities: str) -> bool:
         """Whether it understands what it is told of them, able or not."""
         return any(each in self._able for each in capabilities)
+
+    @property
+    def sees(self) -> bool:
+        """Whether that it tells of no connection means that there is none."""
+        return self._able.get(REPORTS) is None
 
     def why_not(self, *capabilities: str) -> str:
         """Of these it has none."""

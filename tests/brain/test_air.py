@@ -93,6 +93,27 @@ def test_an_agent_that_can_only_report_is_believed_and_its_gateway_holds() -> No
     assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
 
 
+@pytest.mark.parametrize(("can", "agent"), [("report", "home"), ("caps", "laptop")])
+def test_for_an_agent_that_sees_no_connections_its_gateway_tells(can: str, agent: str) -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    cannot = {"report": "interfaces only, no connections: it wants CAP_NET_ADMIN"}
+    blind, phone = air.sender("laptop", can, cannot=cannot), air.sender("phone")
+    blind.sees = False
+    streams = [air.stream("laptop"), air.stream("phone")]
+    air.run(3)
+    assert air.place().active == 2 and air.told("laptop").agent == agent
+    assert most(blind if agent == "laptop" else gateway, streams[0]) == ONE_OF_TWO == most(phone, streams[1])
+
+
+def test_a_terminal_of_whose_connections_nobody_can_tell_is_not_told_as_idle() -> None:
+    air = Shared()
+    air.sender("laptop", "clamp", cannot={"report": "this kernel has no MPTCP"}).sees = False
+    air.stream("laptop")
+    air.run(2)
+    assert not air.told("laptop").heard
+
+
 def test_where_nobody_can_it_is_reported_and_said_why() -> None:
     air = Shared()
     air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})

@@ -90,6 +90,7 @@ class FakeCapper(FakeHand):
         self.refuses: str | None = None  # to hold anything, and why
         self.answers = True
         self.silent = False
+        self.sees = True  # connections
         self.held: Caps | None = None
         self.until = 0.0  # its lease
         self.caps: list[Caps] = []  # orders
@@ -111,7 +112,7 @@ class FakeCapper(FakeHand):
         self._sequence += 1
         self.reported_at = self.clock()
         mine = [each.as_subflow() for each in self.air if each.terminal in self.addresses]
-        subflows = (*mine, *self.invented) if self.role is Role.TERMINAL else ()
+        subflows = (*mine, *self.invented) if self.role is Role.TERMINAL and self.sees else ()
         connections = tuple(Connection(0, False, (each,)) for each in subflows)
         return Reported(
             self.session, self._sequence, self.interval_ms, connections, Cost(1000, 10_000_000), capping=self._capping()
