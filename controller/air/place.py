@@ -48,7 +48,7 @@ class Place:
         `cut`: more was told than these flows."""
         before, teller = self._sharers.get(terminal.name), told_by or ""
         if before is not None and before.told_by != teller:
-            before = replace(before, heard_at=float("-inf"), bytes_sent={}, least={})
+            before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
         addresses = {str(at.address) for at in terminal.addresses}
         sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut)
         self._sharers[terminal.name] = replace(sharer, told_by=teller)

@@ -35,6 +35,7 @@ REMEMBERED_S = 30.0  # a round trip, and up to three times as long
 DOUBTED_S = 60.0  # a doubt is told
 MOST_JOINED = 7  # subflows that the kernel lets join a connection
 MOST_PAIRS = 2 * MOST_SUBFLOWS  # that are remembered
+MOST_QUIET = 4 * MOST_SUBFLOWS  # connections, too
 
 ConnectionKey = FlowKey | int
 
@@ -123,6 +124,7 @@ class Sharer:
     doubts: Doubts = field(default_factory=Doubts)
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
     bytes_sent: Mapping[FlowKey, int] = field(default_factory=dict)
+    quiet_bytes: Mapping[FlowKey, int] = field(default_factory=dict)  # of those that are not told of just now
     told_by: str = ""  # an agent that tells of several terminals; empty: nobody tells of it and of another
 
     @property
@@ -176,7 +178,7 @@ def heard(
             known[flow.key] = flow
         else:
             doubtful[doubt] = doubtful.get(doubt, 0) + 1
-    more = {key: 0 if begins else flow.bytes_sent - before.bytes_sent.get(key, 0) for key, flow in known.items()}
+    more = {key: 0 if begins else flow.bytes_sent - _before(flow, before) for key, flow in known.items()}
     of_connections: dict[ConnectionKey, list[Flow]] = {}
     for flow in known.values():
         of_connections.setdefault(flow.connection, []).append(flow)
@@ -184,6 +186,8 @@ def heard(
         key: _moving(None if begins else before.connections.get(key), each, more, now)
         for key, each in of_connections.items()
     }
+    # Also of what is not believed: what it said must not seem to have been sent at once when it is.
+    bytes_sent = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS)}
     total = _moving(None if begins else before.moving, known.values(), more, now)
     return Sharer(
         terminal,
@@ -194,8 +198,8 @@ def heard(
         _least(before.least, (flow for key, flow in known.items() if more[key]), now),
         before.doubts.after(doubtful, now),
         connections,
-        # Also of what is not believed: what it said must not seem to have been sent at once when it is.
-        {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS)},
+        bytes_sent,
+        _quiet(before, bytes_sent),
     )
 
 
@@ -212,6 +216,24 @@ def _doubt(
     if flow.bytes_sent < before.get(flow.key, 0):
         return "it tells of fewer bytes than before"
     return None
+
+
+def _before(flow: Flow, before: Sharer) -> int:
+    """How many bytes were known of. A gateway tells of no connection that is quiet for a minute; what has fewer than
+    such a one had is another, of the same ports."""
+    quiet = before.quiet_bytes.get(flow.key, 0)
+    return before.bytes_sent.get(flow.key, quiet if quiet <= flow.bytes_sent else 0)
+
+
+def _quiet(before: Sharer, bytes_sent: Mapping[FlowKey, int]) -> Mapping[FlowKey, int]:
+    gone = {key: sent for key, sent in before.bytes_sent.items() if key not in bytes_sent}
+    back = before.quiet_bytes.keys() & bytes_sent.keys()
+    if not gone and not back:
+        return before.quiet_bytes
+    quiet = {**before.quiet_bytes, **gone}
+    for key in back:
+        del quiet[key]
+    return dict(islice(quiet.items(), max(0, len(quiet) - MOST_QUIET), None))
 
 
 def _moving(before: Moving | None, flows: Iterable[Flow], more: Mapping[FlowKey, int], now: float) -> Moving:

@@ -14,6 +14,7 @@ from controller.policy.flows import MOST_BYTES, MOST_RTT_US, Flow, FlowKey, of_c
 from controller.policy.sharers import (
     DOUBTED_S,
     MOST_PAIRS,
+    MOST_QUIET,
     PERIOD_S,
     REMEMBERED_S,
     STALLED_S,
@@ -48,6 +49,15 @@ BULK = told([], [flow(50_000)])
 
 def test_a_connection_counts_with_the_first_report_that_shows_bulk() -> None:
     assert BULK.active and len(BULK.live) == 1 and BULK.live_connections == 1
+
+
+def test_what_a_quiet_connection_sent_before_it_is_told_of_again_is_not_new() -> None:
+    asleep = told([], [flow(3 * 10**6)], *[[]] * 4000)
+    assert not asleep.active
+    assert not told([flow(3 * 10**6 + 1)], before=asleep, start=asleep.heard_at + PERIOD_S).active, "a keepalive"
+    assert told([flow(3 * 10**6 + 50_000)], before=asleep, start=asleep.heard_at + PERIOD_S).active
+    another = told([flow(50_000)], before=asleep, start=asleep.heard_at + PERIOD_S)
+    assert another.active and not another.doubts.said, "of the same ports"
 
 
 def test_what_was_sent_before_the_first_report_may_be_old() -> None:
@@ -258,6 +268,7 @@ def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
     for report in range(6):
         flows = [Flow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
         sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
+    assert len(sharer.quiet_bytes) == MOST_QUIET
     assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
 
 
