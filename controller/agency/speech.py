@@ -52,6 +52,7 @@ LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty pa
 MOST_OF_A_HOST = 64  # addresses, capabilities
 MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
 MOST_PASSING = 4096  # at a gateway; its agent tells of no more
+MOST_PORTS = 257  # without a program that holds windows: as many as one order has, and "all"
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
 # Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
@@ -173,8 +174,8 @@ def _tunnelling(one: pb.Tunnelling) -> Tunnelling:
 
 def _capping(one: pb.Capping, role: Role) -> Capping:
     most = MOST_PASSING if role is Role.GATEWAY else 0
-    if len(one.passing) > most or len(one.missing) > MOST_OF_A_HOST:
-        raise _against(f"tells of more than {most} connections that pass a {role}, or {MOST_OF_A_HOST} ports")
+    if len(one.passing) > most or len(one.missing) > MOST_PORTS:
+        raise _against(f"tells of more than {most} connections that pass a {role}, or {MOST_PORTS} ports")
     return Capping(_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing))
 
 

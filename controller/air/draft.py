@@ -10,7 +10,7 @@ from controller.policy.cap_windows import Window
 from controller.policy.flows import Pair
 from controller.reports import Cap, Caps
 
-MOST_CAPS = 4096  # of one order
+MOST_CAPS, MOST_PORTS = 4096, 256  # of one order
 
 
 class Draft:
@@ -31,7 +31,8 @@ class Draft:
         self._windows[terminal] = windows
 
     def order(self) -> Caps:
-        return Caps(LEASE_MS, tuple(self._caps()), self._sharers, self._block_bytes, tuple(sorted(self._ports)))
+        ports = sorted(self._ports)[:MOST_PORTS]
+        return Caps(LEASE_MS, tuple(self._caps()), self._sharers, self._block_bytes, tuple(ports))
 
     def _caps(self) -> Iterable[Cap]:
         """Where there are too many, each terminal has its part of the room: one with many takes nobody else's."""

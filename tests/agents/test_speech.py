@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from api import agent_pb2 as pb
 from controller.agency import speech
 from controller.agency.refusals import Refused
+from controller.air.draft import MOST_PORTS
 from controller.reports import MOST_SUBFLOWS, Role
 from tests.agents.agent import HELLO
 
@@ -162,6 +163,16 @@ def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does(
     many.capping.passing.append(pb.Passing(terminal_address="nowhere"))
     with pytest.raises(Refused, match="more than 4096 connections that pass a gateway"):
         speech.reported(1, Role.GATEWAY, many)
+
+
+def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
+    missing = [pb.Missing(port=f"gw-{number}", because="gone") for number in range(MOST_PORTS)]
+    report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", because="unreadable")]))
+    capping = speech.reported(1, Role.GATEWAY, report).capping
+    assert capping is not None and len(capping.missing) == MOST_PORTS + 1
+    report.capping.missing.append(pb.Missing(port="one more"))
+    with pytest.raises(Refused, match="or 257 ports"):
+        speech.reported(1, Role.GATEWAY, report)
 
 
 @pytest.mark.parametrize(

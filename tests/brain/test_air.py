@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.air.draft import MOST_CAPS, Draft
+from controller.air.draft import MOST_CAPS, MOST_PORTS, Draft
 from controller.air.holder import AGAIN_AFTER_S, LEASE_MS, NOTHING
 from controller.model import CapRule, CapTables
 from controller.policy.cap_windows import Window
@@ -333,6 +333,12 @@ def test_nobody_takes_all_the_room_of_one_order() -> None:
     draft.hold("phone", {("10.1.0.13", NEAR): Window(7)})
     caps = draft.order().caps
     assert len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in {(cap.terminal_address, cap.most_segments) for cap in caps}
+
+
+def test_an_order_has_no_more_ports_than_an_agent_takes() -> None:
+    draft, ports = Draft(), [f"gw-{number:03}" for number in range(MOST_PORTS + 40)]
+    draft.watch(reversed(ports))
+    assert draft.order().ports == tuple(ports[:MOST_PORTS])
 
 
 # The configuration
