@@ -101,7 +101,7 @@ class Air:
 
     def _seen_by_itself(self, who: Holder, event: Reported, now: float) -> None:
         """Of a host that has other addresses as well, those are nobody's here; another terminal's are that one's."""
-        own = [name for name in self._speaks_for(who.session) if name in self._place_of]
+        own = self._spoken_for(who, now)
         flows = of_connections(event.connections) if own else ()
         for name in own:
             place = self._place_of[name]
@@ -114,7 +114,7 @@ class Air:
 
     def _seen_passing(self, who: Holder, event: Reported, now: float) -> None:
         assert event.capping is not None
-        own = self._speakers()
+        own = self._speakers(now)
         unseen = Counter(
             one.terminal_address
             for one in event.capping.passing
@@ -157,7 +157,7 @@ class Air:
         for place in self._places.values():
             place.decide(now)
         drafts = self._drafts(now)
-        seen = self._speakers().values() if self._places else ()
+        seen = self._speakers(now).values() if self._places else ()
         often = {who.session for who in seen} | drafts.keys()
         for who in self._here.values():
             draft = drafts.get(who.session)
@@ -173,7 +173,7 @@ class Air:
     def _drafts(self, now: float) -> dict[int, Draft]:
         """By session, of all who are told of an access point here, whether they are to hold something or not."""
         drafts: dict[int, Draft] = {}
-        speakers = self._speakers()
+        speakers = self._speakers(now)
         self._hands = {}
         for place in self._places.values():
             gateway = self._gateway(place)
@@ -192,10 +192,20 @@ class Air:
                     drafts[chosen.session].hold(name, windows)
         return drafts
 
-    def _speakers(self) -> dict[str, Holder]:
+    def _speakers(self, now: float) -> dict[str, Holder]:
         """By terminal with a rule, who speaks for it."""
         terminals = (who for who in self._here.values() if who.role is Role.TERMINAL)
-        return {name: who for who in terminals for name in self._speaks_for(who.session) if name in self._place_of}
+        return {name: who for who in terminals for name in self._spoken_for(who, now)}
+
+    def _spoken_for(self, who: Holder, now: float) -> list[str]:
+        """Terminals with a rule. Whoever is enrolled may say that he is a phone without an agent: where its gateway's
+        sees what it sends, only an agent of its own name is asked."""
+        named = ((name, self._place_of.get(name)) for name in self._speaks_for(who.session))
+        return [name for name, place in named if place and (name == who.name or not self._is_watched(place, now))]
+
+    def _is_watched(self, place: Place, now: float) -> bool:
+        gateway = self._gateway(place)
+        return gateway is not None and gateway.capping is not None and gateway.heard_of_late(now)
 
     def _gateway(self, place: Place) -> Holder | None:
         there = (who for who in self._here.values() if who.role is Role.GATEWAY and who.name == place.site.name)

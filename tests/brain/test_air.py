@@ -279,15 +279,43 @@ def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
 
 def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
     air = Shared()
-    gateway, liar = air.gateway("window"), air.sender("liar", terminal="phone")
+    liar = air.sender("liar", terminal="phone")
     stream = air.stream("phone")
     stream.min_rtt_us = 1
     air.run(2)
     assert air.told("phone").most_segments == 3
     air.leave(liar)
+    gateway = air.gateway("window")
     stream.min_rtt_us = 16_000
     air.run(3)
     assert most(gateway, stream) == ALONE
+
+
+def test_where_its_gateway_sees_it_nobody_of_another_name_speaks_for_a_phone() -> None:
+    air = Shared()
+    liar, gateway = air.sender("liar", terminal="phone"), air.gateway("window")
+    stream = air.stream("phone")
+    air.run(2)
+    told = len(liar.caps)
+    liar.invented = tuple(Stream(ADDRESSES["phone"], NEAR, min_rtt_us=1, bytes_sent=n).as_subflow() for n in range(9))
+    air.run(4)
+    assert most(gateway, stream) == ALONE and liar.held is None and len(liar.caps) <= told + 1
+    assert air.told("phone").agent == "home" and not air.told("phone").doubts
+    gateway.silent, liar.invented = True, ()
+    air.run(2)
+    assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", "who is not seen is spoken for again"
+
+
+def test_nobody_makes_sleeping_phones_share_an_air_that_their_gateway_sees() -> None:
+    air = Shared()
+    gateway, stream = air.gateway("window"), air.stream("phone")
+    others = tuple(ADDRESSES[name] for name in ("laptop", "tablet", "watch"))
+    liar = air._agent(FakeCapper("liar", Role.TERMINAL, others, air.air, air._clock, "caps"))
+    air.run(2)
+    for sent in range(1, 9):
+        liar.invented = tuple(Stream(each, NEAR, bytes_sent=sent * 10**5, port=1).as_subflow() for each in others)
+        air.run(0.25)
+    assert air.place().active == 1 and most(gateway, stream) == ALONE
 
 
 def test_who_tells_of_more_than_is_read_is_named_and_counted_and_others_keep_their_caps() -> None:

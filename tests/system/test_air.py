@@ -197,18 +197,16 @@ def warned(beginning: str) -> str:
 def test_the_second_agent_of_a_host_holds_nothing_and_says_who_does(air: Air) -> None:
     terminal = PHONES[0]
     machine = air.net.machine(terminal)
-    with (
-        agent(air.controller, machine, "first", "terminal"),
-        air.held_uploads(**{terminal: CONTROL}),
-        agent(air.controller, machine, "second", "terminal"),
-    ):
-        assert air.told(terminal)["agent"] == "first"
-        told = air.controller.client.get("status")["agents"]
-        (why_not,) = next(one for one in told if one["name"] == "second")["missing"]
-        assert why_not["reason"].endswith("the agent first, which came first, is that terminal"), why_not
-        air.controller.client.revoke("first")  # it lives, and has the sockets
-        until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
-        air.await_held(terminal, TOLD)
+    with agent(air.controller, machine, terminal, "terminal"), air.held_uploads(**{terminal: CONTROL}):
+        with agent(air.controller, machine, "stranger", "terminal"):
+            assert air.told(terminal)["agent"] == terminal
+            told = air.controller.client.get("status")["agents"]
+            (why_not,) = next(one for one in told if one["name"] == "stranger")["missing"]
+            assert why_not["reason"].endswith(f"the agent {terminal} is that terminal"), why_not
+        air.controller.client.revoke(terminal)  # it lives, and has the sockets
+        with agent(air.controller, machine, terminal, "terminal"):
+            until(lambda: "another agent holds" in warned(f"{SITE} holds {terminal}"), "the second's refusal is told")
+            air.await_held(terminal, TOLD)
 
 
 @pytest.mark.parametrize(("terminal", "hand"), [("t1", CONTROL), ("t3", TOLD)])
