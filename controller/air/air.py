@@ -182,13 +182,15 @@ class Air:
             for name in place.terminals:
                 own = speakers.get(name)
                 chosen = self._hands[name] = hand(place.site, own, gateway, now)
+                itself = own if isinstance(chosen, Hand) and own and chosen.session == own.session else None
+                place.held(name, itself.capping.held if itself and itself.capping else None, now)
                 windows = place.windows(name)
                 if own is not None and own.knows(CAPS, CLAMPS):
                     draft = drafts.setdefault(own.session, Draft())
                     draft.share(place)
                     if own.can(CAPS) or own.can(CLAMPS):
                         draft.hold(name, windows)  # also while it refuses: this is what it is asked again
-                if isinstance(chosen, Hand) and (own is None or chosen.session != own.session):
+                if isinstance(chosen, Hand) and itself is None:
                     drafts[chosen.session].hold(name, windows)
         return drafts
 

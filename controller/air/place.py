@@ -13,6 +13,7 @@ from controller.policy.flows import Flow, Pair
 from controller.policy.sharers import Sharer
 
 TICK_S = 0.25  # between decisions, where nothing is reported, or many report
+SHORT_S = 1.0  # agents count what they hold each 200 ms, and tell it with their next report
 FEW = 32  # sharers, for whom all is decided as soon as one of them reports
 
 
@@ -24,6 +25,8 @@ class Place:
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
         self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
+        self.short: set[str] = set()  # terminals with more connections that send than sockets that their agents hold
+        self._short_since: dict[str, float] = {}
         self._decided_at = 0.0
         self._stale = True  # something was reported since
 
@@ -61,6 +64,15 @@ class Place:
             return
         self.ruling = decide(self.access_point, self._sharers.values(), self.ruling, now)
         self._decided_at, self._stale = now, False
+
+    def held(self, terminal: str, sockets: int | None, now: float) -> None:
+        """By its own agent; None: that one holds nothing. Of a connection that has just begun none is counted yet."""
+        cap = self.ruling.caps.get(terminal)
+        if sockets is None or cap is None or not cap.windows or sockets >= cap.connections:
+            self._short_since.pop(terminal, None)
+            self.short.discard(terminal)
+        elif now - self._short_since.setdefault(terminal, now) >= SHORT_S:
+            self.short.add(terminal)
 
     def windows(self, terminal: str) -> Mapping[Pair, Window]:
         cap = self.ruling.caps.get(terminal)

@@ -60,6 +60,9 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
     unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
     if unseen:
         because += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
+    short = by is not None and name in place.short
+    if short:
+        because += "; its agent holds fewer sockets than it has connections that send"
     return SharerView(
         terminal=name,
         heard=True,
@@ -75,7 +78,7 @@ def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder
         agent=by.agent if by else None,
         hand=_how(by, holder) if by else None,
         instead=by.instead if by else None,
-        held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen,
+        held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen and not short,
         because=because,
         doubts=cap.doubts,
         doubted=cap.doubted,

@@ -236,6 +236,36 @@ def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
     assert air.told("phone").held
 
 
+def test_where_sockets_refuse_it_is_told_as_not_wholly_held() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.stream("laptop")
+    air.run(2)
+    laptop.loose = 1
+    air.run(1.5)
+    told = air.told("laptop")
+    assert (told.agent, told.held) == ("laptop", False)
+    assert told.because.endswith("; its agent holds fewer sockets than it has connections that send")
+    laptop.loose = 0
+    air.run(0.3)
+    assert air.told("laptop").held and "fewer" not in air.told("laptop").because
+
+
+def test_a_connection_that_has_just_begun_is_none_that_refuses() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.stream("laptop")
+    air.run(2)
+    for _ in range(4):
+        laptop.loose = 1
+        air.stream("laptop")
+        air.run(0.6)
+        assert air.told("laptop").held
+        laptop.loose = 0
+        air.run(0.5)
+        assert air.told("laptop").held
+
+
 def test_a_port_of_the_gateway_without_a_program_is_named() -> None:
     air = Shared()
     gateway = air.gateway("window")

@@ -91,6 +91,7 @@ class FakeCapper(FakeHand):
         self.answers = True
         self.silent = False
         self.sees = True  # connections
+        self.loose = 0  # of its sockets, those that refuse
         self.held: Caps | None = None
         self.until = 0.0  # its lease
         self.caps: list[Caps] = []  # orders
@@ -144,4 +145,5 @@ class FakeCapper(FakeHand):
         hand = next((HANDS[name] for name in self.can if name in HANDS), "")
         seen = self.air if self.held.ports else []
         passing = tuple(each.as_passing() for each in seen if each.bytes_sent)
-        return Capping(hand, sum(self.window(each) is not None for each in self.air), self.missing, passing)
+        held = sum(self.window(each) is not None for each in self.air) - self.loose
+        return Capping(hand, held, self.missing, passing)
