@@ -228,7 +228,8 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
             at = [one.gateway, one.name, each.terminal]
             active.add_metric(at, float(each.active))
             held.add_metric(at, float(each.held))
-            doubts.add_metric(at, each.doubted)
+            if each.heard:  # else nobody knows of any, which is not to look like a counter that began anew
+                doubts.add_metric(at, each.doubted)
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:
                     family.add_metric(at, value)

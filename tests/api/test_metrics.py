@@ -112,6 +112,14 @@ def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.
     }  # fmt: skip
 
 
+def test_doubts_of_a_terminal_that_is_not_heard_are_not_told_as_none(http: httpx.Client, desk: Desk) -> None:
+    heard, doubted = SHARED.access_points[0].terminals
+    silent = replace(doubted, heard=False, doubted=0)
+    desk.snapshot = replace(SHARED, access_points=(replace(SHARED.access_points[0], terminals=(heard, silent)),))
+    told_of = {dict(labels)["terminal"] for name, labels in _samples(http) if name == "bicast_cap_doubts_total"}
+    assert told_of == {heard.terminal}
+
+
 def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> None:
     twice = replace(HOME, groups=(*HOME.groups, replace(HOME.groups[0], id=0x62000009)))
     desk.snapshot = replace(desk.snapshot, gateways=(twice,))
