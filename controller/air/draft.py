@@ -36,8 +36,8 @@ class Draft:
 
     def _caps(self) -> Iterable[Cap]:
         """Where there are too many, each terminal has its part of the room: one with many takes nobody else's."""
-        total = sum(map(len, self._windows.values()))
-        most = MOST_CAPS if total <= MOST_CAPS else MOST_CAPS // len(self._windows)
+        sizes = [len(windows) for windows in self._windows.values() if windows]
+        most = MOST_CAPS if sum(sizes) <= MOST_CAPS else MOST_CAPS // len(sizes)
         for terminal in sorted(self._windows):
             for (own, other), window in sorted(self._windows[terminal].items())[:most]:
                 yield Cap(own, other, window.most, window.least, window.pace_bps)
