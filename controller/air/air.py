@@ -66,6 +66,9 @@ class Air:
             for own in terminal.addresses:
                 self._whose.setdefault(str(own.address), set()).add(terminal.name)
         self.next_at = 0.0 if self._here else None
+        if not before:
+            for who in self._here.values():
+                self._say_who_cannot(who)
 
     # What agents say
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -426,6 +427,20 @@ def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
     air.reconfigured(document())
     air.run(1.5)
     assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)
+
+
+@pytest.mark.parametrize("rule", ["off", "ideal"])
+def test_who_holds_nothing_is_named_once_when_there_is_a_rule(rule: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    air = Shared(document(rule))
+    air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
+    air.gateway("report", cannot={"window": "no clsact here"})
+    for each in ("ideal", "paper"):
+        air.reconfigured(document(each))
+    assert [line for line in caplog.messages if "holds no caps" in line] == [
+        "agent laptop reports and holds no caps: this kernel has no struct_ops",
+        "agent home reports and holds no caps: no clsact here",
+    ]
 
 
 def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() -> None:
