@@ -47,16 +47,17 @@ class Part:
     def spare_us(self, rtt_us: int) -> int:
         """Taken for the way's besides, where all have so much and no queue is longer than the way itself."""
         roomy = (self._part(rtt_us + TURNS_US) + 1) * self.active
-        return TURNS_US if roomy * SEGMENT_US <= 2 * self._bandwidth_bps * rtt_us else 0
+        return TURNS_US if roomy * SEGMENT_US <= 2 * self.bandwidth_bps * rtt_us else 0
 
     def _part(self, rtt_us: int) -> int:
         """One more for all together: a whole segment's way is longer, by its own length, than the shortest round trip,
         which a packet of few bytes had."""
-        return -(-(self._bandwidth_bps * rtt_us + SEGMENT_US) // (SEGMENT_US * max(1, self.active)))
+        return -(-(self.bandwidth_bps * rtt_us + SEGMENT_US) // (SEGMENT_US * max(1, self.active)))
 
     @property
-    def _bandwidth_bps(self) -> int:
-        return self.access_point.bandwidth_bps or 0
+    def bandwidth_bps(self) -> int:
+        assert self.access_point.bandwidth_bps is not None, "`ideal` is refused without it"
+        return self.access_point.bandwidth_bps
 
 
 def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Window:
@@ -79,8 +80,7 @@ def _ideal(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Wind
         most = before.most
     pace_bps = 0
     if FEWEST_SEGMENTS * part.connections > target:
-        bandwidth_bps = part.access_point.bandwidth_bps or 0
-        pace_bps = max(1, int(PACED_PART * bandwidth_bps / max(1, part.active) / part.connections))
+        pace_bps = max(1, int(PACED_PART * part.bandwidth_bps / max(1, part.active) / part.connections))
     queues = _queues(rtt_us, srtt_us, bool(before and before.queues))
     return Window(most, 0 if queues else most - 1, pace_bps, queues)
 

@@ -81,21 +81,19 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
 
 
 def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, standing_us: float) -> Cap:
-    access_point = before.access_point
     old = before.caps.get(sharer.terminal)
     known = _known(sharer, witnesses, old.shortest_us if old else {}, standing_us)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
-    part = Part(access_point, active, max(connections, 1))
+    part = Part(before.access_point, active, max(connections, 1))
     # What others do now acts at once; only what a terminal's own figures do by themselves is left to settle.
     settled = old.windows if old and before.active == active and old.connections == connections else {}
-    rtt_us = known.rtt_us if _is_given(access_point) else {}
-    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in rtt_us.items()}
+    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in known.rtt_us.items()}
     most, least = _together(sharer, windows)
     return Cap(
         active=sharer.active,
         connections=connections,
-        because=_because(access_point, sharer, part, known, windows),
+        because=_because(sharer, part, known, windows),
         windows=windows,
         most_segments=most,
         least_segments=least,
@@ -106,10 +104,6 @@ def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, stan
         bounding=frozenset(known.bounded),
         shortest_us=known.shortest_us,
     )
-
-
-def _is_given(access_point: AccessPoint) -> bool:
-    return access_point.rule is CapRule.PAPER or access_point.bandwidth_bps is not None
 
 
 def _standing_us(before: Ruling) -> float:
@@ -169,13 +163,9 @@ def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | Non
     return sum(one.most for one in capped), sum(one.least for one in capped)
 
 
-def _because(
-    access_point: AccessPoint, sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, Window]
-) -> str:
+def _because(sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, Window]) -> str:
     if not sharer.active:
         return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
-    if not _is_given(access_point):
-        return "no cap: `bandwidth_bps` of the access point is not given"
     if not sharer.live:
         return "no cap: it sends, but no connection by itself enough to be held"
     if not windows:
