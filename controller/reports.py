@@ -126,7 +126,6 @@ class Passing:
     bytes_sent: int  # acknowledged to the terminal, since it was first seen
     srtt_us: int  # from the terminal to the other end and back; 0: not known yet
     min_rtt_us: int
-    mss_bytes: int  # 0: not known
     since_data_ms: int  # since the last data came from the terminal
     joined: bool  # a further subflow of an MPTCP connection
     has_scale: bool  # its beginning was seen, so its window can be lowered

@@ -188,7 +188,6 @@ def _passing(one: pb.Passing) -> Passing:
         bytes_sent=one.bytes_sent,
         srtt_us=one.srtt_us,
         min_rtt_us=one.min_rtt_us,
-        mss_bytes=one.mss_bytes,
         since_data_ms=one.since_data_ms,
         joined=one.joined,
         has_scale=one.has_scale,

@@ -332,7 +332,7 @@ def test_a_terminals_agent_tells_of_subflows_by_their_connection() -> None:
 
 
 def test_a_gateways_agent_tells_of_what_passes() -> None:
-    passing = Passing(PHONE, 5000, SERVER, 80, 9, 5000, 4000, 1448, 3, joined=True, has_scale=True)
+    passing = Passing(PHONE, 5000, SERVER, 80, 9, 5000, 4000, 3, joined=True, has_scale=True)
     quiet = replace(passing, srtt_us=0, min_rtt_us=0, since_data_ms=900)
     assert of_passing([passing, quiet]) == (
         Flow(key(), 0, 9, 5000, 4000, waits=True, joined=True),

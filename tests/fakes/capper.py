@@ -68,9 +68,7 @@ class Stream:
         since_data_ms = 0 if self.rate_bps else 60_000
         ends = (self.terminal, self.port, self.other, 443)
         sent = (self.bytes_sent, self.srtt_us, self.min_rtt_us)
-        return Passing(
-            *ends, *sent, mss_bytes=1448, since_data_ms=since_data_ms, joined=False, has_scale=self.has_scale
-        )
+        return Passing(*ends, *sent, since_data_ms=since_data_ms, joined=False, has_scale=self.has_scale)
 
 
 class FakeCapper(FakeHand):
