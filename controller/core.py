@@ -32,6 +32,7 @@ from controller.events import (
 from controller.farend.ends import Ends
 from controller.known import Wanted, without
 from controller.model import AUTO, Config, Mode, Site, Terminal
+from controller.policy.ways import ridden
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.logbook import By, Entry, Moved
 from controller.steering.pilot import Pilot
@@ -52,7 +53,7 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
-        self.air = Air(config, self._tickets, self.pilot.speaks_for)
+        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides)
         self.moves = Moves()
 
     def handle(self, event: SwitchEvent | AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
@@ -168,6 +169,14 @@ class Core:
         self.ends.hear(whole, self.wanted, self.switches.ports, now)
         yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
+
+    def _rides(self, terminal: str) -> str:
+        """By which uplinks its packets go, in a word."""
+        steered = self.pilot.steered[terminal]
+        site, switch = steered.site, self.switches[steered.site.dpid]
+        up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
+        usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
+        return ridden(site, steered.terminal, self.wanted, usable)
 
     def _copy(self, now: float) -> Iterator[Effect | AgentEffect]:
         """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at

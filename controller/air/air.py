@@ -41,9 +41,16 @@ UNDONE_S = 1.0  # between such looks where no rule is left
 
 
 class Air:
-    def __init__(self, config: Config, tickets: Tickets, speaks_for: Callable[[int], tuple[str, ...]]) -> None:
-        """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session."""
-        self._tickets, self._speaks_for = tickets, speaks_for
+    def __init__(
+        self,
+        config: Config,
+        tickets: Tickets,
+        speaks_for: Callable[[int], tuple[str, ...]],
+        rides: Callable[[str], str],
+    ) -> None:
+        """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session; `rides`, by
+        which uplinks a terminal's packets go."""
+        self._tickets, self._speaks_for, self._rides = tickets, speaks_for, rides
         self._here: dict[int, Holder] = {}  # by session
         self._places: dict[tuple[str, str], Place] = {}  # by site and access point, those with a rule
         self._hands: dict[str, Hand | str] = {}  # by terminal: who holds it, or why nobody does
@@ -109,7 +116,7 @@ class Air:
         for name in own:
             place = self._place_of[name]
             theirs = (flow for flow in flows if self._concerns(name, own, flow.terminal_address))
-            place.heard(place.terminals[name], theirs, who.name, who.period_s, now, event.cut)
+            place.heard(place.terminals[name], theirs, who.name, who.period_s, now, event.cut, self._rides(name))
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
         whose = self._whose.get(address, set())
@@ -135,7 +142,9 @@ class Air:
                 itself = own.get(terminal.name)
                 if itself is None or not itself.sees or not itself.heard_of_late(now):
                     theirs = (by_address.get(str(at.address), ()) for at in terminal.addresses)
-                    place.heard(terminal, chain.from_iterable(theirs), None, who.period_s, now)
+                    place.heard(
+                        terminal, chain.from_iterable(theirs), None, who.period_s, now, rides=self._rides(terminal.name)
+                    )
 
     def _resulted(self, who: Holder, event: Resulted, now: float) -> None:
         refused = who.refused

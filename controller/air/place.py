@@ -45,15 +45,16 @@ class Place:
         period_s: float,
         now: float,
         cut: bool = False,
+        rides: str = "",
     ) -> None:
         """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
         beginning. What who told before said of round trips is forgotten: he may have been somebody else.
-        `cut`: more was told than these flows."""
+        `cut`: more was told than these flows; `rides`: by which uplinks its packets go."""
         before, teller = self._sharers.get(terminal.name), told_by or ""
         if before is not None and before.told_by != teller:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
         addresses = {str(at.address) for at in terminal.addresses}
-        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut)
+        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
         self._sharers[terminal.name] = replace(sharer, told_by=teller)
         self._stale = True
 

@@ -1,4 +1,4 @@
-"""Round trips as those tell of them who send to the same place through the same air.
+"""Round trips as those tell of them who send to the same place, through the same air and by the same uplinks.
 
 One alone may err, or lie, to everybody's cost or to its own good. What two others say bounds it from above. And where
 it began to send while packets of others were waiting before its own, it never saw the way empty: its own shortest round
@@ -21,6 +21,9 @@ WITNESSES = 2  # of one alone nobody knows whether it is the one that errs
 AS_LONG = 1.1  # round trips that are smoothed, and not at the same moment
 
 
+_Way = tuple[str, str]  # the uplinks, and the other end
+
+
 @dataclass(slots=True)
 class _Place:
     """Whoever knows the way to it, by what each knows."""
@@ -39,27 +42,27 @@ class Believed:
 
 class Witnesses:
     def __init__(self, sharers: Collection[Sharer]) -> None:
-        self._places: dict[str, _Place] = {}
-        self._least: dict[str, dict[str, int]] = {}
-        self._now: dict[str, dict[str, int]] = {}
+        self._places: dict[_Way, _Place] = {}
+        self._least: dict[str, dict[_Way, int]] = {}
+        self._now: dict[str, dict[_Way, int]] = {}
         for sharer in sharers:
             _shorter(self._least.setdefault(sharer.witness, {}), _least(sharer))
             _shorter(self._now.setdefault(sharer.witness, {}), _now(sharer))
         for witness, least in self._least.items():
-            for other, us in least.items():
-                self._places.setdefault(other, _Place()).shortest.append((us, witness))
-            for other, us in self._now[witness].items():
-                self._places.setdefault(other, _Place()).now.append((us, witness))
+            for way, us in least.items():
+                self._places.setdefault(way, _Place()).shortest.append((us, witness))
+            for way, us in self._now[witness].items():
+                self._places.setdefault(way, _Place()).now.append((us, witness))
         for place in self._places.values():
             place.shortest.sort()
             place.now.sort()
 
     def believed(self, sharer: Sharer, pair: Pair) -> Believed:
-        own_us = sharer.min_rtt_us(pair)
-        place = self._places.get(pair[1])
+        own_us, way = sharer.min_rtt_us(pair), (sharer.rides, pair[1])
+        place = self._places.get(way)
         if own_us is None or place is None:
             return Believed(own_us)
-        others = _Others(place.shortest, (self._least[sharer.witness][pair[1]], sharer.witness))
+        others = _Others(place.shortest, (self._least[sharer.witness][way], sharer.witness))
         if len(others) < WITNESSES:
             return Believed(own_us)
         most_us = OTHERS_FACTOR * others.middle_us + OTHERS_MORE_US
@@ -68,8 +71,9 @@ class Witnesses:
         return Believed(min(own_us, others.low_us) if self._began_in_queue(sharer, pair, own_us) else own_us)
 
     def _began_in_queue(self, sharer: Sharer, pair: Pair, own_us: int) -> bool:
-        own_now = self._now[sharer.witness].get(pair[1])
-        others = _Others(self._places[pair[1]].now, None if own_now is None else (own_now, sharer.witness))
+        way = (sharer.rides, pair[1])
+        own_now = self._now[sharer.witness].get(way)
+        others = _Others(self._places[way].now, None if own_now is None else (own_now, sharer.witness))
         return len(others) >= WITNESSES and own_us <= AS_LONG * others.lower_middle_us
 
 
@@ -102,23 +106,25 @@ class _Others:
         return self._at(max(WITNESSES, -(-len(self) // 3)) - 1)
 
 
-def _shorter(known: dict[str, int], also: Mapping[str, int]) -> None:
-    for other, us in also.items():
-        known[other] = min(us, known.get(other, us))
+def _shorter(known: dict[_Way, int], also: Mapping[_Way, int]) -> None:
+    for way, us in also.items():
+        known[way] = min(us, known.get(way, us))
 
 
-def _least(sharer: Sharer) -> Mapping[str, int]:
-    least: dict[str, int] = {}
+def _least(sharer: Sharer) -> Mapping[_Way, int]:
+    least: dict[_Way, int] = {}
     for (_, other), one in sharer.least.items():
-        least[other] = min(one.both_us, least.get(other, one.both_us))
+        way = (sharer.rides, other)
+        least[way] = min(one.both_us, least.get(way, one.both_us))
     return least
 
 
-def _now(sharer: Sharer) -> Mapping[str, int]:
-    now: dict[str, int] = {}
+def _now(sharer: Sharer) -> Mapping[_Way, int]:
+    now: dict[_Way, int] = {}
     for path in chain.from_iterable(live.paths for live in sharer.live):
         if path.srtt_us is not None and path.moves:
-            now[path.pair[1]] = min(path.srtt_us, now.get(path.pair[1], path.srtt_us))
+            way = (sharer.rides, path.pair[1])
+            now[way] = min(path.srtt_us, now.get(way, path.srtt_us))
     return now
 
 

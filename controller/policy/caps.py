@@ -21,7 +21,7 @@ from controller.policy.cap_accounts import account
 from controller.policy.cap_windows import SEGMENT_US, TURNS_US, Part, Window, window
 from controller.policy.cap_witnesses import Witnesses
 from controller.policy.flows import Pair
-from controller.policy.sharers import BULK_BYTES, Sharer, silent
+from controller.policy.sharers import BULK_BYTES, Path, Sharer, silent
 
 # Paper 003, figure 4. The middle, by factors, of what it found best: 128 to 512 KB alone, 2 to 128 KB for two; from
 # three on 8 KB, where the windows of all came back soonest and were alike.
@@ -29,6 +29,7 @@ BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
 
 
 QUEUED_FACTOR = 1.25  # round trips are not all alike
+NEAR_US = 100.0  # of a queue's length
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class Cap:
     bounded: int = 0  # of that, how many round trips, ever
     bounding: frozenset[Pair] = frozenset()  # those now
     shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # round trips that it goes by
+    rides: str = ""  # what they are of
+    on_their_way: tuple[tuple[int, int], ...] = ()  # of each connection: segments at most, and its way in microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,14 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
     active = sum(sharer.active for sharer in here)
     if before is None or before.access_point != access_point:
         before = Ruling(access_point)
-    witnesses, standing_us = Witnesses(here), _standing_us(before)
-    caps = {sharer.terminal: _cap(sharer, witnesses, active, before, standing_us) for sharer in here}
+    witnesses, queue_us = Witnesses(here), _queue_us(before)
+    caps = {sharer.terminal: _cap(sharer, witnesses, active, before, queue_us) for sharer in here}
     return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
 
 
-def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, standing_us: float) -> Cap:
+def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, queue_us: float) -> Cap:
     old = before.caps.get(sharer.terminal)
-    known = _known(sharer, witnesses, old.shortest_us if old else {}, standing_us)
+    known = _known(sharer, witnesses, old.shortest_us if old and old.rides == sharer.rides else {}, queue_us)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
     part = Part(before.access_point, active, max(connections, 1))
@@ -103,25 +106,38 @@ def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, stan
         bounded=bounded,
         bounding=frozenset(known.bounded),
         shortest_us=known.shortest_us,
+        rides=sharer.rides,
+        on_their_way=_on_their_way(sharer, windows, known),
     )
 
 
-def _standing_us(before: Ruling) -> float:
-    """A round trip that is no longer may be nothing but the queue in which all that has a cap stands: a kernel forgets
-    after minutes that it ever saw a shorter one, and a cap by that one would make the queue longer still."""
-    segments = sum(cap.most_segments or 0 for cap in before.caps.values())
+def _queue_us(before: Ruling) -> float:
+    """How long the queue may be in which all that has a cap stands: what is on a long way stands in none. A kernel
+    forgets after minutes that it ever saw a shorter round trip, and caps by a queue would make it longer still."""
     bandwidth_bps = before.access_point.bandwidth_bps
-    return QUEUED_FACTOR * segments * SEGMENT_US / bandwidth_bps + TURNS_US if bandwidth_bps else 0
+    every = [one for cap in before.caps.values() for one in cap.on_their_way]
+    if not bandwidth_bps or _sent_bps(every, 0) <= bandwidth_bps:
+        return 0.0
+    short, long = 0.0, sum(segments for segments, _ in every) * SEGMENT_US / bandwidth_bps
+    while long - short > NEAR_US:
+        middle = (short + long) / 2
+        short, long = (middle, long) if _sent_bps(every, middle) > bandwidth_bps else (short, middle)
+    return long
 
 
-def _known(sharer: Sharer, witnesses: Witnesses, before_us: Mapping[Pair, int], standing_us: float) -> _Known:
+def _sent_bps(every: Collection[tuple[int, int]], queue_us: float) -> float:
+    return sum(segments * SEGMENT_US / (rtt_us + queue_us) for segments, rtt_us in every)
+
+
+def _known(sharer: Sharer, witnesses: Witnesses, before_us: Mapping[Pair, int], queue_us: float) -> _Known:
     shortest: dict[Pair, int | None] = {}
     srtts: dict[Pair, int] = {}
     bounded: dict[Pair, str] = {}
     for path in (path for live in sharer.live for path in live.paths):
         if path.pair not in shortest:
             believed = witnesses.believed(sharer, path.pair)
-            shortest[path.pair] = _kept(believed.rtt_us, before_us.get(path.pair), standing_us)
+            now_us = _now(believed.rtt_us, path, queue_us)
+            shortest[path.pair] = _kept(now_us, before_us.get(path.pair), queue_us)
             if believed.doubt:
                 bounded[path.pair] = believed.doubt
         if path.srtt_us is not None:
@@ -144,10 +160,29 @@ def _known(sharer: Sharer, witnesses: Witnesses, before_us: Mapping[Pair, int], 
     )
 
 
-def _kept(rtt_us: int | None, before_us: int | None, standing_us: float) -> int | None:
+def _now(rtt_us: int | None, path: Path, queue_us: float) -> int | None:
+    """Of a connection that is older than the way that its packets go: what it takes now beyond any queue of ours."""
+    if rtt_us is None or not path.older or path.srtt_us is None or path.srtt_us <= _explained_us(rtt_us, queue_us):
+        return rtt_us
+    return max(rtt_us, round(path.srtt_us - queue_us))
+
+
+def _explained_us(rtt_us: int, queue_us: float) -> float:
+    """A round trip that is no longer may be nothing but the queue before it, if any can stand."""
+    return QUEUED_FACTOR * (rtt_us + queue_us) + TURNS_US if queue_us else rtt_us
+
+
+def _kept(rtt_us: int | None, before_us: int | None, queue_us: float) -> int | None:
     if rtt_us is None or before_us is None:
         return rtt_us
-    return before_us if before_us < rtt_us <= standing_us else rtt_us
+    return before_us if before_us < rtt_us <= _explained_us(before_us, queue_us) else rtt_us
+
+
+def _on_their_way(sharer: Sharer, windows: Mapping[Pair, Window], known: _Known) -> tuple[tuple[int, int], ...]:
+    alone = sorted(sharer.live, key=lambda one: one.joined)[: sharer.live_connections]
+    pairs = ([path.pair for path in live.paths if path.pair in windows] for live in alone)
+    longest = (max(each, key=lambda pair: windows[pair].most) for each in pairs if each)
+    return tuple((windows[pair].most, known.rtt_us[pair]) for pair in longest)
 
 
 def _together(sharer: Sharer, windows: Mapping[Pair, Window]) -> tuple[int | None, int | None]:

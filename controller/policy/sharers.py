@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from controller.counting import counted
@@ -32,6 +32,7 @@ PERIOD_S = 0.25  # between reports, where a rule is on
 MOST_PERIOD_S = 1.0
 SILENT_PERIODS = 3
 REMEMBERED_S = 30.0  # a round trip, and up to three times as long
+SETTLED_S = 2.0  # after a move: smoothed round trips are of the new way
 DOUBTED_S = 60.0  # a doubt is told
 MOST_JOINED = 7  # subflows that the kernel lets join a connection
 MOST_PAIRS = 2 * MOST_SUBFLOWS  # that are remembered
@@ -83,6 +84,7 @@ class Path:
     pair: Pair
     srtt_us: int | None
     moves: bool  # something was acknowledged since the report before
+    older: bool = False  # than the way that its packets go: its shortest round trip may be another's
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,9 @@ class Sharer:
     connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
     bytes_sent: Mapping[FlowKey, int] = field(default_factory=dict)
     quiet_bytes: Mapping[FlowKey, int] = field(default_factory=dict)  # of those that are not told of just now
+    rides: str = ""  # the uplinks by which its packets go
+    rides_since: float = float("-inf")
+    older: frozenset[FlowKey] = frozenset()  # connections that began before
     told_by: str = ""  # an agent that tells of several terminals; empty: nobody tells of it and of another
 
     @property
@@ -162,11 +167,15 @@ def heard(
     now: float,
     period_s: float = PERIOD_S,
     cut: bool = False,
+    rides: str = "",
 ) -> Sharer:
-    """`addresses` are the terminal's own; `cut`: more was told than `flows`. A first report, also one after a silence,
-    is where counting begins. What stays within the terminal uses no air."""
+    """`addresses` are the terminal's own; `cut`: more was told than `flows`; `rides`: by which uplinks it goes. A first
+    report, also one after a silence, is where counting begins. What stays within the terminal uses no air."""
     flows = [flow for flow in flows if flow.other_address not in addresses]
-    before = before or Sharer(terminal, float("-inf"))
+    before = before or Sharer(terminal, float("-inf"), rides=rides)
+    if rides != before.rides:
+        older = before.bytes_sent.keys() | before.quiet_bytes.keys()
+        before = replace(before, rides=rides, rides_since=now, least={}, older=frozenset(older))
     begins = silent(before, now)
     doubtful: dict[str, int] = {}
     if cut or len(flows) > MOST_SUBFLOWS:
@@ -182,6 +191,7 @@ def heard(
     of_connections: dict[ConnectionKey, list[Flow]] = {}
     for flow in known.values():
         of_connections.setdefault(flow.connection, []).append(flow)
+    older = before.older if now - before.rides_since >= SETTLED_S else frozenset()
     connections = {
         key: _moving(None if begins else before.connections.get(key), each, more, now)
         for key, each in of_connections.items()
@@ -193,13 +203,16 @@ def heard(
         terminal,
         now,
         min(max(period_s, PERIOD_S), MOST_PERIOD_S),
-        tuple(_live(each, more) for key, each in of_connections.items() if connections[key].live),
+        tuple(_live(each, more, older) for key, each in of_connections.items() if connections[key].live),
         total,
         _least(before.least, (flow for key, flow in known.items() if more[key]), now),
         before.doubts.after(doubtful, now),
         connections,
         bytes_sent,
         _quiet(before, bytes_sent),
+        rides,
+        before.rides_since,
+        before.older,
     )
 
 
@@ -245,8 +258,8 @@ def _moving(before: Moving | None, flows: Iterable[Flow], more: Mapping[FlowKey,
     return (before or Moving(now)).after(sent, patience_s, now)
 
 
-def _live(flows: Sequence[Flow], more: Mapping[FlowKey, int]) -> Live:
-    paths = tuple(Path(flow.pair, flow.srtt_us, more[flow.key] > 0) for flow in flows)
+def _live(flows: Sequence[Flow], more: Mapping[FlowKey, int], older: Collection[FlowKey]) -> Live:
+    paths = tuple(Path(flow.pair, flow.srtt_us, more[flow.key] > 0, flow.key in older) for flow in flows)
     return Live(paths, all(flow.joined for flow in flows))
 
 

@@ -7,7 +7,7 @@ path to choose: everything of it is laid to its active uplink.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -51,6 +51,17 @@ def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
     leaves = {_leaves(mode, _holds_tcp(site.bicast))}
     leaves |= {_leaves(wanted.mode_of(terminal, each.name), True) for each in site.named if _holds_tcp(each)}
     return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
+
+
+def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
+    """By which uplinks its packets go, in a word that changes when those do. `usable`: they are up, and get copies."""
+    found = way(site, terminal, wanted)
+    if found.leaves is Leaves.BY_OWN:
+        return "each by its own"
+    if found.leaves is Leaves.BY_ACTIVE:
+        return found.active
+    every = "+".join(sorted(usable))
+    return every if found.leaves is Leaves.BY_ALL else f"{found.active}, {every}"
 
 
 def _leaves(mode: Mode, copied: bool) -> Leaves:

@@ -53,9 +53,11 @@ class Air:
     ruling: Ruling | None = None
     sharers: dict[str, Sharer] = field(default_factory=dict)
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
+    rides: dict[str, str] = field(default_factory=dict)  # by terminal; wifi, where it is not here
 
     def hear(self, terminal: str, flows: Sequence[Flow]) -> Sharer:
-        self.sharers[terminal] = sharers.heard(self.sharers.get(terminal), terminal, {terminal}, flows, self.now)
+        before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
+        self.sharers[terminal] = sharers.heard(before, terminal, {terminal}, flows, self.now, rides=rides)
         return self.sharers[terminal]
 
     def passes(self, streams: Mapping[str, Sequence[Stream]], reports: int = 3) -> Ruling:

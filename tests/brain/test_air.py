@@ -54,6 +54,23 @@ def test_who_joins_and_who_leaves_changes_the_parts_of_the_others_within_a_secon
     assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_THREE] * 3
 
 
+@pytest.mark.parametrize("by", ["itself", "its gateway"])
+def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: str) -> None:
+    written = document()
+    written["sites"]["home"]["terminals"]["laptop"]["mode"] = "single"
+    air = Shared(written)
+    hand = air.sender("laptop") if by == "itself" else air.gateway("window")
+    stream = air.stream("laptop", min_rtt_us=4000, srtt_us=4000)
+    air.run(3)
+    near = most(hand, stream)
+    _, effects, _ = air.core.wish_active("laptop", "lte", air.now)
+    air.carry(effects)
+    stream.srtt_us = 60_000
+    air.run(4)
+    far = most(hand, stream)
+    assert near and far and far > 5 * near
+
+
 def test_a_cap_holds_for_as_long_as_it_is_renewed() -> None:
     air = Shared()
     laptop, stream = air.sender("laptop"), air.stream("laptop")
@@ -393,7 +410,8 @@ def test_nobody_takes_all_the_room_of_one_order() -> None:
     for number in range(100):
         draft.hold(f"idle {number}", {})
     caps = draft.order().caps
-    assert MOST_CAPS // 2 < len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in {(cap.terminal_address, cap.most_segments) for cap in caps}
+    held = {(cap.terminal_address, cap.most_segments) for cap in caps}
+    assert MOST_CAPS // 2 < len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in held
 
 
 def test_an_order_has_no_more_ports_than_an_agent_takes() -> None:

@@ -314,6 +314,48 @@ def test_a_kernel_that_forgets_how_short_the_way_is_makes_no_cap_larger(terminal
     assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
 
 
+def test_what_is_on_its_way_far_away_makes_no_queue_for_who_is_near() -> None:
+    """15 ms can stand, though all segments together would take 140 ms to be sent."""
+    air, near = Air(), [address(number) for number in range(5)]
+    far = {address(number): [Stream(FAR, 256_000)] for number in range(5, 10)}
+    air.passes({each: [Stream(rtt_us=4000)] for each in near} | far)
+    streams = {each: [Stream(rtt_us=60_000)] for each in near} | far
+    caps = air.passes(streams, reports=FORGOTTEN_REPORTS).caps
+    assert only(caps[ME]).most == part(60_000, 10) + 1
+
+
+def test_others_by_another_uplink_say_nothing_of_how_far_a_place_is() -> None:
+    air = Air()
+    air.rides = {address(2): "satellite"}
+    others = {address(number): [Stream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
+    cap = air.passes(others | {address(2): [Stream(rtt_us=300_000)]}).caps[address(2)]
+    assert not cap.doubts and only(cap).most == part(300_000, 3) + 1
+    cap = air.passes(others | {address(2): [Stream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
+    assert only(cap).most == part(60_000, 3) + 1, "it did not begin in their queue"
+
+
+@pytest.mark.parametrize("srtt_us", [60_000, 64_000])
+def test_a_connection_that_goes_by_a_longer_way_now_is_not_held_to_the_shorter_one(srtt_us: int) -> None:
+    """Its kernel tells of the shortest round trip it ever had."""
+    air = Air()
+    short = air.passes(equal(1, Stream(rtt_us=4000))).caps[ME].most_segments
+    air.rides = {ME: "lte"}
+    for _ in range(2):
+        cap = air.passes(equal(1, Stream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
+        assert short and only(cap).most >= part(0.9 * 60_000, 1) > 4 * short
+    assert only(cap).most <= part(64_000, 1) + 1
+
+
+@pytest.mark.parametrize("terminals", [1, 10])
+def test_a_move_to_an_uplink_that_is_as_long_changes_no_cap(terminals: int) -> None:
+    air = Air()
+    before = air.passes(equal(terminals, Stream(rtt_us=4000))).caps
+    standing_us = int(sum(cap.most_segments or 0 for cap in before.values()) * SEGMENT_US / BANDWIDTH_BPS)
+    air.rides = {address(number): "lte" for number in range(terminals)}
+    after = air.passes(equal(terminals, Stream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
+    assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
+
+
 def test_a_way_that_has_become_longer_than_any_queue_of_ours_is_followed() -> None:
     air = Air()
     air.passes(equal(2, Stream(rtt_us=4000)))
