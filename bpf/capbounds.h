@@ -149,7 +149,8 @@ static __always_inline struct holding *remember(void *at, struct tcp_sock *tp, c
 
 	if (!holding)
 		return NULL;
-	bpf_getsockopt(at, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace));
+	if (bpf_getsockopt(at, SOL_SOCKET, SO_MAX_PACING_RATE, &pace, sizeof(pace)))
+		pace = NO_PACE; /* a kernel that does not tell it clears what it was to fill */
 	holding->own_pace = holding->pace = pace;
 	holding->token = token_of(tp);
 	holding->sent_round = now->round;
