@@ -26,6 +26,7 @@
 
 #define LIFTED (1U << 20)	/* segments: more than a window of 1 GiB has */
 #define LIFT_PART 16		/* of a window, in a round trip */
+#define PACE_UNKNOWN 0		/* none is so slow */
 #define NO_CLAMP 0x7fffffff	/* and what the kernel calls an infinite threshold */
 
 /* The threshold is where a window goes when what was lost is repaired: until then it is not moved up. */
@@ -48,8 +49,10 @@ static __always_inline long lift(void *at, struct tcp_sock *tp, struct holding *
 {
 	__u32 most = tp->snd_cwnd_clamp;
 
+	if (most < LIFTED && holding->clamped && most != holding->clamped) /* somebody else has it by now, and its pace */
+		return bpf_sk_storage_delete(&holdings, tp);
 	paced(at, holding, NO_PACE);
-	if (most >= LIFTED || most != holding->clamped) /* or somebody else has it by now */
+	if (most >= LIFTED || most != holding->clamped)
 		return bpf_sk_storage_delete(&holdings, tp);
 	if (tp->snd_cwnd < most)
 		return 0;
@@ -63,6 +66,8 @@ static __always_inline long keep(void *at, struct tcp_sock *tp, struct holding *
 
 	if (!bounds_of(tp, holding, &bounds))
 		return lift(at, tp, holding);
+	if (holding->clamped && tp->snd_cwnd_clamp != holding->clamped)
+		holding->pace = PACE_UNKNOWN; /* somebody else had both */
 	paced(at, holding, bounds.pace);
 	return clamp(at, tp, holding, bounds.most);
 }
@@ -74,6 +79,8 @@ static __always_inline long begin(void *at, struct tcp_sock *tp, const struct se
 
 	if (!holding)
 		return -12; /* ENOMEM */
+	if (tp->snd_cwnd_clamp < LIFTED) /* a killed agent's, that could not be taken away, and its pace too */
+		holding->own_pace = NO_PACE;
 	count_subflow(holding, now->round);
 	return keep(at, tp, holding);
 }

@@ -73,6 +73,52 @@ func TestWhatAKilledAgentLeftIsNotInTheWayOfOneThatMayNotTakeItAway(t *testing.T
 	rises(upload, 12, 40)
 }
 
+func TestThePaceThatAKilledAgentLeftIsNotTakenForTheSocketsOwn(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]uint32{"another clamp": 6, "the same clamp": 8} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			t.Cleanup(func() { tidy(t, w) })
+			slow, slower := capOf(near, far, 0, 8), capOf(near, far, 0, most)
+			slow.PaceBps, slower.PaceBps = 8_000_000, 4_000_000
+			agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: 2_000})
+			upload := w.Upload(far, false)
+			pace := func() any { return upload.Info().Max_pacing_rate }
+			paced := func(expected uint64) {
+				t.Helper()
+				await(t, func() bool { return pace() == expected }, pace, expected)
+			}
+			paced(1_000_000)
+			agent.Process.Kill()
+			agent.Wait()
+			next := powerless(w)
+			w.Runs(next)
+			w.Order(next, slower)
+			paced(500_000)
+			await(t, func() bool { return !remembers(w, upload) }, pace, "the killed agent's to let it go")
+			paced(500_000)
+			w.Order(next)
+			paced(^uint64(0))
+		})
+	}
+}
+
+// remembers tells whether the oldest program at the root of cgroups, a killed agent's, still knows an upload.
+func remembers(w *world.World, upload *world.Upload) (known bool) {
+	w.T.Helper()
+	standingFor(w, func(there *standing.Found) (err error) {
+		upload.Option(func(socket int) error {
+			var holding []byte
+			holding, err = there.Programs[0].Maps[holdings].LookupBytes(int32(socket))
+			known = holding != nil
+			return nil
+		})
+		return err
+	})
+	return known
+}
+
 func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

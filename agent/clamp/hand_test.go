@@ -10,6 +10,7 @@ import (
 
 	"bicast/agent/capping"
 	"bicast/agent/capping/world"
+	"bicast/agent/standing"
 	"bicast/api/agentv1"
 )
 
@@ -235,6 +236,16 @@ func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
 
 // atRoot counts the programs that hold a world's terminal.
 func atRoot(w *world.World) (programs int) {
+	standingFor(w, func(there *standing.Found) error {
+		programs = len(there.Programs)
+		return nil
+	})
+	return programs
+}
+
+// standingFor shows the programs at the root of cgroups that hold a world's terminal.
+func standingFor(w *world.World, show func(*standing.Found) error) {
+	w.T.Helper()
 	w.Host.Do(func() error {
 		netns, err := capping.Cookie()
 		if err != nil {
@@ -250,8 +261,6 @@ func atRoot(w *world.World) (programs int) {
 			return err
 		}
 		defer there.Close()
-		programs = len(there.Programs)
-		return nil
+		return show(there)
 	})
-	return programs
 }
