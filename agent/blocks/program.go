@@ -150,16 +150,7 @@ func (p *program) hold(blockBytes uint32, lease time.Duration) error {
 
 // sweep sees to sockets that nobody else does: those older than this process, and those on which nothing moves.
 func (p *program) sweep() error {
-	err := p.within(func() error {
-		sockets, err := p.older.Open()
-		if err != nil {
-			return err
-		}
-		defer sockets.Close()
-		_, err = io.Copy(io.Discard, sockets)
-		return err
-	})
-	if err != nil {
+	if err := p.within(func() error { return capping.Through(p.older) }); err != nil {
 		return fmt.Errorf("sockets cannot be looked through: %w", err)
 	}
 	p.swept = p.settings.BlockBytes

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
+
+	"bicast/agent/clock"
 )
 
 // NoPace is no bound to how fast a socket sends.
@@ -84,21 +86,13 @@ func (t *Tables) Capped() int { return len(t.caps) }
 
 // Tend tells the programs that their agent lives.
 func (t *Tables) Tend() error {
-	now, err := Clock()
-	if err != nil {
-		return err
-	}
-	t.Settings.TendedUntilNS = uint64(now + tendedFor)
+	t.Settings.TendedUntilNS = uint64(clock.Monotonic() + tendedFor)
 	return t.put()
 }
 
 // Renew has caps hold for so long from now on.
 func (t *Tables) Renew(lease time.Duration) error {
-	now, err := Clock()
-	if err != nil {
-		return err
-	}
-	t.Settings.LeaseUntilNS = uint64(now + lease)
+	t.Settings.LeaseUntilNS = uint64(clock.Monotonic() + lease)
 	return t.put()
 }
 
@@ -149,13 +143,6 @@ func Through(sockets *link.Iter) error {
 	}
 	_, err = io.Copy(io.Discard, reading)
 	return errors.Join(err, reading.Close())
-}
-
-// Clock is the kernel's, as bpf_ktime_get_ns() tells it.
-func Clock() (time.Duration, error) {
-	var now unix.Timespec
-	err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)
-	return time.Duration(now.Nano()), err
 }
 
 // Cookie is the number of the network namespace that it is called in.

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/capping"
 	"bicast/agent/capping/world"
+	"bicast/agent/clock"
 	"bicast/agent/standing"
 	"bicast/api/agentv1"
 )
@@ -126,10 +126,6 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: 500})
 	agent.Process.Kill()
 	agent.Wait()
-	now, err := capping.Clock()
-	if err != nil {
-		t.Fatal(err)
-	}
 	root, err := openRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +139,7 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 		defer there.Close()
 		return len(there.Programs)
 	}
+	now := clock.Monotonic()
 	if soon, late := dead(now), dead(now+standing.LongDead+time.Minute); soon >= late {
 		t.Errorf("%d programs are taken for dead at once and %d after long, expected that of the killed agent among these alone", soon, late)
 	}

@@ -11,16 +11,13 @@ import (
 
 	"bicast/agent/capping"
 	"bicast/agent/claim"
+	"bicast/agent/clock"
 	"bicast/agent/standing"
 )
 
 // leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace.
 func leftovers(root *os.File, netns uint64) (*standing.Found, error) {
-	now, err := capping.Clock()
-	if err != nil {
-		return nil, err
-	}
-	return leftAt(root, netns, now)
+	return leftAt(root, netns, clock.Monotonic())
 }
 
 func leftAt(root *os.File, netns uint64, now time.Duration) (*standing.Found, error) {
