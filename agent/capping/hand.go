@@ -5,6 +5,7 @@ package capping
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -39,6 +40,8 @@ type Program interface {
 	Close() error
 }
 
+var errEnding = errors.New("the agent is ending")
+
 // Hand holds what a controller ordered of this host's sockets until the lease is over.
 type Hand struct {
 	way    Way
@@ -49,6 +52,7 @@ type Hand struct {
 	program Program   // nil: it has not begun
 	until   time.Time // nothing is ordered after that
 	ordered bool
+	over    bool // it ends, or has: nothing begins any more
 	found   Tally
 	said    string // of what was found last
 }
@@ -66,6 +70,9 @@ func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if h.over {
+		return "", errEnding
+	}
 	if err := h.take(caps, lease); err != nil {
 		return "", err
 	}
@@ -187,7 +194,7 @@ func (h *Hand) forget() error {
 }
 
 func (h *Hand) end() {
-	h.ordered = false
+	h.over, h.ordered = true, false
 	if h.program == nil {
 		return
 	}

@@ -20,6 +20,8 @@ const (
 	lifted    = 2 * time.Second // by when windows are their receivers' own again (bpf/window.bpf.c)
 )
 
+var errEnding = errors.New("the agent is ending")
+
 // Hand keeps what a controller ordered of caps at the ports where terminals are, as long as these are there.
 type Hand struct {
 	within func(func() error) error // runs in the namespace of the ports
@@ -32,6 +34,7 @@ type Hand struct {
 	ports    *ports
 	missing  lacking.Ports // of the ports: why there is no program; nil where it stands
 	ending   time.Time     // of the programs, when nothing is ordered any more
+	over     bool          // it ends, or has: nothing begins any more
 }
 
 // NewHand has nothing to do yet.
@@ -43,6 +46,9 @@ func NewHand(within func(func() error) error, log *slog.Logger) *Hand {
 func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if h.over {
+		return "", errEnding
+	}
 	if len(order.GetCaps()) == 0 && len(order.GetPorts()) == 0 {
 		return "no window is lowered", h.lift()
 	}
@@ -91,6 +97,7 @@ func (h *Hand) Run(ctx context.Context) {
 func (h *Hand) end() error {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	h.over = true
 	err := h.lift()
 	if h.programs == nil {
 		return err

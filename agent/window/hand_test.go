@@ -180,6 +180,17 @@ func TestASecondAgentIsRefusedAndTakesOverWhenTheFirstEnds(t *testing.T) {
 	})
 }
 
+func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
+	h := newHouse(t)
+	h.order(capped(0, lasting)) // nothing is to be lifted when it ends
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	h.hand.Run(ctx)
+	if said, err := h.hand.Order(capped(10, lasting)); err == nil || h.hand.Report() != nil || h.standing("wifi") != 0 {
+		t.Fatalf("%q, %v, %v and %d programs, expected to be refused", said, err, h.hand.Report(), h.standing("wifi"))
+	}
+}
+
 func TestAnAgentThatIsKilledLeavesNothingWhereTheKernelHasLinks(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

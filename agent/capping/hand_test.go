@@ -1,0 +1,55 @@
+package capping
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"bicast/api/agentv1"
+)
+
+// paper has no sockets, and says of them what it is told to say.
+type paper struct {
+	caps map[Pair]Bounds
+}
+
+func (p *paper) Tend() error               { return nil }
+func (p *paper) Renew(time.Duration) error { return nil }
+func (p *paper) Capped() int               { return len(p.caps) }
+func (p *paper) Sweep() (Tally, error)     { return Tally{}, nil }
+func (p *paper) Close() error              { return nil }
+
+func (p *paper) Replace(caps map[Pair]Bounds) (changed bool, err error) {
+	changed = len(caps) != len(p.caps)
+	p.caps = caps
+	return changed, nil
+}
+
+// holds is a hand with a program, which has been asked to begin so often.
+func holds(p *paper) (hand *Hand, begun *int) {
+	begun = new(int)
+	begin := func() (Program, error) {
+		*begun++
+		return p, nil
+	}
+	return NewHand(Way{By: "paper", Begin: begin}, func(work func() error) error { return work() }, slog.New(slog.DiscardHandler)), begun
+}
+
+func orderOf(caps ...*agentv1.Cap) *agentv1.Caps { return &agentv1.Caps{Caps: caps, LeaseMs: 10_000} }
+
+var one = &agentv1.Cap{TerminalAddress: "10.1.0.1", OtherAddress: "10.9.0.1", MostSegments: 10}
+
+func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
+	hand, begun := holds(&paper{})
+	if _, err := hand.Order(orderOf(one)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	hand.Run(ctx)
+	said, err := hand.Order(orderOf(one))
+	if err == nil || *begun != 1 || hand.Report() != nil {
+		t.Fatalf("%q, %v, begun %d times, %v: expected to be refused", said, err, *begun, hand.Report())
+	}
+}
