@@ -20,6 +20,7 @@ import (
 const (
 	tendEvery = 200 * time.Millisecond
 	tendedFor = 5 * time.Second // an agent that is slow is not dead
+	owedMost  = 2               // sweeps after a change: while the first goes on, a socket may be taken as it was before
 )
 
 // Way is how windows are held.
@@ -53,6 +54,7 @@ type Hand struct {
 	until   time.Time // nothing is ordered after that
 	ordered bool
 	over    bool // it ends, or has: nothing begins any more
+	owed    int  // sweeps that must be, also where there are no caps any more
 	found   Tally
 	said    string // of what was found last
 }
@@ -122,7 +124,7 @@ func (h *Hand) take(caps map[Pair]Bounds, lease time.Duration) error {
 			return err
 		}
 	}
-	changed, err := h.program.Replace(caps)
+	changed, err := h.replace(caps)
 	if err != nil {
 		return err
 	}
@@ -133,6 +135,15 @@ func (h *Hand) take(caps map[Pair]Bounds, lease time.Duration) error {
 		return h.sweep()
 	}
 	return nil
+}
+
+// replace owes sockets what has changed. Under the mutex.
+func (h *Hand) replace(caps map[Pair]Bounds) (changed bool, err error) {
+	changed, err = h.program.Replace(caps)
+	if changed {
+		h.owed = owedMost
+	}
+	return changed, err
 }
 
 // begin is called under the mutex.
@@ -174,7 +185,7 @@ func (h *Hand) tend() {
 		}
 		return
 	}
-	if h.program == nil || h.program.Capped() == 0 {
+	if h.program == nil || h.program.Capped() == 0 && h.owed == 0 {
 		return
 	}
 	if err := h.sweep(); err != nil {
@@ -187,7 +198,7 @@ func (h *Hand) forget() error {
 	if h.program == nil {
 		return nil
 	}
-	if _, err := h.program.Replace(nil); err != nil {
+	if _, err := h.replace(nil); err != nil {
 		return err
 	}
 	return h.sweep()
@@ -220,5 +231,8 @@ func (h *Hand) sweep() error {
 		h.log.Warn("sockets are not held", "sockets", h.found.Refused, "because", said)
 	}
 	h.said = said
+	if err == nil {
+		h.owed = max(h.owed-1, 0)
+	}
 	return err
 }

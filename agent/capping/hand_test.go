@@ -2,6 +2,7 @@ package capping
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,14 +12,22 @@ import (
 
 // paper has no sockets, and says of them what it is told to say.
 type paper struct {
-	caps map[Pair]Bounds
+	caps    map[Pair]Bounds
+	failing error
+	swept   int
 }
 
 func (p *paper) Tend() error               { return nil }
 func (p *paper) Renew(time.Duration) error { return nil }
 func (p *paper) Capped() int               { return len(p.caps) }
-func (p *paper) Sweep() (Tally, error)     { return Tally{}, nil }
 func (p *paper) Close() error              { return nil }
+
+func (p *paper) Sweep() (Tally, error) {
+	if p.failing == nil {
+		p.swept++
+	}
+	return Tally{}, p.failing
+}
 
 func (p *paper) Replace(caps map[Pair]Bounds) (changed bool, err error) {
 	changed = len(caps) != len(p.caps)
@@ -51,5 +60,28 @@ func TestAnOrderThatWaitsWhileTheHandEndsBeginsNothing(t *testing.T) {
 	said, err := hand.Order(orderOf(one))
 	if err == nil || *begun != 1 || hand.Report() != nil {
 		t.Fatalf("%q, %v, begun %d times, %v: expected to be refused", said, err, *begun, hand.Report())
+	}
+}
+
+func TestASweepThatFailedIsMadeAgainThoughNoCapIsLeft(t *testing.T) {
+	p := &paper{}
+	hand, _ := holds(p)
+	if _, err := hand.Order(orderOf(one)); err != nil {
+		t.Fatal(err)
+	}
+	p.failing = errors.New("no sweep")
+	if said, err := hand.Order(orderOf()); err == nil {
+		t.Fatalf("%q, expected to be told that sockets may still be held", said)
+	}
+	hand.tend() // fails, too
+	p.failing, p.swept = nil, 0
+	if _, err := hand.Order(orderOf()); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		hand.tend()
+	}
+	if p.swept == 0 || p.swept > owedMost {
+		t.Fatalf("%d sweeps, expected one that does what was left, and no more than %d", p.swept, owedMost)
 	}
 }
