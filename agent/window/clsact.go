@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/mdlayher/netlink"
@@ -25,8 +25,9 @@ const (
 	bpfName          = 7
 	bpfFlags         = 8
 	actDirect        = 1 // its verdicts are tc's
-
 )
+
+var directions = []uint32{clsactEgress, clsactIngress}
 
 // filters are what a kernel before 6.6 takes in place of links. They do not end with the process.
 type filters struct {
@@ -34,7 +35,7 @@ type filters struct {
 	made  bool // and the place where filters are (clsact)
 }
 
-func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (io.Closer, error) {
+func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return nil, err
@@ -58,6 +59,25 @@ func attachFilters(device *net.Interface, sends, comes *ebpf.Program) (io.Closer
 	return f, nil
 }
 
+// stays looks for both. Where it cannot look, nobody knows that they have gone.
+func (f filters) stays() bool {
+	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return true
+	}
+	defer conn.Close()
+	for _, parent := range directions {
+		found, err := f.found(conn, parent)
+		if err != nil && !errors.Is(err, unix.EINVAL) {
+			return true
+		}
+		if !slices.ContainsFunc(found, func(each filter) bool { return each.ours }) {
+			return false
+		}
+	}
+	return true
+}
+
 // Close leaves others' filters where they are.
 func (f filters) Close() error {
 	conn, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
@@ -71,7 +91,7 @@ func (f filters) Close() error {
 func (f filters) remove(conn *netlink.Conn) error {
 	var failures []error
 	others := 0
-	for _, parent := range []uint32{clsactEgress, clsactIngress} {
+	for _, parent := range directions {
 		found, err := f.found(conn, parent)
 		if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
 			return nil // the device has gone, or the place on it, and the filters with it

@@ -231,6 +231,28 @@ func TestWhereFiltersOutliveAnAgentTheirCapsEndAndTheNextTakesTheirPlace(t *test
 	}
 }
 
+func TestFiltersThatSomebodyTookAwayArePutBack(t *testing.T) {
+	h := newHouse(t)
+	h.hand.attach = attachFilters
+	h.order(capped(10, lasting))
+	for name, away := range map[string][]string{
+		"all": {"qdisc", "del", "dev", "wifi", "clsact"}, "one": {"filter", "del", "dev", "wifi", "ingress"},
+	} {
+		h.gateway.Run(append([]string{"tc"}, away...)...)
+		if ours := h.bears("wifi"); ours == 2 {
+			t.Fatalf("%s: they are still there", name)
+		}
+		h.hand.Tend()
+		if ours := h.bears("wifi"); ours != 2 || len(h.hand.Report().GetMissing()) != 0 {
+			t.Fatalf("%s: %d filters, %v: expected one each way", name, ours, h.hand.Report().GetMissing())
+		}
+	}
+	h.end()
+	if ours := h.bears("wifi"); ours != 0 {
+		t.Fatalf("%d filters, expected none", ours)
+	}
+}
+
 func TestSomebodyElsesFiltersStay(t *testing.T) {
 	for name, attach := range map[string]attacher{"links": nil, "filters": attachFilters} {
 		t.Run(name, func(t *testing.T) {

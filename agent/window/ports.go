@@ -13,7 +13,12 @@ import (
 )
 
 // attacher has programs see what a device sends and what comes in there, until what it gives is closed.
-type attacher func(device *net.Interface, sends, comes *ebpf.Program) (io.Closer, error)
+type attacher func(device *net.Interface, sends, comes *ebpf.Program) (attached, error)
+
+type attached interface {
+	io.Closer
+	stays() bool // false: somebody else has taken them away
+}
 
 // ports are the devices, by name, at which the programs stand.
 type ports struct {
@@ -25,7 +30,7 @@ type ports struct {
 type standing struct {
 	index int
 	claim io.Closer
-	works io.Closer
+	works attached
 }
 
 func (s standing) close() error { return errors.Join(s.works.Close(), s.claim.Close()) }
@@ -41,11 +46,11 @@ func newPorts(programs *programs, attach attacher) *ports {
 func (p *ports) stand(name string) error {
 	stood, stands := p.at[name]
 	device, err := net.InterfaceByName(name)
-	if err == nil && stands && stood.index == device.Index {
+	if err == nil && stands && stood.index == device.Index && stood.works.stays() {
 		return nil
 	}
 	if stands {
-		stood.close() // its device has gone, and took the programs with it
+		stood.close() // its device has gone, and took the programs with it, or somebody took them from there
 		delete(p.at, name)
 	}
 	if err != nil {
@@ -82,7 +87,7 @@ func (p *ports) close() error {
 }
 
 // attachAsKernelCan prefers what ends with this process.
-func attachAsKernelCan(device *net.Interface, sends, comes *ebpf.Program) (io.Closer, error) {
+func attachAsKernelCan(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
 	both, err := attachLinks(device, sends, comes)
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		return attachFilters(device, sends, comes)
@@ -93,6 +98,8 @@ func attachAsKernelCan(device *net.Interface, sends, comes *ebpf.Program) (io.Cl
 // links end with this process.
 type links []link.Link
 
+func (l links) stays() bool { return true }
+
 func (l links) Close() error {
 	var failures []error
 	for _, each := range l {
@@ -102,7 +109,7 @@ func (l links) Close() error {
 }
 
 // attachLinks stands before all others: their verdicts would hide packets, and these programs give none.
-func attachLinks(device *net.Interface, sends, comes *ebpf.Program) (io.Closer, error) {
+func attachLinks(device *net.Interface, sends, comes *ebpf.Program) (attached, error) {
 	var both links
 	for _, each := range []link.TCXOptions{
 		{Program: sends, Attach: ebpf.AttachTCXEgress}, {Program: comes, Attach: ebpf.AttachTCXIngress},
