@@ -40,7 +40,8 @@ func each(of *ebpf.Map, show func(ends, flow)) error {
 	}
 }
 
-// passing are the connections, the last ones that were heard of first, and how many are under a cap.
+// passing are the connections, and how many are under a cap. Those whose beginning was seen are first, for what a terminal
+// makes up has none; and of these and the others, the last ones that were heard of.
 func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 	type one struct {
 		ends
@@ -60,7 +61,9 @@ func (p *programs) passing() (told []*agentv1.Passing, held int, err error) {
 			held++
 		}
 	}
-	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(b.SeenNS, a.SeenNS) })
+	slices.SortFunc(all, func(a, b one) int {
+		return cmp.Or(cmp.Compare(b.HasScale, a.HasScale), cmp.Compare(b.SeenNS, a.SeenNS))
+	})
 	for _, each := range all[:min(len(all), passingMost)] {
 		told = append(told, each.message(each.ends, now))
 	}

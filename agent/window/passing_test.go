@@ -223,6 +223,24 @@ func TestTheLatestAreToldFirstAndNoMoreThanFit(t *testing.T) {
 	}
 }
 
+func TestWhatATerminalMakesUpHidesNoConnection(t *testing.T) {
+	b := newBench(t)
+	b.greet(usual, usual)
+	b.change(func(f *flow) { f.SeenNS -= uint64(time.Second) })
+	for n := range passingMost + 100 {
+		e := b.ends()
+		binary.BigEndian.PutUint16(e.OtherPort[:], uint16(1+n))
+		if e != b.ends() {
+			b.must(b.objects.Flows.Put(e, flow{SeenNS: uint64(clock.Monotonic())}))
+		}
+	}
+	all, _, err := b.passing()
+	b.must(err)
+	if len(all) != passingMost || !all[0].HasScale || all[0].OtherPort != otherPort {
+		t.Fatalf("%d are told, the first %v, expected that whose beginning was seen", len(all), all[0])
+	}
+}
+
 func TestNoFloodFromATerminalMovesAConnectionOut(t *testing.T) {
 	for name, s := range map[string]segment{"of first segments": {flags: syn, options: usual}, "of data": data(0, 10)} {
 		b := newBench(t)
