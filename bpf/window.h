@@ -40,10 +40,11 @@ struct greeting {
 struct opening {
 	__u64 at_ns;
 	__u32 isn;
+	__u32 bytes;		/* of data in the first segment already (RFC 7413) */
 	__u8 by_terminal;
 	__u8 repeated;
 	__u8 answered;
-	__u8 pad;
+	__u8 pad[5];
 	struct greeting greeting;
 };
 

@@ -79,7 +79,7 @@ static __always_inline void measured(struct half *half, __u64 took_ns)
 static __always_inline void open(const struct segment *segment, bool by_terminal, __u64 now_ns)
 {
 	struct opening opening = {
-		.at_ns = now_ns, .isn = bpf_ntohl(segment->tcp.seq), .by_terminal = by_terminal,
+		.at_ns = now_ns, .isn = bpf_ntohl(segment->tcp.seq), .bytes = segment->bytes, .by_terminal = by_terminal,
 		.greeting = segment->options.greeting,
 	};
 	struct opening *before = bpf_map_lookup_elem(&openings, &segment->ends);
@@ -102,9 +102,13 @@ static __always_inline void answer(const struct segment *segment, bool by_termin
 	struct opening *opening = bpf_map_lookup_elem(&openings, &segment->ends);
 	const struct greeting *reply = &segment->options.greeting, *far;
 	struct flow flow = {}, *known;
+	__u32 taken;
 	bool stamped;
 
-	if (!opening || opening->by_terminal == by_terminal || bpf_ntohl(segment->tcp.ack_seq) != opening->isn + 1)
+	if (!opening || opening->by_terminal == by_terminal)
+		return;
+	taken = bpf_ntohl(segment->tcp.ack_seq) - (opening->isn + 1);
+	if (taken > opening->bytes) /* the other end may leave any of them, to be sent again */
 		return;
 	if (opening->answered) {
 		known = bpf_map_lookup_elem(&flows, &segment->ends);
@@ -126,6 +130,8 @@ static __always_inline void answer(const struct segment *segment, bool by_termin
 	flow.joined = opening->greeting.joined && reply->joined;
 	flow.mptcp = flow.joined || (opening->greeting.capable && reply->capable);
 	flow.acked = flow.sent = (by_terminal ? bpf_ntohl(segment->tcp.seq) : opening->isn) + 1;
+	if (!by_terminal)
+		flow.sent += opening->bytes;
 	flow.has_acked = flow.has_sent = 1;
 	if (!opening->repeated)
 		measured(by_terminal ? &flow.near : &flow.far, now_ns - opening->at_ns);

@@ -169,6 +169,28 @@ func TestAConnectionToTheTerminalIsHeldToo(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatBeginsWithDataIsHeldToo(t *testing.T) {
+	for taken, counts := range map[int]bool{0: true, 200: true, 500: true, 501: false, -1: false} {
+		b := newBench(t)
+		b.cap(most)
+		b.from(segment{seq: 1000, flags: syn, options: usual, payload: 500})
+		b.from(segment{seq: 1000, flags: syn, options: usual}) // again, and without
+		b.to(segment{seq: 5000, ack: uint32(1001 + taken), flags: syn | ack, window: 65160, options: usual})
+		if !counts {
+			if window := b.window(b.to(ackOf(500, 4000))); window != 4000 {
+				t.Errorf("an answer to %d bytes more than the first segment: a window of %d, expected 4000", taken, window)
+			}
+			continue
+		}
+		if window := b.window(b.to(ackOf(500, 4000))); window != up(most*1460, 7) {
+			t.Errorf("of 500 bytes %d are taken at first: a window of %d, expected %d", taken, window, up(most*1460, 7))
+		}
+		if passing := b.passes(); passing.BytesSent != 500 || !passing.HasScale {
+			t.Errorf("of 500 bytes %d are taken at first: %v, expected 500 to be acknowledged", taken, passing)
+		}
+	}
+}
+
 func TestWhatIsNotPlainPassesAsItIs(t *testing.T) {
 	b := newBench(t)
 	b.cap(1)
