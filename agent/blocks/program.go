@@ -96,9 +96,10 @@ func (p *program) load(cgroup string) error {
 		return err
 	}
 	defer left.Close()
+	left.Left(p.settings.NetnsCookie, clock.Monotonic(), whose)
 	var before map[string]*ebpf.Map
-	if count := len(left.Programs); count > 0 {
-		before = left.Programs[count-1].Maps
+	if youngest := left.Youngest(p.settings.NetnsCookie, whose); youngest != nil {
+		before = youngest.Maps
 	}
 	if err := p.takeOver(before); err != nil {
 		return err

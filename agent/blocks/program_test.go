@@ -167,6 +167,31 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.T) {
+	client, server := lab.Two(t)
+	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
+	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
+	process := agent(t, client, socket, cgroup, caps(block, 1000))
+	awaitMark(t, "an older socket", conn, block)
+	kill(process)
+	hand := NewHand(socket, server.Try, discard())
+	hand.Govern(cgroup)
+	stop := running(t, hand)
+	must(t, hand.Order(caps(65536, 10_000)))
+	awaitMark(t, "one of the next agent's", newApplication(t, server, cgroup).calls(client.PlainEcho("10.1.0.1:7").String()), 65536)
+	if there := count(t, cgroup); there != 2 {
+		t.Errorf("%d programs stand at the cgroup, expected that of the killed agent and the next one's", there)
+	}
+	await(t, "past the lease the killed agent's lifts what that held", func() bool {
+		must(t, lab.Exchange(conn, 1000))
+		return mark(t, conn) == 0
+	})
+	stop()
+	if there := count(t, cgroup); there != 1 {
+		t.Errorf("%d programs are left at the cgroup, expected that of the killed agent", there)
+	}
+}
+
 func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	host, cgroup := lab.One(t), newCgroup(t)
 	first := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, discard())

@@ -34,16 +34,6 @@ func whose(program *standing.Program) (standing.Whose, error) {
 	return standing.Whose{Netns: settings.Netns, TendedUntil: time.Duration(settings.TendedUntilNS)}, err
 }
 
-// last is the youngest for a namespace; nil: there is none.
-func last(found *standing.Found, netns uint64) (youngest *standing.Program) {
-	for _, each := range found.Programs {
-		if of, err := whose(each); err == nil && of.Netns == netns {
-			youngest = each
-		}
-	}
-	return youngest
-}
-
 // Release takes away what killed agents left of the namespace that it is called in, and lets go what that still holds; and
 // anywhere what nobody has tended for long. Blind: it may not look at all that there is.
 func Release() (gone int, blind bool, err error) {
@@ -69,7 +59,7 @@ func Release() (gone int, blind bool, err error) {
 	}
 	defer left.Close()
 	if refused != nil { // an agent lives, and the youngest is its own
-		its := last(left, netns)
+		its := left.Youngest(netns, whose)
 		left.Keep(func(each *standing.Program) bool { return each != its })
 	}
 	gone, err = left.TakeAway()

@@ -127,7 +127,7 @@ func takeOver(netns uint64, log *slog.Logger) (*program, error) {
 			"until root takes it away (`bicast-agent release`)", "wanted", "CAP_SYS_ADMIN")
 	}
 	var remembered *ebpf.Map
-	if before := last(left, netns); before != nil {
+	if before := left.Youngest(netns, whose); before != nil {
 		remembered = before.Maps[holdings]
 	}
 	p, err := succeed(netns, remembered)

@@ -105,6 +105,16 @@ func (f *Found) Left(netns uint64, now time.Duration, whose func(*Program) (Whos
 	})
 }
 
+// Youngest is of a network namespace; nil: there is none.
+func (f *Found) Youngest(netns uint64, whose func(*Program) (Whose, error)) (youngest *Program) {
+	for _, each := range f.Programs {
+		if of, err := whose(each); err == nil && of.Netns == netns {
+			youngest = each
+		}
+	}
+	return youngest
+}
+
 // TakeAway counts those that were still there.
 func (f *Found) TakeAway() (gone int, err error) {
 	for _, each := range f.Programs {
