@@ -111,11 +111,19 @@ func (p *program) load(cgroup string) error {
 	return err
 }
 
-// takeOver gives sockets back what they had before another program held them: what that has set is known by its maps alone.
-func (p *program) takeOver(before map[string]*ebpf.Map) error {
+func specification() (*ebpf.CollectionSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
-		return fmt.Errorf("the programs that keep blocks small cannot be read: %w", err)
+		return nil, fmt.Errorf("the programs that keep blocks small cannot be read: %w", err)
+	}
+	return spec, nil
+}
+
+// takeOver gives sockets back what they had before another program held them: what that has set is known by its maps alone.
+func (p *program) takeOver(before map[string]*ebpf.Map) error {
+	spec, err := specification()
+	if err != nil {
+		return err
 	}
 	maps := map[string]*ebpf.Map{}
 	for _, name := range []string{orderMap, heldMap} {
@@ -124,7 +132,7 @@ func (p *program) takeOver(before map[string]*ebpf.Map) error {
 		}
 	}
 	err = spec.LoadAndAssign(&p.objects, &ebpf.CollectionOptions{MapReplacements: maps})
-	if errors.Is(err, ebpf.ErrMapIncompatible) { // of another version: its sockets are lifted by themselves
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // another version's, which is dead for long
 		err = spec.LoadAndAssign(&p.objects, nil)
 	}
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/clock"
+	"bicast/agent/standing"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 )
@@ -189,6 +191,32 @@ func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.
 	stop()
 	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs are left at the cgroup, expected that of the killed agent", there)
+	}
+}
+
+func TestWhatAnotherVersionLeftStays(t *testing.T) {
+	client, cgroup := lab.One(t), newCgroup(t)
+	const clone = 1 << 9 // BPF_F_CLONE
+	left := &program{within: client.Try}
+	must(t, left.open(cgroup))
+	spec, err := specification()
+	must(t, err)
+	spec.Maps[heldMap].Flags |= clone
+	must(t, spec.LoadAndAssign(&left.objects, nil))
+	left.settings.LeaseUntilNS = uint64(clock.Monotonic())
+	must(t, left.objects.Order.Put(uint32(0), left.settings))
+	must(t, standing.Attach(left.directory, left.objects.AtCgroup))
+	must(t, left.let())
+	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
+	hand.Govern(cgroup)
+	stop := running(t, hand)
+	await(t, "both stand", func() bool { return count(t, cgroup) == 2 })
+	stop()
+	if there := count(t, cgroup); there != 1 {
+		t.Errorf("%d programs are left at the cgroup, expected that of the other version", there)
+	}
+	if gone := release(t, client); gone != 0 {
+		t.Errorf("%d programs are taken away, expected that of the other version to stay", gone)
 	}
 }
 

@@ -67,8 +67,16 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 
 func whose(program *standing.Program) (standing.Whose, error) {
 	var told settings
-	err := program.Read(orderMap, &told)
-	return standing.Whose{Netns: told.NetnsCookie, TendedUntil: time.Duration(told.LeaseUntilNS)}, err
+	if err := program.Read(orderMap, &told); err != nil {
+		return standing.Whose{}, err
+	}
+	spec, err := specification()
+	if err != nil {
+		return standing.Whose{}, err
+	}
+	return standing.Whose{
+		Netns: told.NetnsCookie, TendedUntil: time.Duration(told.LeaseUntilNS), Strange: !program.Has(heldMap, spec.Maps[heldMap]),
+	}, nil
 }
 
 // giveBack ends what a program holds of the sockets of this namespace.

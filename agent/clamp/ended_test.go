@@ -1,11 +1,14 @@
 package clamp
 
 import (
+	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/capping"
 	"bicast/agent/capping/world"
 	"bicast/agent/clock"
 	"bicast/agent/standing"
@@ -117,6 +120,47 @@ func remembers(w *world.World, upload *world.Upload) (known bool) {
 		return err
 	})
 	return known
+}
+
+func TestWhatAnotherVersionLeftStaysAndLiftsWhatThatHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stranger(w)
+	upload := w.Upload(far, false)
+	upload.AwaitWindow(12, 12)
+	next := w.Hand()
+	w.Runs(next)
+	w.Order(next, capOf(near, other, 0, 12))
+	rises(upload, 12, 60)
+}
+
+// stranger stands at the root of cgroups as if a killed agent had left it that remembers other things of sockets. It holds an
+// upload at 12 segments for three seconds.
+func stranger(w *world.World) {
+	w.T.Helper()
+	const clone = 1 << 9 // BPF_F_CLONE
+	p := &program{}
+	p.Tables = capping.NewTables(&p.objects.Objects)
+	pair := capping.Pair{Source: netip.MustParseAddr(near).As16(), Destination: netip.MustParseAddr(far).As16()}
+	w.Host.Do(func() error {
+		spec, err := specification()
+		if err != nil {
+			return err
+		}
+		spec.Maps[holdings].Flags |= clone
+		if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
+			return err
+		}
+		if p.Settings.Netns, err = capping.Cookie(); err != nil {
+			return err
+		}
+		if p.root, err = openRoot(); err != nil {
+			return err
+		}
+		_, err = p.Replace(map[capping.Pair]capping.Bounds{pair: {Most: 12, Pace: capping.NoPace}})
+		return errors.Join(err, p.Renew(3*time.Second), p.attach(p.root))
+	})
+	w.T.Cleanup(func() { w.Host.Do(p.Close) })
 }
 
 func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {

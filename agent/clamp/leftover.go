@@ -30,8 +30,16 @@ func leftAt(root *os.File, netns uint64, now time.Duration) (*standing.Found, er
 
 func whose(program *standing.Program) (standing.Whose, error) {
 	var settings capping.Settings
-	err := program.Read("settings", &settings)
-	return standing.Whose{Netns: settings.Netns, TendedUntil: time.Duration(settings.TendedUntilNS)}, err
+	if err := program.Read("settings", &settings); err != nil {
+		return standing.Whose{}, err
+	}
+	spec, err := specification()
+	if err != nil {
+		return standing.Whose{}, err
+	}
+	return standing.Whose{
+		Netns: settings.Netns, TendedUntil: time.Duration(settings.TendedUntilNS), Strange: !program.Has(holdings, spec.Maps[holdings]),
+	}, nil
 }
 
 // Release takes away what killed agents left of the namespace that it is called in, and lets go what that still holds; and

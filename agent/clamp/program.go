@@ -69,11 +69,19 @@ type program struct {
 	letting *link.Iter
 }
 
-// load gives the kernel the programs, with what is remembered of sockets already; nothing is done by them yet.
-func load(remembered *ebpf.Map) (*program, error) {
+func specification() (*ebpf.CollectionSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
 	if err != nil {
 		return nil, fmt.Errorf("the programs that clamp windows cannot be read: %w", err)
+	}
+	return spec, nil
+}
+
+// load gives the kernel the programs, with what is remembered of sockets already; nothing is done by them yet.
+func load(remembered *ebpf.Map) (*program, error) {
+	spec, err := specification()
+	if err != nil {
+		return nil, err
 	}
 	var options ebpf.CollectionOptions
 	if remembered != nil && spec.Maps[holdings].Compatible(remembered) == nil {

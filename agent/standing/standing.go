@@ -14,7 +14,7 @@ import (
 )
 
 // LongDead is how long an agent has been killed before any other takes its program away: also that of a namespace which is
-// gone, where no agent will ever start. What such a program held is free by then.
+// gone, where no agent will ever start. What such a program held is free by then, but for connections that were silent since.
 const LongDead = 10 * time.Minute
 
 const allowMulti = 1 << 1 // BPF_F_ALLOW_MULTI: others are there, too
@@ -97,11 +97,12 @@ func (f *Found) Keep(which func(*Program) bool) {
 	f.Programs = kept
 }
 
-// Left keeps those for a network namespace, and those of which nobody has heard for long.
+// Left keeps those for a network namespace, and those of which nobody has heard for long. Another version's must stand until
+// then: nothing but the program itself gives back what it held.
 func (f *Found) Left(netns uint64, now time.Duration, whose func(*Program) (Whose, error)) {
 	f.Keep(func(each *Program) bool {
 		of, err := whose(each)
-		return err == nil && (of.Netns == netns || of.TendedUntil+LongDead < now)
+		return err == nil && (of.Netns == netns && !of.Strange || of.TendedUntil+LongDead < now)
 	})
 }
 
@@ -142,6 +143,7 @@ type Program struct {
 type Whose struct {
 	Netns       uint64        // the cookie of the network namespace
 	TendedUntil time.Duration // by the kernel's monotonic clock
+	Strange     bool          // another version's: what it remembers of sockets cannot be read
 }
 
 // Read is of what the only entry of a map has.
@@ -151,6 +153,12 @@ func (p *Program) Read(called string, into any) error {
 		return fmt.Errorf("it is somebody else's program: it has no map %s", called)
 	}
 	return table.Lookup(uint32(0), into)
+}
+
+// Has tells whether a map is as this version's.
+func (p *Program) Has(called string, like *ebpf.MapSpec) bool {
+	table := p.Maps[called]
+	return table != nil && like.Compatible(table) == nil
 }
 
 func (p *Program) close() {
