@@ -122,6 +122,40 @@ func remembers(w *world.World, upload *world.Upload) (known bool) {
 	return known
 }
 
+func TestOfTwoThatKilledAgentsLeftTheOldersSocketsAreLetGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { tidy(t, w) })
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 12)}, LeaseMs: world.Lease})
+	upload := w.Upload(far, false)
+	upload.AwaitWindow(12, 12)
+	agent.Process.Kill()
+	agent.Wait()
+	w.Host.Do(func() error { // one without CAP_SYS_ADMIN begins, and is killed
+		netns, err := capping.Cookie()
+		if err != nil {
+			return err
+		}
+		p, err := succeed(netns, nil)
+		if err != nil {
+			return err
+		}
+		root := p.root
+		p.root = nil
+		return errors.Join(root.Close(), p.Close())
+	})
+	if now := atRoot(w); now != 2 {
+		t.Fatalf("%d programs at the root of cgroups, expected those of both", now)
+	}
+	next := w.Hand()
+	w.Runs(next)
+	w.Order(next, capOf(near, other, 0, 12))
+	if now := atRoot(w); now != 1 {
+		t.Fatalf("%d programs at the root of cgroups, expected the next agent's alone", now)
+	}
+	upload.AwaitWindow(30, 10_000)
+}
+
 func TestWhatAnotherVersionLeftStaysAndLiftsWhatThatHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -70,11 +70,20 @@ func Release() (gone int, blind bool, err error) {
 		its := left.Youngest(netns, whose)
 		left.Keep(func(each *standing.Program) bool { return each != its })
 	}
-	gone, err = left.TakeAway()
-	for _, each := range left.Programs { // only now, or it would hold again what is let go
-		err = errors.Join(err, letGo(each.Maps[holdings]))
-	}
+	gone, err = takeAway(left, nil)
 	return gone, left.Blind, err
+}
+
+// takeAway lets go what killed agents' programs held, but for what the next goes on to hold. Only when they have gone, or they
+// would hold it again.
+func takeAway(left *standing.Found, inherited *standing.Program) (gone int, err error) {
+	gone, err = left.TakeAway()
+	for _, each := range left.Programs {
+		if each != inherited {
+			err = errors.Join(err, letGo(each.Maps[holdings]))
+		}
+	}
+	return gone, err
 }
 
 // letGo lets the sockets of this namespace go that are remembered.

@@ -134,15 +134,16 @@ func takeOver(netns uint64, log *slog.Logger) (*program, error) {
 		log.Warn("who is at the root of cgroups cannot be seen: what a killed agent may have left lifts what that held, and stays "+
 			"until root takes it away (`bicast-agent release`)", "wanted", "CAP_SYS_ADMIN")
 	}
+	before := left.Youngest(netns, whose)
 	var remembered *ebpf.Map
-	if before := left.Youngest(netns, whose); before != nil {
+	if before != nil {
 		remembered = before.Maps[holdings]
 	}
 	p, err := succeed(netns, remembered)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := left.TakeAway(); err != nil {
+	if _, err := takeAway(left, before); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
