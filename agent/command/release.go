@@ -26,11 +26,12 @@ Gives back what killed agents left in a network namespace, and does nothing wher
   the path manager      to the kernel's, where a relay's agent and its guard were killed together, so that nobody did;
                         not while an agent or its guard lives
   programs at cgroups   that held windows or blocks: they are taken away, and what they held of sockets is free; not
-                        those of living agents. Those of other namespaces go, too, when their agents were killed more
-                        than ten minutes ago. That wants CAP_SYS_ADMIN
+                        those of living agents. Those of other namespaces and of other versions go, too, when their
+                        agents were killed more than ten minutes ago: until then they free by themselves what they held.
+                        That wants CAP_SYS_ADMIN
 
-The next ` + "`bicast-agent run`" + ` of that namespace and directory does the same by itself, as far as it may, whatever
-its role.
+The next ` + "`bicast-agent run`" + ` of that namespace and directory gives the path manager back by itself, whatever its
+role. Programs at cgroups it takes away where it holds windows as they did (a clamp), or has the same --blocks.
 `
 
 const (
