@@ -198,7 +198,7 @@ func (p *Prober) send(ctx context.Context, plan Plan) error {
 
 // train is of as many packets as singly would have taken the time until the next one.
 func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
-	if err := p.goesOn(ctx, plan.Every*time.Duration(plan.TrainPackets)); err != nil {
+	if err := p.goesOn(ctx, plan.pause()); err != nil {
 		return err
 	}
 	length := p.ledger.longest()
@@ -213,8 +213,7 @@ func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
 			return err
 		}
 	}
-	pause := plan.Every * time.Duration(plan.TrainPackets)
-	p.pace.after(clock.Monotonic(), pause, pause)
+	p.pace.after(clock.Monotonic(), plan.pause(), plan.pause())
 	return nil
 }
 

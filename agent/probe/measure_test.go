@@ -290,7 +290,9 @@ func TestAPlanThatCannotBeIsRefused(t *testing.T) {
 	good := Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond}
 	for name, change := range map[string]func(*Plan){
 		"short": func(p *Plan) { p.Lengths = []int{15} }, "none": func(p *Plan) { p.Lengths = nil }, "tries": func(p *Plan) { p.Tries = 0 },
-		"flood": func(p *Plan) { p.Every = 0 }, "train": func(p *Plan) { p.Trains, p.TrainPackets = 1, 1 },
+		"flood": func(p *Plan) { p.Every = time.Second/mostASecond - 1 }, "train": func(p *Plan) { p.Trains, p.TrainPackets = 1, 1 },
+		"sleep": func(p *Plan) { p.Every = longestPause + 1 },
+		"rest":  func(p *Plan) { p.Every, p.Trains, p.TrainPackets = longestPause/10, 1, 11 },
 	} {
 		plan := good
 		change(&plan)
@@ -298,8 +300,11 @@ func TestAPlanThatCannotBeIsRefused(t *testing.T) {
 			t.Errorf("%s is not refused", name)
 		}
 	}
-	if err := good.Check(); err != nil {
-		t.Error(err)
+	for _, every := range []time.Duration{good.Every, time.Second / mostASecond, longestPause} {
+		good.Every = every
+		if err := good.Check(); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, wrong := range []string{"", "15-20/1", "20-16/1", "16-20/0", "16-99999/1", "a", "16-20/1/2"} {
 		if lengths, err := ParseLengths(wrong); err == nil {

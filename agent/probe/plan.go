@@ -20,8 +20,9 @@ type Plan struct {
 
 const (
 	mostPackets  = 10_000_000
-	mostTrain    = 1000                  // packets: a socket's queue has room for them
-	shortestStep = 10 * time.Microsecond // packets closer than this are a train
+	mostTrain    = 1000 // packets: a socket's queue has room for them
+	shortestStep = time.Second / mostASecond
+	longestPause = time.Minute // also from one train to the next: the far end forgets who is silent for much longer
 )
 
 // Check says what cannot be.
@@ -36,13 +37,20 @@ func (p Plan) Check() error {
 		return fmt.Errorf("no lengths: expected one at least")
 	case p.Tries < 1 || p.Tries > mostPackets/len(p.Lengths):
 		return fmt.Errorf("%d tries of %d lengths: expected one at least, and %d packets at most", p.Tries, len(p.Lengths), mostPackets)
-	case p.Every < shortestStep || p.Every > time.Minute:
-		return fmt.Errorf("a packet every %v: expected %v to %v", p.Every, shortestStep, time.Minute)
+	case p.Every < shortestStep || p.Every > longestPause:
+		return fmt.Errorf("a packet every %v: expected %v to %v; no more than %d a second are answered, others would look lost",
+			p.Every, shortestStep, longestPause, mostASecond)
 	case p.Trains < 0 || p.Trains > 0 && (p.TrainPackets < 2 || p.TrainPackets > mostTrain || p.Trains > mostPackets/p.TrainPackets):
 		return fmt.Errorf("%d trains of %d packets: expected 2 to %d packets in each", p.Trains, p.TrainPackets, mostTrain)
+	case p.Trains > 0 && p.pause() > longestPause:
+		return fmt.Errorf("trains of %d packets, each the time of a packet every %v: that is one every %v, expected %v at most",
+			p.TrainPackets, p.Every, p.pause(), longestPause)
 	}
 	return nil
 }
+
+// pause is from one train to the next.
+func (p Plan) pause() time.Duration { return p.Every * time.Duration(p.TrainPackets) }
 
 // singles is all lengths of all tries in the order of sending.
 func (p Plan) singles(random *rand.Rand) []int {
