@@ -2,6 +2,7 @@ package probe
 
 import (
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/netip"
@@ -9,36 +10,51 @@ import (
 )
 
 const (
-	nonceLasts = 10 * time.Second // and as long again
-	occupied   = 2 * time.Second  // after its last packet a session is still somebody's
+	nonceLasts = 10 * time.Second         // and as long again
+	occupied   = 2 * time.Second          // after its last packet a session is still somebody's
+	over       = silentFor * longestPause // and has ended: who probes has given up by then
 	mostASecond,
 	atOnce = 5000, 2000 // answers: trains come at once
+	knocksASecond = 10 // and at once: who opens knocks five times a second
 )
 
 // Counters are of all that came so far.
 type Counters struct {
 	Answered  uint64
 	Strangers uint64 // not whole, of another key, session or address
-	Replays   uint64 // a number for the second time, or far behind
+	Replays   uint64 // a number for the second time, or far behind; an opening of a session that is probed
 	Refused   uint64 // more a second than is answered, or a session while there is another
 }
 
 // door knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
 // are fresh for each session, so what was recorded of an earlier one opens nothing. A packet that is wrong costs a
 // comparison and is forgotten.
+//
+// Tickets of openings grow, so each is fresh once. What is sent for old ones has a budget of its own: it is used up by who
+// replays openings, and by nobody else as long as no clock of those who open is behind another's. Then its openings are old,
+// too, and are taken where nobody replays any.
 type door struct {
 	key    Key
-	told   uint32 // the session to answer; 0: whichever is opened with the key
 	secret [sha256.Size]byte
 
-	session  uint32
-	peer     netip.AddrPort
-	heard    time.Duration
-	sessions uint64
-	window   window
-	allowed  float64
-	filled   time.Duration
-	counters Counters
+	session    uint32
+	peer       netip.AddrPort
+	heard      time.Duration
+	sessions   uint64
+	window     window
+	newest     uint64 // ticket
+	answers    budget // of probes
+	fresh, old budget // of openings
+	counters   Counters
+}
+
+func newDoor(key Key) door {
+	d := door{
+		key: key, answers: full(atOnce, mostASecond),
+		fresh: full(knocksASecond, knocksASecond), old: full(knocksASecond, knocksASecond),
+	}
+	rand.Read(d.secret[:])
+	return d
 }
 
 // verdict is what is to be sent back, if anything; answers are made when their times are known.
@@ -49,6 +65,9 @@ type verdict struct {
 }
 
 func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
+	if now-d.heard >= over {
+		d.session, d.peer = 0, netip.AddrPort{}
+	}
 	if len(b) >= headBytes && headOf(b).number == 0 {
 		return d.opening(now, from, b)
 	}
@@ -60,48 +79,66 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 		d.counters.Replays++
 	default:
 		d.heard = now
-		return d.allow(now, verdict{answers: true, to: h})
+		if d.answers.take(now) {
+			return verdict{answers: true, to: h}
+		}
+		d.counters.Refused++
 	}
 	return verdict{}
 }
 
 func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict {
-	session, given, right := openKnock(&d.key, opens, b)
-	switch {
-	case !right || session == 0 || d.told != 0 && session != d.told:
+	k, right := openKnock(&d.key, opens, b)
+	if !right || k.session == 0 {
 		d.counters.Strangers++
 		return verdict{}
-	case session == d.session && from == d.peer: // our answer was lost
-		return d.allow(now, verdict{answers: true, to: head{session: session}})
-	case d.session != 0 && now-d.heard < occupied:
-		d.counters.Refused++
-		return verdict{}
-	case !d.knows(now, from, session, given):
-		return d.allow(now, verdict{sendBack: sealKnock(&d.key, challenges, session, d.nonce(turn(now), from, session))})
 	}
-	d.session, d.peer, d.heard, d.window = session, from, now, window{}
-	d.sessions++
-	return d.allow(now, verdict{answers: true, to: head{session: session}})
+	fresh := d.news(k.ticket)
+	inUse := d.session != 0 && now-d.heard < occupied
+	again := inUse && k.session == d.session && from == d.peer
+	switch {
+	case again && d.window.highest > 0: // who probes has heard our answer
+		d.counters.Replays++
+	case inUse && !again:
+		d.counters.Refused++
+	case d.knows(now, from, k):
+		d.session, d.peer, d.heard, d.window = k.session, from, now, window{}
+		d.sessions++
+		return verdict{answers: true, to: head{session: k.session}}
+	case !d.replies(now, fresh):
+		d.counters.Refused++
+	case again: // our answer was lost
+		return verdict{answers: true, to: head{session: k.session}}
+	default:
+		challenge := knock{session: k.session, nonce: d.nonce(turn(now), from, k.session)}
+		return verdict{sendBack: challenge.seal(&d.key, challenges)}
+	}
+	return verdict{}
 }
 
-// allow holds what goes out to so much a second.
-func (d *door) allow(now time.Duration, v verdict) verdict {
-	d.allowed = min(atOnce, d.allowed+(now-d.filled).Seconds()*mostASecond)
-	d.filled = now
-	if d.allowed < 1 {
-		d.counters.Refused++
-		return verdict{}
+// news tells whether a ticket is higher than all before. Who has no key cannot make one.
+func (d *door) news(ticket uint64) bool {
+	if ticket <= d.newest {
+		return false
 	}
-	d.allowed--
-	return v
+	d.newest = ticket
+	return true
+}
+
+// replies tells whether anything may be sent for an opening that proves nothing about where it is from.
+func (d *door) replies(now time.Duration, fresh bool) bool {
+	if fresh {
+		return d.fresh.take(now)
+	}
+	return d.old.take(now)
 }
 
 func turn(now time.Duration) uint64 { return uint64(now / nonceLasts) }
 
-func (d *door) knows(now time.Duration, from netip.AddrPort, session uint32, given nonce) bool {
+func (d *door) knows(now time.Duration, from netip.AddrPort, k knock) bool {
 	for _, each := range []uint64{turn(now), turn(now) - 1} {
-		expected := d.nonce(each, from, session)
-		if hmac.Equal(given[:], expected[:]) {
+		expected := d.nonce(each, from, k.session)
+		if hmac.Equal(k.nonce[:], expected[:]) {
 			return true
 		}
 	}

@@ -12,14 +12,19 @@ type visit struct {
 	t    *testing.T
 	door *door
 	now  time.Duration
+
+	ticket uint64
 }
 
-func newVisit(t *testing.T, told uint32) *visit {
-	return &visit{t, &door{key: testKey, told: told, secret: [32]byte{9}, allowed: atOnce}, time.Hour}
+func newVisit(t *testing.T) *visit {
+	d := newDoor(testKey)
+	return &visit{t: t, door: &d, now: time.Hour}
 }
 
+// opening is fresh.
 func (v *visit) opening(session uint32, n nonce) []byte {
-	return sealKnock(&testKey, opens, session, n)
+	v.ticket++
+	return knock{session, n, v.ticket}.seal(&testKey, opens)
 }
 
 func (v *visit) probe(session, number uint32) []byte {
@@ -32,11 +37,11 @@ func (v *visit) probe(session, number uint32) []byte {
 func (v *visit) challenged(from netip.AddrPort, session uint32) nonce {
 	v.t.Helper()
 	said := v.door.take(v.now, from, v.opening(session, nonce{}))
-	of, n, right := openKnock(&testKey, challenges, said.sendBack)
-	if !right || of != session || said.answers {
+	challenge, right := openKnock(&testKey, challenges, said.sendBack)
+	if !right || challenge.session != session || said.answers {
 		v.t.Fatalf("%+v, expected a challenge", said)
 	}
-	return n
+	return challenge.nonce
 }
 
 func (v *visit) open(from netip.AddrPort, session uint32) (opening []byte) {
@@ -66,7 +71,7 @@ func (v *visit) ignored(from netip.AddrPort, b []byte) {
 }
 
 func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
-	v := newVisit(t, 0)
+	v := newVisit(t)
 	v.ignored(here, v.probe(7, 1)) // nothing is open
 	v.open(here, 7)
 	for _, number := range []uint32{1, 3, 2, 5000} {
@@ -80,7 +85,7 @@ func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
 }
 
 func TestStrangersChangeNothing(t *testing.T) {
-	v := newVisit(t, 0)
+	v := newVisit(t)
 	v.open(here, 7)
 	forged := v.probe(7, 1)
 	forged[9] ^= 1
@@ -89,7 +94,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 		b    []byte
 	}{
 		{elsewhere, v.probe(7, 1)}, {here, v.probe(8, 1)}, {here, forged}, {here, v.probe(7, 1)[:99]}, {here, nil}, {here, []byte("x")},
-		{here, make([]byte, 64)}, {here, answer{head: head{7, 1}}.seal(&testKey)}, {here, sealKnock(&testKey, challenges, 7, nonce{})},
+		{here, make([]byte, 64)}, {here, answer{head: head{7, 1}}.seal(&testKey)}, {here, knock{session: 7}.seal(&testKey, challenges)},
 		{netip.AddrPortFrom(here.Addr(), 4001), v.probe(7, 1)},
 	} {
 		v.ignored(each.from, each.b)
@@ -101,18 +106,68 @@ func TestStrangersChangeNothing(t *testing.T) {
 }
 
 func TestWhatWasRecordedOpensNothing(t *testing.T) {
-	v := newVisit(t, 0)
+	v := newVisit(t)
 	recorded := v.open(here, 7)
 	probe := v.probe(7, 1)
 	v.answered(here, probe, 1)
 	v.now += occupied
 	v.open(elsewhere, 8)
 	v.now += occupied
-	for _, from := range []netip.AddrPort{here, elsewhere} {
-		if said := v.door.take(v.now, from, recorded); said.answers {
-			t.Fatal("a session is opened again by what was heard of it")
+	sentBack := 0
+	for range 1000 {
+		for _, from := range []netip.AddrPort{here, elsewhere} {
+			said := v.door.take(v.now, from, recorded)
+			if said.answers {
+				t.Fatal("a session is opened again by what was heard of it")
+			}
+			if said.sendBack != nil {
+				sentBack++
+			}
+			v.ignored(from, probe)
 		}
-		v.ignored(from, probe)
+	}
+	if sentBack > knocksASecond {
+		t.Fatalf("%d challenges were sent for one opening", sentBack)
+	}
+	v.open(here, 9) // and who has the key loses nothing by it
+}
+
+func TestWhoProbesIsNotDisturbedByWhatWasRecordedOfHim(t *testing.T) {
+	v := newVisit(t)
+	first := v.opening(7, nonce{})
+	if said := v.door.take(v.now, here, first); said.sendBack == nil {
+		t.Fatalf("%+v, expected a challenge", said)
+	}
+	second := v.open(here, 7)
+	v.answered(here, v.probe(7, 1), 1)
+	for range 2 * atOnce { // with his address on it
+		v.ignored(here, first)
+		v.ignored(here, second)
+		v.ignored(elsewhere, first)
+	}
+	for number := uint32(2); number <= atOnce; number++ {
+		v.answered(here, v.probe(7, number), number)
+	}
+}
+
+func TestAnOpenersClockMayBeBehindAnothers(t *testing.T) {
+	v := newVisit(t)
+	v.ticket = 1 << 62
+	v.open(here, 7)
+	v.now += occupied
+	v.ticket = 0
+	v.open(elsewhere, 8)
+}
+
+func TestASessionThatIsSilentForLongEnds(t *testing.T) {
+	v := newVisit(t)
+	v.open(here, 7)
+	v.answered(here, v.probe(7, 1), 1)
+	v.now += longestPause * 11 / 10 // as plans may have it
+	v.answered(here, v.probe(7, 2), 2)
+	v.now += over
+	if said := v.door.take(v.now, here, v.probe(7, 3)); said.answers || v.door.session != 0 || v.door.peer.IsValid() {
+		t.Fatalf("%+v, %v is still known", said, v.door.peer)
 	}
 }
 
@@ -121,7 +176,7 @@ func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
 		"address": func(*visit) netip.AddrPort { return elsewhere },
 		"time":    func(v *visit) netip.AddrPort { v.now += 2 * nonceLasts; return here },
 	} {
-		v := newVisit(t, 0)
+		v := newVisit(t)
 		n := v.challenged(here, 7)
 		if said := v.door.take(v.now, change(v), v.opening(7, n)); said.answers || said.sendBack == nil {
 			t.Fatalf("with another %s: %+v, expected to be challenged again", name, said)
@@ -130,7 +185,7 @@ func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
 }
 
 func TestASessionIsItsOwnersWhileHeUsesIt(t *testing.T) {
-	v := newVisit(t, 0)
+	v := newVisit(t)
 	n := v.challenged(elsewhere, 8)
 	opening := v.open(here, 7)
 	v.answered(here, opening, 0) // whose answer was lost asks again
@@ -145,15 +200,14 @@ func TestASessionIsItsOwnersWhileHeUsesIt(t *testing.T) {
 	v.ignored(here, v.probe(7, 100))
 }
 
-func TestASessionThatWasToldIsTheOnlyOne(t *testing.T) {
-	v := newVisit(t, 7)
-	v.ignored(here, v.opening(8, nonce{}))
+func TestASessionHasANumber(t *testing.T) {
+	v := newVisit(t)
 	v.ignored(here, v.opening(0, nonce{}))
 	v.open(here, 7)
 }
 
 func TestNoMoreIsAnsweredThanSoMuchASecond(t *testing.T) {
-	v := newVisit(t, 0)
+	v := newVisit(t)
 	v.open(here, 7)
 	answers := 0
 	const seconds = 3

@@ -98,9 +98,10 @@ func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 func (p *Prober) open(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.socket.Close)()
 	until := time.Now().Add(opensWithin)
-	var given nonce
+	ours := knock{session: p.session}
 	for buffer := make([]byte, 1<<16); time.Now().Before(until); {
-		if _, err := p.socket.Write(sealKnock(&p.key, opens, p.session, given)); err != nil {
+		ours.ticket = max(ours.ticket+1, uint64(max(0, time.Now().UnixNano())))
+		if _, err := p.socket.Write(ours.seal(&p.key, opens)); err != nil {
 			return p.unreachable(err)
 		}
 		n, opened, err := p.knocked(buffer)
@@ -108,7 +109,7 @@ func (p *Prober) open(ctx context.Context) error {
 		case opened:
 			return nil
 		case err == nil:
-			given = n
+			ours.nonce = n
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return p.unreachable(err)
 		}
@@ -140,8 +141,8 @@ func (p *Prober) knocked(buffer []byte) (given nonce, opened bool, err error) {
 		if a, right := openAnswer(&p.key, b); right && a.head == (head{session: p.session}) {
 			return given, true, nil
 		}
-		if session, n, right := openKnock(&p.key, challenges, b); right && session == p.session {
-			return n, false, nil
+		if theirs, right := openKnock(&p.key, challenges, b); right && theirs.session == p.session {
+			return theirs.nonce, false, nil
 		}
 	}
 }

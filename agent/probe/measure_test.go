@@ -209,6 +209,27 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 	}
 }
 
+func TestAnOpeningThatIsSentAgainDisturbsNoProbes(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	prober := p.prober()
+	const again = 100
+	sent := make(chan struct{})
+	go p.once(50, func() {
+		defer close(sent)
+		for range again { // with the prober's address on it, as who forges that
+			prober.socket.Write(knock{session: prober.session, ticket: 1}.seal(&testKey, opens))
+		}
+	})
+	result, err := prober.Measure(context.Background(), Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 20, Every: 2 * time.Millisecond})
+	<-sent
+	if err != nil || result.Ended != nil || result.Lost() != 0 {
+		t.Fatalf("%d lost, %v, %v", result.Lost(), err, result.Ended)
+	}
+	if c := p.reflector.Counters(); c.Replays != again || c.Refused != 0 {
+		t.Fatalf("%+v", c)
+	}
+}
+
 func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: time.Millisecond}

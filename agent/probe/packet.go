@@ -112,19 +112,28 @@ func openAnswer(key *Key, b []byte) (answer, bool) {
 // nonce is made by who answers, and comes back from where it was sent to.
 type nonce [16]byte
 
-// sealKnock is an opening, or the challenge to one: session, number 0, tag, nonce, zeros.
-func sealKnock(key *Key, k kind, session uint32, n nonce) []byte {
+// knock is an opening, or the challenge to one.
+//
+//	16 nonce    32 ticket    40 zeros
+type knock struct {
+	session uint32
+	nonce   nonce
+	ticket  uint64 // of an opening, higher than those before: nanoseconds since 1970, of the opening end's clock
+}
+
+func (n knock) seal(key *Key, k kind) []byte {
 	b := make([]byte, answerBytes)
-	head{session: session}.write(b)
-	copy(b[headBytes:], n[:])
+	head{session: n.session}.write(b)
+	copy(b[headBytes:], n.nonce[:])
+	binary.BigEndian.PutUint64(b[32:], n.ticket)
 	return closed(key, k, b)
 }
 
-func openKnock(key *Key, k kind, b []byte) (session uint32, n nonce, ok bool) {
+func openKnock(key *Key, k kind, b []byte) (knock, bool) {
 	if !whole(key, k, b) || headOf(b).number != 0 {
-		return 0, nonce{}, false
+		return knock{}, false
 	}
-	return headOf(b).session, nonce(b[headBytes:]), true
+	return knock{session: headOf(b).session, nonce: nonce(b[headBytes:]), ticket: binary.BigEndian.Uint64(b[32:])}, true
 }
 
 func closed(key *Key, k kind, b []byte) []byte {

@@ -25,9 +25,9 @@ func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
 		}
 	}
 	for _, k := range []kind{opens, challenges} {
-		b := sealKnock(&testKey, k, 77, nonce{1, 2, 3})
-		if session, n, right := openKnock(&testKey, k, b); !right || session != 77 || n != (nonce{1, 2, 3}) {
-			t.Fatalf("it was opened as %d, %v, %v", session, n, right)
+		sent := knock{77, nonce{1, 15: 3}, 1<<64 - 2}
+		if got, right := openKnock(&testKey, k, sent.seal(&testKey, k)); !right || got != sent {
+			t.Fatalf("%+v was opened as %+v, %v", sent, got, right)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func opened(key *Key, b []byte) (as []kind) {
 		as = append(as, back)
 	}
 	for _, k := range []kind{opens, challenges} {
-		if _, _, right := openKnock(key, k, b); right {
+		if _, right := openKnock(key, k, b); right {
 			as = append(as, k)
 		}
 	}
@@ -54,7 +54,7 @@ func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for k, sealed := range map[kind][]byte{
 		forth: probe, back: answer{head: head{5, 9}, received: 1}.seal(&testKey),
-		opens: sealKnock(&testKey, opens, 5, nonce{}), challenges: sealKnock(&testKey, challenges, 5, nonce{9}),
+		opens: knock{session: 5, ticket: 1}.seal(&testKey, opens), challenges: knock{session: 5, nonce: nonce{9}}.seal(&testKey, challenges),
 	} {
 		if as := opened(&testKey, sealed); len(as) != 1 || as[0] != k {
 			t.Fatalf("kind %d is taken for %v", k, as)
@@ -96,7 +96,7 @@ func TestRubbishIsNothing(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	f.Add(sealKnock(&testKey, opens, 5, nonce{}))
+	f.Add(knock{session: 5, ticket: 1}.seal(&testKey, opens))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, k := range opened(&testKey, b) {
 			if k == back {

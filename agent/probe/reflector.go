@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -21,10 +20,9 @@ const (
 
 // Settings of a Reflector.
 type Settings struct {
-	At      netip.AddrPort
-	Device  string // to answer by it alone; "": by any
-	Key     Key
-	Session uint32 // the one to answer; 0: whichever is opened with the key
+	At     netip.AddrPort
+	Device string // to answer by it alone; "": by any
+	Key    Key
 }
 
 // Reflector answers one session of probes at a time, and says when each came.
@@ -50,12 +48,7 @@ func Open(settings Settings) (*Reflector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
 	}
-	r := &Reflector{
-		socket: socket, answers: map[uint32]uint32{}, tells: socket.Hardware(),
-		door: door{key: settings.Key, told: settings.Session, allowed: atOnce, filled: clock.Monotonic()},
-	}
-	rand.Read(r.door.secret[:])
-	return r, nil
+	return &Reflector{socket: socket, door: newDoor(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware()}, nil
 }
 
 // Local is where it answers, and Hardware by whose clock.
