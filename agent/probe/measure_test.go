@@ -152,7 +152,8 @@ train,length,sent_ns,received_ns,answered_ns,heard_ns
 	if file.String() != expected {
 		t.Fatalf("%q, expected %q", file.String(), expected)
 	}
-	if err := (Result{Hardware: true, FarHardware: true}).Write(&file); err != nil || !strings.Contains(file.String(), "stamps=hardware") {
+	six := Result{Hardware: true, FarHardware: true, Six: true}
+	if err := six.Write(&file); err != nil || !strings.Contains(file.String(), " stamps=hardware transport=udp6\n") {
 		t.Fatalf("%v, %q", err, file.String())
 	}
 }

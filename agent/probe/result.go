@@ -39,12 +39,15 @@ type Result struct {
 
 // Write is the file that controller/policy/bandwidth.py is given.
 func (r Result) Write(to io.Writer) error {
-	by := "software"
+	by, transport := "software", "udp"
 	if r.Hardware && r.FarHardware {
 		by = "hardware"
 	}
+	if r.Six {
+		transport = "udp6"
+	}
 	out := bufio.NewWriter(to)
-	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=udp\ntrain,length,sent_ns,received_ns,answered_ns,heard_ns\n", by)
+	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s\ntrain,length,sent_ns,received_ns,answered_ns,heard_ns\n", by, transport)
 	for _, s := range r.Samples {
 		line := strconv.AppendInt(nil, int64(s.Train), 10)
 		line = strconv.AppendInt(append(line, ','), int64(s.Length), 10)
