@@ -51,11 +51,8 @@ func Open(settings Settings) (*Reflector, error) {
 	return &Reflector{socket: socket, door: newDoor(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware()}, nil
 }
 
-// Local is where it answers, and Hardware by whose clock.
+// Local is where it answers.
 func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
-
-// Hardware tells whether its times are those of the network card.
-func (r *Reflector) Hardware() bool { return r.socket.Hardware() }
 
 // Counters are of all that came so far.
 func (r *Reflector) Counters() Counters {
