@@ -103,8 +103,8 @@ func TestWithoutAKeyAPathIsMeasuredAndAnAnswerHasTheTTL(t *testing.T) {
 	})
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
-	for _, ptp := range []bool{false, true} {
-		asked := Packet{Number: 11, Session: 12, Estimate: NewEstimate(true, ptp, time.Millisecond)}
+	for _, format := range []Estimate{0, inPTP} {
+		asked := Packet{Number: 11, Session: 12, Estimate: NewEstimate(true, time.Millisecond) | format}
 		asked.Time = asked.Estimate.Wire(time.Now().UnixNano())
 		conn.Write(append(asked.Seal(nil), make([]byte, 500)...))
 		b := make([]byte, bufferBytes)
@@ -112,7 +112,7 @@ func TestWithoutAKeyAPathIsMeasuredAndAnAnswerHasTheTTL(t *testing.T) {
 		a, ok := OpenAnswer(nil, b[:n])
 		copied := asked
 		copied.Session = 0
-		if err != nil || !ok || n != plain.length || a.To != copied || a.Session != 12 || a.TTL != 64 || a.Estimate.PTP() != ptp {
+		if err != nil || !ok || n != plain.length || a.To != copied || a.Session != 12 || a.TTL != 64 || a.Estimate&inPTP != format {
 			t.Fatalf("%+v of %d bytes (%v)", a, n, err)
 		}
 		came, left := a.Estimate.Nanoseconds(a.Received), a.Estimate.Nanoseconds(a.Time)

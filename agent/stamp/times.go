@@ -23,13 +23,10 @@ const (
 type Estimate uint16
 
 // NewEstimate has an error, rounded up. Zero cannot be said.
-func NewEstimate(isSynchronized, ptp bool, wrongBy time.Duration) Estimate {
+func NewEstimate(isSynchronized bool, wrongBy time.Duration) Estimate {
 	var e Estimate
 	if isSynchronized {
 		e |= synchronized
-	}
-	if ptp {
-		e |= inPTP
 	}
 	multiplier, scale := math.Ceil(max(wrongBy, 1).Seconds()*(1<<32)), 0
 	for multiplier > math.MaxUint8 && scale < mostScale {
@@ -39,16 +36,8 @@ func NewEstimate(isSynchronized, ptp bool, wrongBy time.Duration) Estimate {
 	return e | Estimate(scale)<<8 | Estimate(max(1, min(math.MaxUint8, multiplier)))
 }
 
-// Synchronized is S, PTP is Z.
-func (e Estimate) Synchronized() bool { return e&synchronized != 0 }
-
 // PTP tells whether the times are IEEE 1588's 32 bits of seconds and 32 of nanoseconds, else they are NTP's.
 func (e Estimate) PTP() bool { return e&inPTP != 0 }
-
-// Seconds is how wrong the clock may be; false where what stands there says nothing.
-func (e Estimate) Seconds() (float64, bool) {
-	return math.Ldexp(float64(e&math.MaxUint8), int(e>>8&mostScale)-32), e&math.MaxUint8 != 0
-}
 
 // Wire writes a time, nanoseconds since 1970, in the estimate's format.
 func (e Estimate) Wire(at int64) uint64 {
@@ -78,9 +67,9 @@ func (e Estimate) Nanoseconds(wire uint64) int64 {
 func ownEstimate() Estimate {
 	var said unix.Timex
 	if _, err := unix.Adjtimex(&said); err != nil {
-		return NewEstimate(false, false, time.Second)
+		return NewEstimate(false, time.Second)
 	}
-	return NewEstimate(said.Status&notSynchronous == 0, false, time.Duration(said.Maxerror)*time.Microsecond)
+	return NewEstimate(said.Status&notSynchronous == 0, time.Duration(said.Maxerror)*time.Microsecond)
 }
 
 // instant is one moment by the clock that nobody sets and by the one that others are told.
