@@ -93,12 +93,11 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 	if len(b) < plain.length {
 		return nil, Packet{}, &d.counts.Short
 	}
-	s := d.sender(from.Addr().Unmap(), b)
-	if s == nil {
-		return nil, Packet{}, &d.counts.Strange
-	}
-	p, ok := OpenPacket(s.Key, b)
+	from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
+	s, p, ok := d.sender(from.Addr(), b)
 	switch {
+	case s == nil:
+		return nil, Packet{}, &d.counts.Strange
 	case !ok:
 		return nil, Packet{}, &d.counts.Forged
 	case s.From.IsValid() && s.From != from.Addr().Unmap() || s.bound && s.port != from.Port() && s.Key != nil:
@@ -113,15 +112,18 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 	return s, p, &d.counts.Answered
 }
 
-// sender is whose session a packet says that it is of.
-func (d *door) sender(from netip.Addr, b []byte) *sender {
-	if s := d.byAddress[from]; s != nil {
-		return s
+// sender is whose session a packet is of, and whether it is genuine. An address with a session without a key may have others.
+func (d *door) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) {
+	if len(b) >= authenticated.length {
+		if s = d.byID[packet(b, authenticated).Session]; s != nil {
+			p, ok = OpenPacket(s.Key, b)
+		}
 	}
-	if len(b) < authenticated.length {
-		return nil
+	if plainly := d.byAddress[from]; plainly != nil && !ok {
+		s = plainly
+		p, ok = OpenPacket(nil, b)
 	}
-	return d.byID[packet(b, authenticated).Session]
+	return s, p, ok
 }
 
 func (s *sender) may(now time.Duration) bool {

@@ -70,6 +70,29 @@ func TestASessionIsOfTheAddressThatFirstProvedItself(t *testing.T) {
 	expect(t, d.counts, Counts{Answered: 2, Forged: 1, Strange: 2})
 }
 
+func TestAnAddressMayHaveSessionsWithAndWithoutAKey(t *testing.T) {
+	d := opened(t, true)
+	if err := d.open(Session{From: near.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	forged := question(1)
+	forged[100] ^= 1
+	for i, each := range []struct {
+		b    []byte
+		from *sender
+	}{
+		{question(0), d.byID[9]}, {Packet{Number: 7}.Seal(nil), d.byAddress[near.Addr()]}, {question(1), d.byID[9]},
+		{append(Packet{Number: 8}.Seal(nil), make([]byte, 500)...), d.byAddress[near.Addr()]}, // of no session with a key
+		{forged, d.byAddress[near.Addr()]}, // may be another's padding
+		{question(1), nil},
+	} {
+		if s, _, _ := d.answer(0, near, each.b); s != each.from {
+			t.Fatalf("%d: it was answered by %+v, expected %+v", i, s, each.from)
+		}
+	}
+	expect(t, d.counts, Counts{Answered: 5, Replayed: 1})
+}
+
 func TestEachNumberIsAnsweredOnce(t *testing.T) {
 	d := opened(t, true)
 	for i, each := range []struct {
