@@ -17,7 +17,7 @@ const (
 type Session struct {
 	ID       uint16     // RFC 8972's, of authenticated packets; 0 for a sender that knows none
 	Key      []byte     // nil: not authenticated
-	From     netip.Addr // must be said without a key; with one it may be left out: it is then of the first genuine packet
+	From     netip.Addr // must be said without a key; with one it may be left out: it is then where the highest number is from
 	Stateful bool       // answers are counted by themselves, which tells in which direction packets were lost
 }
 
@@ -36,8 +36,7 @@ type door struct {
 // sender is a session and what came of it.
 type sender struct {
 	Session
-	port    uint16 // of the first genuine packet
-	bound   bool
+	at      netip.AddrPort // where the packet with the highest number is from
 	seen    numbers
 	answers uint32
 	left    float64 // that it may still be given
@@ -100,14 +99,16 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 		return nil, Packet{}, &d.counts.Strange
 	case !ok:
 		return nil, Packet{}, &d.counts.Forged
-	case s.From.IsValid() && s.From != from.Addr().Unmap() || s.bound && s.port != from.Port() && s.Key != nil:
+	case s.From.IsValid() && s.From != from.Addr():
 		return nil, Packet{}, &d.counts.Strange
 	case s.Key != nil && !s.seen.fresh(p.Number):
 		return nil, Packet{}, &d.counts.Replayed
+	case s.Key != nil && !s.seen.latest(p.Number) && from != s.at:
+		return nil, Packet{}, &d.counts.Strange
 	case !s.may(now):
 		return nil, Packet{}, &d.counts.TooMany
 	}
-	s.From, s.port, s.bound = from.Addr().Unmap(), from.Port(), true
+	s.at = from
 	s.seen.see(p.Number)
 	return s, p, &d.counts.Answered
 }
@@ -144,11 +145,10 @@ type numbers struct {
 }
 
 func (n *numbers) fresh(number uint32) bool {
-	if !n.any || number > n.highest {
-		return true
-	}
-	return n.highest-number < remembered && *n.word(number)&(1<<(number%64)) == 0
+	return n.latest(number) || n.highest-number < remembered && *n.word(number)&(1<<(number%64)) == 0
 }
+
+func (n *numbers) latest(number uint32) bool { return !n.any || number > n.highest }
 
 func (n *numbers) see(number uint32) {
 	if !n.any {

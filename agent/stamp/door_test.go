@@ -9,6 +9,9 @@ import (
 var (
 	near     = netip.MustParseAddrPort("192.0.2.1:5000")
 	stranger = netip.MustParseAddrPort("192.0.2.66:5000")
+
+	elsewhere = netip.MustParseAddrPort("198.51.100.1:5000")
+	otherPort = netip.MustParseAddrPort("192.0.2.1:5001")
 )
 
 // opened has a session with testKey.
@@ -58,16 +61,37 @@ func TestNobodyIsAnsweredWhoHasNoSession(t *testing.T) {
 	expect(t, d.counts, Counts{Strange: 2})
 }
 
-func TestASessionIsOfTheAddressThatFirstProvedItself(t *testing.T) {
+func TestASessionGoesWhereItsHighestNumberIsFrom(t *testing.T) {
 	d := opened(t, true)
-	forged := question(1)
+	forged := question(9)
 	forged[100] ^= 1
 	expect(t, d.asks(0, stranger, forged), -1)
-	expect(t, d.asks(0, near, question(1)), 0)
-	expect(t, d.asks(0, stranger, question(2)), -1)
-	expect(t, d.asks(0, netip.AddrPortFrom(near.Addr(), 5001), question(2)), -1)
-	expect(t, d.asks(0, near, question(2)), 1)
-	expect(t, d.counts, Counts{Answered: 2, Forged: 1, Strange: 2})
+	for i, each := range []struct {
+		from     netip.AddrPort
+		number   uint32
+		answered bool
+	}{
+		{near, 1, true}, {stranger, 1, false}, {elsewhere, 5, true}, {near, 3, false}, {stranger, 5, false}, {elsewhere, 3, true},
+		{otherPort, 6, true}, {elsewhere, 4, false}, {near, 7, true}, {near, 4, true},
+	} {
+		if got := d.asks(0, each.from, question(each.number)) >= 0; got != each.answered {
+			t.Fatalf("%d: number %d from %v was answered: %v", i, each.number, each.from, got)
+		}
+	}
+	expect(t, d.counts, Counts{Answered: 6, Forged: 1, Strange: 2, Replayed: 2})
+}
+
+func TestASessionWhoseAddressWasToldLeavesItNever(t *testing.T) {
+	d := newDoor()
+	if err := d.open(Session{ID: 9, Key: testKey, From: near.Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, d.asks(0, stranger, question(9)), -1)
+	expect(t, d.asks(0, near, question(1)), 1)
+	expect(t, d.asks(0, elsewhere, question(3)), -1)
+	expect(t, d.asks(0, otherPort, question(2)), 2) // of a NAT that forgot
+	expect(t, d.asks(0, near, question(0)), -1)
+	expect(t, d.counts, Counts{Answered: 2, Strange: 3})
 }
 
 func TestAnAddressMayHaveSessionsWithAndWithoutAKey(t *testing.T) {

@@ -5,8 +5,9 @@
 //	left at T1, number S ───────────────────────────▶ came at T2
 //	came at T4 ◀─────────────────────────────────────  left at T3, number R; and T1, S, as they came
 //
-// A session of our own is authenticated, has a key of its own and lives as long as its sender: who sends anew gets a new
-// key, for numbers begin again. Sessions without a key are for other people's ends, of STAMP or of TWAMP Light.
+// A session of our own is authenticated, has a key of its own and lives as long as both ends: after each start of either
+// there is a new key, for a sender's numbers begin again, and a reflector has forgotten which it answered. Sessions without
+// a key are for other people's ends, of STAMP or of TWAMP Light.
 package stamp
 
 import (
