@@ -28,6 +28,7 @@ type Counts struct {
 
 // door knows whom to answer. A wrong packet costs one HMAC at most and changes nothing but a count.
 type door struct {
+	port      uint16 // its own
 	byID      map[uint16]*sender
 	byAddress map[netip.Addr]*sender
 	counts    Counts
@@ -43,8 +44,8 @@ type sender struct {
 	filled  time.Duration
 }
 
-func newDoor() door {
-	return door{byID: map[uint16]*sender{}, byAddress: map[netip.Addr]*sender{}}
+func newDoor(port uint16) door {
+	return door{port: port, byID: map[uint16]*sender{}, byAddress: map[netip.Addr]*sender{}}
 }
 
 func (d *door) open(s Session) error {
@@ -100,6 +101,8 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 	case !ok:
 		return nil, Packet{}, &d.counts.Forged
 	case s.From.IsValid() && s.From != from.Addr():
+		return nil, Packet{}, &d.counts.Strange
+	case s.Key == nil && from.Port() == d.port: // it may be another reflector's answer, and ours would be answered, too
 		return nil, Packet{}, &d.counts.Strange
 	case s.Key != nil && !s.seen.fresh(p.Number):
 		return nil, Packet{}, &d.counts.Replayed

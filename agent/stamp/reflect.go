@@ -26,7 +26,7 @@ func Listen(at netip.AddrPort, device string) (*Reflector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reflector{socket: socket, door: newDoor()}, nil
+	return &Reflector{socket: socket, door: newDoor(socket.Local().Port())}, nil
 }
 
 // Open answers a session from now on; it takes the place of one of the same number (without a key: of the same address).

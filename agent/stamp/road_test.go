@@ -122,6 +122,25 @@ func TestWithoutAKeyAPathIsMeasuredAndAnAnswerHasTheTTL(t *testing.T) {
 	}
 }
 
+func TestTwoReflectorsAtTheSamePortDoNotAnswerEachOther(t *testing.T) {
+	t.Parallel()
+	r := newRoad(t, nil)
+	var other *Reflector
+	r.client.Do(func() (err error) {
+		other, err = Listen(netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), r.reflector.Local().Port()), "")
+		return err
+	})
+	if err := other.Open(Session{From: r.reflector.Local().Addr()}); err != nil {
+		t.Fatal(err)
+	}
+	r.run(other.Run)
+	if _, err := other.socket.WriteTo(Packet{Number: 1}.Seal(nil), r.reflector.Local()); err != nil {
+		t.Fatal(err)
+	}
+	r.await("a packet is counted", func() bool { return r.reflector.Counts() != Counts{} })
+	expect(t, r.reflector.Counts(), Counts{Strange: 1})
+}
+
 func TestWhatIsNoAnswerChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRoad(t, testKey)
