@@ -174,8 +174,8 @@ def heard(
     flows = [flow for flow in flows if flow.other_address not in addresses]
     before = before or Sharer(terminal, float("-inf"), rides=rides)
     if rides != before.rides:
-        older = before.bytes_sent.keys() | before.quiet_bytes.keys()
-        before = replace(before, rides=rides, rides_since=now, least={}, older=frozenset(older))
+        from_before = frozenset(before.bytes_sent.keys() | before.quiet_bytes.keys())
+        before = replace(before, rides=rides, rides_since=now, least={}, older=from_before)
     begins = silent(before, now)
     doubtful: dict[str, int] = {}
     if cut or len(flows) > MOST_SUBFLOWS:
