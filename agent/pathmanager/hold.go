@@ -80,8 +80,9 @@ func (h Holder) guarded(ctx context.Context) (held bool, err error) {
 				return held, cmp.Or(<-ended, errEnded)
 			}
 			h.Log.Info("the guard of the path manager", "says", word)
-			held = word == holding
-			h.Changed(held)
+			if held = word == holding; held { // one that waits has settled nothing: the guard of who was here before us may be leaving
+				h.Changed(true)
+			}
 		case <-ctx.Done():
 			return held, handBack(input, words)
 		}
