@@ -2,8 +2,9 @@
 /*
  * A congestion control that asks the kernel's cubic for all that it does, and then keeps the window within its bounds.
  *
- * The floor is not held while lost segments are repaired: then it is the threshold to which the window returns. So a path
- * on which nothing comes back (CA_Loss) gets no more than cubic gives it.
+ * Neither bound is held while lost segments are repaired: then the kernel itself has the window follow what is on its way
+ * (RFC 6937), and they bound the threshold to which it returns. So a path on which nothing comes back (CA_Loss) gets no more
+ * than cubic gives it.
  */
 #ifndef CAPCUBIC_H
 #define CAPCUBIC_H

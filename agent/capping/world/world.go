@@ -240,16 +240,27 @@ func (u *Upload) Stays(least, most uint32) {
 }
 
 // windowOutside is nil where the window is where it should be. The kernel reads a window before it takes the socket's lock:
-// what was found amid the work on an acknowledgement is not so the next time.
+// what was found amid the work on an acknowledgement is not so the next time. And while lost segments are repaired the window
+// is the kernel's own, which lets what is on its way become less by and by.
 func (u *Upload) windowOutside(least, most uint32) (now *unix.TCPInfo) {
 	u.T.Helper()
 	for range 2 {
-		if now = u.Info(); Between(now.Snd_cwnd, least, most) {
+		Await(u.T, func() bool {
+			now = u.Info()
+			return now.Ca_state != reducing && now.Ca_state != recovering
+		}, func() any { return now }, "lost segments to be repaired")
+		if Between(now.Snd_cwnd, least, most) {
 			return nil
 		}
 	}
 	return now
 }
+
+// States of a sender, as TCP_INFO has them.
+const (
+	reducing   = 2
+	recovering = 3
+)
 
 // Between has both ends in it.
 func Between(value, least, most uint32) bool { return least <= value && value <= most }
