@@ -27,6 +27,7 @@ class CShape(ctypes.Structure):
         ("loss_bad", ctypes.c_double),
         ("shared", ctypes.c_uint64),
         ("contention", ctypes.c_double),
+        ("others", ctypes.c_double),
     )
 
 
@@ -50,6 +51,7 @@ class CPacket(ctypes.Structure):
     _fields_ = (
         ("next", ctypes.c_void_p),
         ("at_ns", ctypes.c_int64),
+        ("behind_ns", ctypes.c_int64),
         ("bytes", ctypes.c_uint32),
         ("room", ctypes.c_uint32),
         ("sender", ctypes.c_uint32),
@@ -63,7 +65,7 @@ class CPacket(ctypes.Structure):
 def library(place: Path, *names: str) -> ctypes.CDLL:
     built = place / "emulator.so"
     sources = [str(SOURCES / name) for name in names]
-    subprocess.run(["gcc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(built), *sources], check=True)
+    subprocess.run(["gcc", "-std=gnu11", "-O1", "-shared", "-fPIC", "-o", str(built), *sources, "-lm"], check=True)
     return ctypes.CDLL(str(built))
 
 
