@@ -409,6 +409,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "revoke",
         "agents",
         "mptcp",
+        "bandwidth",
         "render",
         "experiment",
     }
