@@ -48,16 +48,18 @@ class JoinReply(_message.Message):
     def __init__(self, certificate: _Optional[bytes] = ..., ca: _Optional[bytes] = ..., session: _Optional[str] = ...) -> None: ...
 
 class FromAgent(_message.Message):
-    __slots__ = ("hello", "report", "result", "fired")
+    __slots__ = ("hello", "report", "result", "fired", "probed")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     FIRED_FIELD_NUMBER: _ClassVar[int]
+    PROBED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     report: Report
     result: Result
     fired: Fired
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ...) -> None: ...
+    probed: Probed
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ..., probed: _Optional[_Union[Probed, _Mapping]] = ...) -> None: ...
 
 class FromController(_message.Message):
     __slots__ = ("welcome", "taken", "directive")
@@ -112,7 +114,7 @@ class Taken(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -123,6 +125,8 @@ class Report(_message.Message):
     ELIMINATION_FIELD_NUMBER: _ClassVar[int]
     TUNNELLING_FIELD_NUMBER: _ClassVar[int]
     CAPPING_FIELD_NUMBER: _ClassVar[int]
+    ANSWERING_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -133,7 +137,9 @@ class Report(_message.Message):
     elimination: Elimination
     tunnelling: Tunnelling
     capping: Capping
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ...) -> None: ...
+    answering: Answering
+    health: _containers.RepeatedCompositeFieldContainer[PathHealth]
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -317,6 +323,78 @@ class Passing(_message.Message):
     has_scale: bool
     def __init__(self, terminal_address: _Optional[str] = ..., terminal_port: _Optional[int] = ..., other_address: _Optional[str] = ..., other_port: _Optional[int] = ..., bytes_sent: _Optional[int] = ..., srtt_us: _Optional[int] = ..., min_rtt_us: _Optional[int] = ..., mss_bytes: _Optional[int] = ..., since_data_ms: _Optional[int] = ..., joined: _Optional[bool] = ..., has_scale: _Optional[bool] = ...) -> None: ...
 
+class Answering(_message.Message):
+    __slots__ = ("because", "probes", "health_packets", "strangers", "replays", "too_many")
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    PROBES_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    TOO_MANY_FIELD_NUMBER: _ClassVar[int]
+    because: str
+    probes: int
+    health_packets: int
+    strangers: int
+    replays: int
+    too_many: int
+    def __init__(self, because: _Optional[str] = ..., probes: _Optional[int] = ..., health_packets: _Optional[int] = ..., strangers: _Optional[int] = ..., replays: _Optional[int] = ..., too_many: _Optional[int] = ...) -> None: ...
+
+class PathHealth(_message.Message):
+    __slots__ = ("name", "because", "sent", "lost", "lost_there", "lost_back", "late", "windows")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    LOST_THERE_FIELD_NUMBER: _ClassVar[int]
+    LOST_BACK_FIELD_NUMBER: _ClassVar[int]
+    LATE_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    because: str
+    sent: int
+    lost: int
+    lost_there: int
+    lost_back: int
+    late: int
+    windows: _containers.RepeatedCompositeFieldContainer[HealthWindow]
+    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., late: _Optional[int] = ..., windows: _Optional[_Iterable[_Union[HealthWindow, _Mapping]]] = ...) -> None: ...
+
+class HealthWindow(_message.Message):
+    __slots__ = ("seconds", "sent", "lost", "lost_there", "lost_back", "reordered", "rtt_least_us", "rtt_median_us", "rtt_p95_us", "because", "there_median_us", "there_p95_us", "there_jitter_us", "back_median_us", "back_p95_us", "back_jitter_us")
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    LOST_THERE_FIELD_NUMBER: _ClassVar[int]
+    LOST_BACK_FIELD_NUMBER: _ClassVar[int]
+    REORDERED_FIELD_NUMBER: _ClassVar[int]
+    RTT_LEAST_US_FIELD_NUMBER: _ClassVar[int]
+    RTT_MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    RTT_P95_US_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    THERE_MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    THERE_P95_US_FIELD_NUMBER: _ClassVar[int]
+    THERE_JITTER_US_FIELD_NUMBER: _ClassVar[int]
+    BACK_MEDIAN_US_FIELD_NUMBER: _ClassVar[int]
+    BACK_P95_US_FIELD_NUMBER: _ClassVar[int]
+    BACK_JITTER_US_FIELD_NUMBER: _ClassVar[int]
+    seconds: int
+    sent: int
+    lost: int
+    lost_there: int
+    lost_back: int
+    reordered: int
+    rtt_least_us: int
+    rtt_median_us: int
+    rtt_p95_us: int
+    because: str
+    there_median_us: int
+    there_p95_us: int
+    there_jitter_us: int
+    back_median_us: int
+    back_p95_us: int
+    back_jitter_us: int
+    def __init__(self, seconds: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., reordered: _Optional[int] = ..., rtt_least_us: _Optional[int] = ..., rtt_median_us: _Optional[int] = ..., rtt_p95_us: _Optional[int] = ..., because: _Optional[str] = ..., there_median_us: _Optional[int] = ..., there_p95_us: _Optional[int] = ..., there_jitter_us: _Optional[int] = ..., back_median_us: _Optional[int] = ..., back_p95_us: _Optional[int] = ..., back_jitter_us: _Optional[int] = ...) -> None: ...
+
 class Cost(_message.Message):
     __slots__ = ("cpu_us", "rss_bytes")
     CPU_US_FIELD_NUMBER: _ClassVar[int]
@@ -326,7 +404,7 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps", "answer", "health", "probe")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
@@ -335,6 +413,9 @@ class Directive(_message.Message):
     ELIMINATE_FIELD_NUMBER: _ClassVar[int]
     TUNNELS_FIELD_NUMBER: _ClassVar[int]
     CAPS_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
@@ -343,7 +424,10 @@ class Directive(_message.Message):
     eliminate: Eliminate
     tunnels: Tunnels
     caps: Caps
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ...) -> None: ...
+    answer: Answer
+    health: Health
+    probe: Probe
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -463,6 +547,84 @@ class Cap(_message.Message):
     pace_bps: int
     def __init__(self, terminal_address: _Optional[str] = ..., other_address: _Optional[str] = ..., most_segments: _Optional[int] = ..., least_segments: _Optional[int] = ..., pace_bps: _Optional[int] = ...) -> None: ...
 
+class Answer(_message.Message):
+    __slots__ = ("sessions",)
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[AnswerSession]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[AnswerSession, _Mapping]]] = ...) -> None: ...
+
+class AnswerSession(_message.Message):
+    __slots__ = ("number", "key", "health_port", "probe_port")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_PORT_FIELD_NUMBER: _ClassVar[int]
+    PROBE_PORT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    key: bytes
+    health_port: int
+    probe_port: int
+    def __init__(self, number: _Optional[int] = ..., key: _Optional[bytes] = ..., health_port: _Optional[int] = ..., probe_port: _Optional[int] = ...) -> None: ...
+
+class Health(_message.Message):
+    __slots__ = ("paths",)
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedCompositeFieldContainer[HealthPath]
+    def __init__(self, paths: _Optional[_Iterable[_Union[HealthPath, _Mapping]]] = ...) -> None: ...
+
+class HealthPath(_message.Message):
+    __slots__ = ("name", "way", "port", "number", "key", "pause_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WAY_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    way: MeasuredWay
+    port: int
+    number: int
+    key: bytes
+    pause_ms: int
+    def __init__(self, name: _Optional[str] = ..., way: _Optional[_Union[MeasuredWay, _Mapping]] = ..., port: _Optional[int] = ..., number: _Optional[int] = ..., key: _Optional[bytes] = ..., pause_ms: _Optional[int] = ...) -> None: ...
+
+class MeasuredWay(_message.Message):
+    __slots__ = ("device", "local", "remote")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    local: str
+    remote: str
+    def __init__(self, device: _Optional[str] = ..., local: _Optional[str] = ..., remote: _Optional[str] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("name", "way", "port", "key", "down", "shortest_bytes", "longest_bytes", "step_bytes", "tries", "pause_us", "trains", "train_packets")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WAY_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DOWN_FIELD_NUMBER: _ClassVar[int]
+    SHORTEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STEP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_US_FIELD_NUMBER: _ClassVar[int]
+    TRAINS_FIELD_NUMBER: _ClassVar[int]
+    TRAIN_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    way: MeasuredWay
+    port: int
+    key: bytes
+    down: bool
+    shortest_bytes: int
+    longest_bytes: int
+    step_bytes: int
+    tries: int
+    pause_us: int
+    trains: int
+    train_packets: int
+    def __init__(self, name: _Optional[str] = ..., way: _Optional[_Union[MeasuredWay, _Mapping]] = ..., port: _Optional[int] = ..., key: _Optional[bytes] = ..., down: _Optional[bool] = ..., shortest_bytes: _Optional[int] = ..., longest_bytes: _Optional[int] = ..., step_bytes: _Optional[int] = ..., tries: _Optional[int] = ..., pause_us: _Optional[int] = ..., trains: _Optional[int] = ..., train_packets: _Optional[int] = ...) -> None: ...
+
 class Result(_message.Message):
     __slots__ = ("directive", "done", "said", "connections", "took_us")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -476,6 +638,34 @@ class Result(_message.Message):
     connections: int
     took_us: int
     def __init__(self, directive: _Optional[int] = ..., done: _Optional[bool] = ..., said: _Optional[str] = ..., connections: _Optional[int] = ..., took_us: _Optional[int] = ...) -> None: ...
+
+class Probed(_message.Message):
+    __slots__ = ("directive", "because", "transport", "hardware", "sender_origin_ns", "receiver_origin_ns", "trains", "lengths", "sent_ns", "received_ns", "answered_ns", "heard_ns")
+    DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
+    HARDWARE_FIELD_NUMBER: _ClassVar[int]
+    SENDER_ORIGIN_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_ORIGIN_NS_FIELD_NUMBER: _ClassVar[int]
+    TRAINS_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    SENT_NS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_NS_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_NS_FIELD_NUMBER: _ClassVar[int]
+    HEARD_NS_FIELD_NUMBER: _ClassVar[int]
+    directive: int
+    because: str
+    transport: str
+    hardware: bool
+    sender_origin_ns: int
+    receiver_origin_ns: int
+    trains: _containers.RepeatedScalarFieldContainer[int]
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    sent_ns: _containers.RepeatedScalarFieldContainer[int]
+    received_ns: _containers.RepeatedScalarFieldContainer[int]
+    answered_ns: _containers.RepeatedScalarFieldContainer[int]
+    heard_ns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, directive: _Optional[int] = ..., because: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., heard_ns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Fired(_message.Message):
     __slots__ = ("name", "said", "monotonic_us", "stalled_ms", "connections")

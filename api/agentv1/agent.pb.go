@@ -264,6 +264,7 @@ type FromAgent struct {
 	//	*FromAgent_Report
 	//	*FromAgent_Result
 	//	*FromAgent_Fired
+	//	*FromAgent_Probed
 	Word          isFromAgent_Word `protobuf_oneof:"word"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -342,6 +343,15 @@ func (x *FromAgent) GetFired() *Fired {
 	return nil
 }
 
+func (x *FromAgent) GetProbed() *Probed {
+	if x != nil {
+		if x, ok := x.Word.(*FromAgent_Probed); ok {
+			return x.Probed
+		}
+	}
+	return nil
+}
+
 type isFromAgent_Word interface {
 	isFromAgent_Word()
 }
@@ -362,6 +372,10 @@ type FromAgent_Fired struct {
 	Fired *Fired `protobuf:"bytes,4,opt,name=fired,proto3,oneof"`
 }
 
+type FromAgent_Probed struct {
+	Probed *Probed `protobuf:"bytes,5,opt,name=probed,proto3,oneof"`
+}
+
 func (*FromAgent_Hello) isFromAgent_Word() {}
 
 func (*FromAgent_Report) isFromAgent_Word() {}
@@ -369,6 +383,8 @@ func (*FromAgent_Report) isFromAgent_Word() {}
 func (*FromAgent_Result) isFromAgent_Word() {}
 
 func (*FromAgent_Fired) isFromAgent_Word() {}
+
+func (*FromAgent_Probed) isFromAgent_Word() {}
 
 type FromController struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -563,7 +579,7 @@ func (x *Hello) GetAddresses() []string {
 // What the agent found out by trying, at every start of a session.
 type Capability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, window, probe, eliminate, tunnel
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, window, probe (health, too), eliminate, tunnel
 	Available     bool                   `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not, and what to do
 	unknownFields protoimpl.UnknownFields
@@ -729,6 +745,8 @@ type Report struct {
 	Elimination        *Elimination           `protobuf:"bytes,8,opt,name=elimination,proto3" json:"elimination,omitempty"`                                            // what became of copies here; absent: none are ordered to be eliminated
 	Tunnelling         *Tunnelling            `protobuf:"bytes,9,opt,name=tunnelling,proto3" json:"tunnelling,omitempty"`                                              // absent: no tunnels are ordered
 	Capping            *Capping               `protobuf:"bytes,10,opt,name=capping,proto3" json:"capping,omitempty"`                                                   // absent: nothing of caps was ordered
+	Answering          *Answering             `protobuf:"bytes,11,opt,name=answering,proto3" json:"answering,omitempty"`                                               // absent: nobody is to be answered
+	Health             []*PathHealth          `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`                                                     // in the order of the order
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -829,6 +847,20 @@ func (x *Report) GetTunnelling() *Tunnelling {
 func (x *Report) GetCapping() *Capping {
 	if x != nil {
 		return x.Capping
+	}
+	return nil
+}
+
+func (x *Report) GetAnswering() *Answering {
+	if x != nil {
+		return x.Answering
+	}
+	return nil
+}
+
+func (x *Report) GetHealth() []*PathHealth {
+	if x != nil {
+		return x.Health
 	}
 	return nil
 }
@@ -1769,6 +1801,357 @@ func (x *Passing) GetHasScale() bool {
 	return false
 }
 
+// Of those who measure the paths to here (docs/probe.md, docs/health.md).
+type Answering struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`                                   // why nobody is answered; empty: those are who were named
+	Probes        uint64                 `protobuf:"varint,2,opt,name=probes,proto3" json:"probes,omitempty"`                                    // answered
+	HealthPackets uint64                 `protobuf:"varint,3,opt,name=health_packets,json=healthPackets,proto3" json:"health_packets,omitempty"` // answered
+	Strangers     uint64                 `protobuf:"varint,4,opt,name=strangers,proto3" json:"strangers,omitempty"`                              // packets of no session, or not genuine
+	Replays       uint64                 `protobuf:"varint,5,opt,name=replays,proto3" json:"replays,omitempty"`
+	TooMany       uint64                 `protobuf:"varint,6,opt,name=too_many,json=tooMany,proto3" json:"too_many,omitempty"` // more a second than are answered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answering) Reset() {
+	*x = Answering{}
+	mi := &file_api_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answering) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answering) ProtoMessage() {}
+
+func (x *Answering) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answering.ProtoReflect.Descriptor instead.
+func (*Answering) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Answering) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Answering) GetProbes() uint64 {
+	if x != nil {
+		return x.Probes
+	}
+	return 0
+}
+
+func (x *Answering) GetHealthPackets() uint64 {
+	if x != nil {
+		return x.HealthPackets
+	}
+	return 0
+}
+
+func (x *Answering) GetStrangers() uint64 {
+	if x != nil {
+		return x.Strangers
+	}
+	return 0
+}
+
+func (x *Answering) GetReplays() uint64 {
+	if x != nil {
+		return x.Replays
+	}
+	return 0
+}
+
+func (x *Answering) GetTooMany() uint64 {
+	if x != nil {
+		return x.TooMany
+	}
+	return 0
+}
+
+// How one path fares, by small packets. The counts begin anew with the order.
+type PathHealth struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"` // why nothing is sent; empty: it is
+	Sent          uint64                 `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`      // more than a second ago: by then each is answered, or lost
+	Lost          uint64                 `protobuf:"varint,4,opt,name=lost,proto3" json:"lost,omitempty"`
+	LostThere     uint64                 `protobuf:"varint,5,opt,name=lost_there,json=lostThere,proto3" json:"lost_there,omitempty"` // of the lost: the rest of them is not known to be of either direction
+	LostBack      uint64                 `protobuf:"varint,6,opt,name=lost_back,json=lostBack,proto3" json:"lost_back,omitempty"`
+	Late          uint64                 `protobuf:"varint,7,opt,name=late,proto3" json:"late,omitempty"`      // answered, so long after the shortest of the last minute that who waits for it feels it (34 ms)
+	Windows       []*HealthWindow        `protobuf:"bytes,8,rep,name=windows,proto3" json:"windows,omitempty"` // of 1, 10 and 60 s
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PathHealth) Reset() {
+	*x = PathHealth{}
+	mi := &file_api_agent_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PathHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PathHealth) ProtoMessage() {}
+
+func (x *PathHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PathHealth.ProtoReflect.Descriptor instead.
+func (*PathHealth) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PathHealth) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PathHealth) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *PathHealth) GetSent() uint64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *PathHealth) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *PathHealth) GetLostThere() uint64 {
+	if x != nil {
+		return x.LostThere
+	}
+	return 0
+}
+
+func (x *PathHealth) GetLostBack() uint64 {
+	if x != nil {
+		return x.LostBack
+	}
+	return 0
+}
+
+func (x *PathHealth) GetLate() uint64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
+func (x *PathHealth) GetWindows() []*HealthWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+// Changes are of one direction's delay, above the lowest of the last minute: the clocks differ.
+type HealthWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seconds       uint32                 `protobuf:"varint,1,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Sent          uint32                 `protobuf:"varint,2,opt,name=sent,proto3" json:"sent,omitempty"`
+	Lost          uint32                 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
+	LostThere     uint32                 `protobuf:"varint,4,opt,name=lost_there,json=lostThere,proto3" json:"lost_there,omitempty"`
+	LostBack      uint32                 `protobuf:"varint,5,opt,name=lost_back,json=lostBack,proto3" json:"lost_back,omitempty"`
+	Reordered     uint32                 `protobuf:"varint,6,opt,name=reordered,proto3" json:"reordered,omitempty"`
+	RttLeastUs    uint32                 `protobuf:"varint,7,opt,name=rtt_least_us,json=rttLeastUs,proto3" json:"rtt_least_us,omitempty"` // without the far end's own time; 0: none was answered
+	RttMedianUs   uint32                 `protobuf:"varint,8,opt,name=rtt_median_us,json=rttMedianUs,proto3" json:"rtt_median_us,omitempty"`
+	RttP95Us      uint32                 `protobuf:"varint,9,opt,name=rtt_p95_us,json=rttP95Us,proto3" json:"rtt_p95_us,omitempty"`
+	Because       string                 `protobuf:"bytes,10,opt,name=because,proto3" json:"because,omitempty"` // why the rest is not known; empty: it is
+	ThereMedianUs uint32                 `protobuf:"varint,11,opt,name=there_median_us,json=thereMedianUs,proto3" json:"there_median_us,omitempty"`
+	ThereP95Us    uint32                 `protobuf:"varint,12,opt,name=there_p95_us,json=thereP95Us,proto3" json:"there_p95_us,omitempty"`
+	ThereJitterUs uint32                 `protobuf:"varint,13,opt,name=there_jitter_us,json=thereJitterUs,proto3" json:"there_jitter_us,omitempty"`
+	BackMedianUs  uint32                 `protobuf:"varint,14,opt,name=back_median_us,json=backMedianUs,proto3" json:"back_median_us,omitempty"`
+	BackP95Us     uint32                 `protobuf:"varint,15,opt,name=back_p95_us,json=backP95Us,proto3" json:"back_p95_us,omitempty"`
+	BackJitterUs  uint32                 `protobuf:"varint,16,opt,name=back_jitter_us,json=backJitterUs,proto3" json:"back_jitter_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthWindow) Reset() {
+	*x = HealthWindow{}
+	mi := &file_api_agent_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthWindow) ProtoMessage() {}
+
+func (x *HealthWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthWindow.ProtoReflect.Descriptor instead.
+func (*HealthWindow) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *HealthWindow) GetSeconds() uint32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetSent() uint32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetLost() uint32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetLostThere() uint32 {
+	if x != nil {
+		return x.LostThere
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetLostBack() uint32 {
+	if x != nil {
+		return x.LostBack
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetReordered() uint32 {
+	if x != nil {
+		return x.Reordered
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetRttLeastUs() uint32 {
+	if x != nil {
+		return x.RttLeastUs
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetRttMedianUs() uint32 {
+	if x != nil {
+		return x.RttMedianUs
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetRttP95Us() uint32 {
+	if x != nil {
+		return x.RttP95Us
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *HealthWindow) GetThereMedianUs() uint32 {
+	if x != nil {
+		return x.ThereMedianUs
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetThereP95Us() uint32 {
+	if x != nil {
+		return x.ThereP95Us
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetThereJitterUs() uint32 {
+	if x != nil {
+		return x.ThereJitterUs
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetBackMedianUs() uint32 {
+	if x != nil {
+		return x.BackMedianUs
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetBackP95Us() uint32 {
+	if x != nil {
+		return x.BackP95Us
+	}
+	return 0
+}
+
+func (x *HealthWindow) GetBackJitterUs() uint32 {
+	if x != nil {
+		return x.BackJitterUs
+	}
+	return 0
+}
+
 // What the agent itself costs.
 type Cost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1780,7 +2163,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2175,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[19]
+	mi := &file_api_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2188,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{19}
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -1835,6 +2218,9 @@ type Directive struct {
 	//	*Directive_Eliminate
 	//	*Directive_Tunnels
 	//	*Directive_Caps
+	//	*Directive_Answer
+	//	*Directive_Health
+	//	*Directive_Probe
 	Order         isDirective_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1842,7 +2228,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1854,7 +2240,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[20]
+	mi := &file_api_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1867,7 +2253,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{20}
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -1947,6 +2333,33 @@ func (x *Directive) GetCaps() *Caps {
 	return nil
 }
 
+func (x *Directive) GetAnswer() *Answer {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Answer); ok {
+			return x.Answer
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetHealth() *Health {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Health); ok {
+			return x.Health
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetProbe() *Probe {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Probe); ok {
+			return x.Probe
+		}
+	}
+	return nil
+}
+
 type isDirective_Order interface {
 	isDirective_Order()
 }
@@ -1979,6 +2392,18 @@ type Directive_Caps struct {
 	Caps *Caps `protobuf:"bytes,8,opt,name=caps,proto3,oneof"`
 }
 
+type Directive_Answer struct {
+	Answer *Answer `protobuf:"bytes,9,opt,name=answer,proto3,oneof"`
+}
+
+type Directive_Health struct {
+	Health *Health `protobuf:"bytes,10,opt,name=health,proto3,oneof"`
+}
+
+type Directive_Probe struct {
+	Probe *Probe `protobuf:"bytes,11,opt,name=probe,proto3,oneof"`
+}
+
 func (*Directive_ReportEvery) isDirective_Order() {}
 
 func (*Directive_Prefer) isDirective_Order() {}
@@ -1993,6 +2418,12 @@ func (*Directive_Tunnels) isDirective_Order() {}
 
 func (*Directive_Caps) isDirective_Order() {}
 
+func (*Directive_Answer) isDirective_Order() {}
+
+func (*Directive_Health) isDirective_Order() {}
+
+func (*Directive_Probe) isDirective_Order() {}
+
 // The path of a subflow is told by its addresses: of the terminal's end, and that is local at the terminal
 // and remote where connections are served.
 type Path struct {
@@ -2004,7 +2435,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2447,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[21]
+	mi := &file_api_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2460,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{21}
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -2048,7 +2479,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2491,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2504,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -2096,7 +2527,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2539,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2552,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -2161,7 +2592,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2173,7 +2604,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2186,7 +2617,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Arm) GetName() string {
@@ -2240,7 +2671,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2683,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2696,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Disarm) GetName() string {
@@ -2290,7 +2721,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2733,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2746,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -2356,7 +2787,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2799,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2812,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CopyPath) GetName() string {
@@ -2411,7 +2842,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2854,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2867,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -2468,7 +2899,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2911,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2924,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2561,7 +2992,7 @@ type Caps struct {
 
 func (x *Caps) Reset() {
 	*x = Caps{}
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +3004,7 @@ func (x *Caps) String() string {
 func (*Caps) ProtoMessage() {}
 
 func (x *Caps) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +3017,7 @@ func (x *Caps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caps.ProtoReflect.Descriptor instead.
 func (*Caps) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{30}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Caps) GetCaps() []*Cap {
@@ -2638,7 +3069,7 @@ type Cap struct {
 
 func (x *Cap) Reset() {
 	*x = Cap{}
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +3081,7 @@ func (x *Cap) String() string {
 func (*Cap) ProtoMessage() {}
 
 func (x *Cap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +3094,7 @@ func (x *Cap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cap.ProtoReflect.Descriptor instead.
 func (*Cap) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{31}
+	return file_api_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Cap) GetTerminalAddress() string {
@@ -2701,6 +3132,446 @@ func (x *Cap) GetPaceBps() uint64 {
 	return 0
 }
 
+// Answer those who measure the paths to here, and nobody else. It takes the place of what was ordered before; with no
+// sessions nothing listens. It lives on when the stream ends. The agent's end is its end.
+type Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []*AnswerSession       `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"` // up to 256
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_api_agent_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Answer) GetSessions() []*AnswerSession {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// Of one other agent, and fresh for each of its starts: numbers begin at 0 again with it.
+type AnswerSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`                           // RFC 8972's, 1 to 65535; of one path's health
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                  // 32 bytes; of its health, and where probe_port is not 0 of its probes
+	HealthPort    uint32                 `protobuf:"varint,3,opt,name=health_port,json=healthPort,proto3" json:"health_port,omitempty"` // UDP, of any address; sessions may share it
+	ProbePort     uint32                 `protobuf:"varint,4,opt,name=probe_port,json=probePort,proto3" json:"probe_port,omitempty"`    // UDP, of any address; of this session alone. 0: no probes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerSession) Reset() {
+	*x = AnswerSession{}
+	mi := &file_api_agent_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerSession) ProtoMessage() {}
+
+func (x *AnswerSession) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerSession.ProtoReflect.Descriptor instead.
+func (*AnswerSession) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *AnswerSession) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *AnswerSession) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *AnswerSession) GetHealthPort() uint32 {
+	if x != nil {
+		return x.HealthPort
+	}
+	return 0
+}
+
+func (x *AnswerSession) GetProbePort() uint32 {
+	if x != nil {
+		return x.ProbePort
+	}
+	return 0
+}
+
+// Send small packets along these paths all the time (RFC 8762), and report what became of them. It takes the place of what
+// was ordered before; what is the same goes on. It lives on when the stream ends. The agent's end is its end.
+type Health struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         []*HealthPath          `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // up to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_api_agent_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Health) GetPaths() []*HealthPath {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+type HealthPath struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // the uplink's
+	Way           *MeasuredWay           `protobuf:"bytes,2,opt,name=way,proto3" json:"way,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`     // the far end's health_port
+	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // of the session
+	Key           []byte                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	PauseMs       uint32                 `protobuf:"varint,6,opt,name=pause_ms,json=pauseMs,proto3" json:"pause_ms,omitempty"` // between packets: 20 to 60000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthPath) Reset() {
+	*x = HealthPath{}
+	mi := &file_api_agent_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthPath) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthPath) ProtoMessage() {}
+
+func (x *HealthPath) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthPath.ProtoReflect.Descriptor instead.
+func (*HealthPath) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *HealthPath) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HealthPath) GetWay() *MeasuredWay {
+	if x != nil {
+		return x.Way
+	}
+	return nil
+}
+
+func (x *HealthPath) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *HealthPath) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *HealthPath) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *HealthPath) GetPauseMs() uint32 {
+	if x != nil {
+		return x.PauseMs
+	}
+	return 0
+}
+
+// How packets of an agent's own leave, and where they go.
+type MeasuredWay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"` // by which they leave; empty: as routes say
+	Local         string                 `protobuf:"bytes,2,opt,name=local,proto3" json:"local,omitempty"`   // address that they have; empty: the device's, or as routes say
+	Remote        string                 `protobuf:"bytes,3,opt,name=remote,proto3" json:"remote,omitempty"` // address of the far end's host
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MeasuredWay) Reset() {
+	*x = MeasuredWay{}
+	mi := &file_api_agent_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MeasuredWay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MeasuredWay) ProtoMessage() {}
+
+func (x *MeasuredWay) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MeasuredWay.ProtoReflect.Descriptor instead.
+func (*MeasuredWay) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *MeasuredWay) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *MeasuredWay) GetLocal() string {
+	if x != nil {
+		return x.Local
+	}
+	return ""
+}
+
+func (x *MeasuredWay) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
+// Measure one path by packets of many lengths, and by trains of them. The Result says that it has begun, or why not; Probed
+// is what came of it. One at a time: another is refused as long as it lasts.
+type Probe struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // the uplink's
+	Way           *MeasuredWay           `protobuf:"bytes,2,opt,name=way,proto3" json:"way,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"` // the far end's probe_port
+	Key           []byte                 `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	Down          bool                   `protobuf:"varint,5,opt,name=down,proto3" json:"down,omitempty"`                                        // from the far end to here: it answers with packets of the lengths
+	ShortestBytes uint32                 `protobuf:"varint,6,opt,name=shortest_bytes,json=shortestBytes,proto3" json:"shortest_bytes,omitempty"` // of UDP payload: 16 or more, down 64 or more
+	LongestBytes  uint32                 `protobuf:"varint,7,opt,name=longest_bytes,json=longestBytes,proto3" json:"longest_bytes,omitempty"`    // 1440 or less
+	StepBytes     uint32                 `protobuf:"varint,8,opt,name=step_bytes,json=stepBytes,proto3" json:"step_bytes,omitempty"`
+	Tries         uint32                 `protobuf:"varint,9,opt,name=tries,proto3" json:"tries,omitempty"`                     // of each length
+	PauseUs       uint32                 `protobuf:"varint,10,opt,name=pause_us,json=pauseUs,proto3" json:"pause_us,omitempty"` // between packets: 200 or more
+	Trains        uint32                 `protobuf:"varint,11,opt,name=trains,proto3" json:"trains,omitempty"`
+	TrainPackets  uint32                 `protobuf:"varint,12,opt,name=train_packets,json=trainPackets,proto3" json:"train_packets,omitempty"` // of the longest; 2 to 200
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_api_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Probe) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Probe) GetWay() *MeasuredWay {
+	if x != nil {
+		return x.Way
+	}
+	return nil
+}
+
+func (x *Probe) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Probe) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Probe) GetDown() bool {
+	if x != nil {
+		return x.Down
+	}
+	return false
+}
+
+func (x *Probe) GetShortestBytes() uint32 {
+	if x != nil {
+		return x.ShortestBytes
+	}
+	return 0
+}
+
+func (x *Probe) GetLongestBytes() uint32 {
+	if x != nil {
+		return x.LongestBytes
+	}
+	return 0
+}
+
+func (x *Probe) GetStepBytes() uint32 {
+	if x != nil {
+		return x.StepBytes
+	}
+	return 0
+}
+
+func (x *Probe) GetTries() uint32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *Probe) GetPauseUs() uint32 {
+	if x != nil {
+		return x.PauseUs
+	}
+	return 0
+}
+
+func (x *Probe) GetTrains() uint32 {
+	if x != nil {
+		return x.Trains
+	}
+	return 0
+}
+
+func (x *Probe) GetTrainPackets() uint32 {
+	if x != nil {
+		return x.TrainPackets
+	}
+	return 0
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Directive     uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
@@ -2714,7 +3585,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3597,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3610,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{32}
+	return file_api_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -2777,6 +3648,139 @@ func (x *Result) GetTookUs() uint32 {
 	return 0
 }
 
+// What came of an order to probe, whole or not: sent once. Times are of two clocks, each since an origin of its own.
+type Probed struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Directive        uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
+	Because          string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                                              // why there is less than was ordered; empty: all was sent
+	Transport        string                 `protobuf:"bytes,3,opt,name=transport,proto3" json:"transport,omitempty"`                                          // udp or udp6
+	Hardware         bool                   `protobuf:"varint,4,opt,name=hardware,proto3" json:"hardware,omitempty"`                                           // both ends' times are of their network cards
+	SenderOriginNs   int64                  `protobuf:"varint,5,opt,name=sender_origin_ns,json=senderOriginNs,proto3" json:"sender_origin_ns,omitempty"`       // since 1970: of sent and heard
+	ReceiverOriginNs int64                  `protobuf:"varint,6,opt,name=receiver_origin_ns,json=receiverOriginNs,proto3" json:"receiver_origin_ns,omitempty"` // since 1970: of received and answered
+	Trains           []uint32               `protobuf:"varint,7,rep,packed,name=trains,proto3" json:"trains,omitempty"`                                        // for each packet, in the order of sending: its train from 1, or 0: alone
+	Lengths          []uint32               `protobuf:"varint,8,rep,packed,name=lengths,proto3" json:"lengths,omitempty"`                                      // of UDP payload, in the direction that is measured
+	SentNs           []uint64               `protobuf:"varint,9,rep,packed,name=sent_ns,json=sentNs,proto3" json:"sent_ns,omitempty"`                          // since the origin, and 1 more; 0: not known
+	ReceivedNs       []uint64               `protobuf:"varint,10,rep,packed,name=received_ns,json=receivedNs,proto3" json:"received_ns,omitempty"`             // likewise. Neither this nor heard: the packet was lost, or its answer
+	AnsweredNs       []uint64               `protobuf:"varint,11,rep,packed,name=answered_ns,json=answeredNs,proto3" json:"answered_ns,omitempty"`             // likewise; down: nothing
+	HeardNs          []uint64               `protobuf:"varint,12,rep,packed,name=heard_ns,json=heardNs,proto3" json:"heard_ns,omitempty"`                      // likewise; down: nothing
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Probed) Reset() {
+	*x = Probed{}
+	mi := &file_api_agent_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probed) ProtoMessage() {}
+
+func (x *Probed) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probed.ProtoReflect.Descriptor instead.
+func (*Probed) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Probed) GetDirective() uint64 {
+	if x != nil {
+		return x.Directive
+	}
+	return 0
+}
+
+func (x *Probed) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Probed) GetTransport() string {
+	if x != nil {
+		return x.Transport
+	}
+	return ""
+}
+
+func (x *Probed) GetHardware() bool {
+	if x != nil {
+		return x.Hardware
+	}
+	return false
+}
+
+func (x *Probed) GetSenderOriginNs() int64 {
+	if x != nil {
+		return x.SenderOriginNs
+	}
+	return 0
+}
+
+func (x *Probed) GetReceiverOriginNs() int64 {
+	if x != nil {
+		return x.ReceiverOriginNs
+	}
+	return 0
+}
+
+func (x *Probed) GetTrains() []uint32 {
+	if x != nil {
+		return x.Trains
+	}
+	return nil
+}
+
+func (x *Probed) GetLengths() []uint32 {
+	if x != nil {
+		return x.Lengths
+	}
+	return nil
+}
+
+func (x *Probed) GetSentNs() []uint64 {
+	if x != nil {
+		return x.SentNs
+	}
+	return nil
+}
+
+func (x *Probed) GetReceivedNs() []uint64 {
+	if x != nil {
+		return x.ReceivedNs
+	}
+	return nil
+}
+
+func (x *Probed) GetAnsweredNs() []uint64 {
+	if x != nil {
+		return x.AnsweredNs
+	}
+	return nil
+}
+
+func (x *Probed) GetHeardNs() []uint64 {
+	if x != nil {
+		return x.HeardNs
+	}
+	return nil
+}
+
 // A reflex fired.
 type Fired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2791,7 +3795,7 @@ type Fired struct {
 
 func (x *Fired) Reset() {
 	*x = Fired{}
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +3807,7 @@ func (x *Fired) String() string {
 func (*Fired) ProtoMessage() {}
 
 func (x *Fired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +3820,7 @@ func (x *Fired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fired.ProtoReflect.Descriptor instead.
 func (*Fired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{33}
+	return file_api_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Fired) GetName() string {
@@ -2866,12 +3870,13 @@ const file_api_agent_proto_rawDesc = "" +
 	"\tJoinReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"\xd9\x01\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\x8c\x02\n" +
 	"\tFromAgent\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.bicast.agent.v1.HelloH\x00R\x05hello\x121\n" +
 	"\x06report\x18\x02 \x01(\v2\x17.bicast.agent.v1.ReportH\x00R\x06report\x121\n" +
 	"\x06result\x18\x03 \x01(\v2\x17.bicast.agent.v1.ResultH\x00R\x06result\x12.\n" +
-	"\x05fired\x18\x04 \x01(\v2\x16.bicast.agent.v1.FiredH\x00R\x05firedB\x06\n" +
+	"\x05fired\x18\x04 \x01(\v2\x16.bicast.agent.v1.FiredH\x00R\x05fired\x121\n" +
+	"\x06probed\x18\x05 \x01(\v2\x17.bicast.agent.v1.ProbedH\x00R\x06probedB\x06\n" +
 	"\x04word\"\xba\x01\n" +
 	"\x0eFromController\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.bicast.agent.v1.WelcomeH\x00R\awelcome\x12.\n" +
@@ -2895,7 +3900,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"#\n" +
 	"\x05Taken\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xf1\x03\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xe0\x04\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -2912,7 +3917,9 @@ const file_api_agent_proto_rawDesc = "" +
 	"tunnelling\x18\t \x01(\v2\x1b.bicast.agent.v1.TunnellingR\n" +
 	"tunnelling\x122\n" +
 	"\acapping\x18\n" +
-	" \x01(\v2\x18.bicast.agent.v1.CappingR\acapping\"\xb6\x01\n" +
+	" \x01(\v2\x18.bicast.agent.v1.CappingR\acapping\x128\n" +
+	"\tanswering\x18\v \x01(\v2\x1a.bicast.agent.v1.AnsweringR\tanswering\x123\n" +
+	"\x06health\x18\f \x03(\v2\x1b.bicast.agent.v1.PathHealthR\x06health\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -3012,10 +4019,50 @@ const file_api_agent_proto_rawDesc = "" +
 	"\rsince_data_ms\x18\t \x01(\rR\vsinceDataMs\x12\x16\n" +
 	"\x06joined\x18\n" +
 	" \x01(\bR\x06joined\x12\x1b\n" +
-	"\thas_scale\x18\v \x01(\bR\bhasScale\":\n" +
+	"\thas_scale\x18\v \x01(\bR\bhasScale\"\xb7\x01\n" +
+	"\tAnswering\x12\x18\n" +
+	"\abecause\x18\x01 \x01(\tR\abecause\x12\x16\n" +
+	"\x06probes\x18\x02 \x01(\x04R\x06probes\x12%\n" +
+	"\x0ehealth_packets\x18\x03 \x01(\x04R\rhealthPackets\x12\x1c\n" +
+	"\tstrangers\x18\x04 \x01(\x04R\tstrangers\x12\x18\n" +
+	"\areplays\x18\x05 \x01(\x04R\areplays\x12\x19\n" +
+	"\btoo_many\x18\x06 \x01(\x04R\atooMany\"\xeb\x01\n" +
+	"\n" +
+	"PathHealth\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12\x12\n" +
+	"\x04sent\x18\x03 \x01(\x04R\x04sent\x12\x12\n" +
+	"\x04lost\x18\x04 \x01(\x04R\x04lost\x12\x1d\n" +
+	"\n" +
+	"lost_there\x18\x05 \x01(\x04R\tlostThere\x12\x1b\n" +
+	"\tlost_back\x18\x06 \x01(\x04R\blostBack\x12\x12\n" +
+	"\x04late\x18\a \x01(\x04R\x04late\x127\n" +
+	"\awindows\x18\b \x03(\v2\x1d.bicast.agent.v1.HealthWindowR\awindows\"\x86\x04\n" +
+	"\fHealthWindow\x12\x18\n" +
+	"\aseconds\x18\x01 \x01(\rR\aseconds\x12\x12\n" +
+	"\x04sent\x18\x02 \x01(\rR\x04sent\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\rR\x04lost\x12\x1d\n" +
+	"\n" +
+	"lost_there\x18\x04 \x01(\rR\tlostThere\x12\x1b\n" +
+	"\tlost_back\x18\x05 \x01(\rR\blostBack\x12\x1c\n" +
+	"\treordered\x18\x06 \x01(\rR\treordered\x12 \n" +
+	"\frtt_least_us\x18\a \x01(\rR\n" +
+	"rttLeastUs\x12\"\n" +
+	"\rrtt_median_us\x18\b \x01(\rR\vrttMedianUs\x12\x1c\n" +
+	"\n" +
+	"rtt_p95_us\x18\t \x01(\rR\brttP95Us\x12\x18\n" +
+	"\abecause\x18\n" +
+	" \x01(\tR\abecause\x12&\n" +
+	"\x0fthere_median_us\x18\v \x01(\rR\rthereMedianUs\x12 \n" +
+	"\fthere_p95_us\x18\f \x01(\rR\n" +
+	"thereP95Us\x12&\n" +
+	"\x0fthere_jitter_us\x18\r \x01(\rR\rthereJitterUs\x12$\n" +
+	"\x0eback_median_us\x18\x0e \x01(\rR\fbackMedianUs\x12\x1e\n" +
+	"\vback_p95_us\x18\x0f \x01(\rR\tbackP95Us\x12$\n" +
+	"\x0eback_jitter_us\x18\x10 \x01(\rR\fbackJitterUs\":\n" +
 	"\x04Cost\x12\x15\n" +
 	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs\x12\x1b\n" +
-	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\x96\x03\n" +
+	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xac\x04\n" +
 	"\tDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12A\n" +
 	"\freport_every\x18\x02 \x01(\v2\x1c.bicast.agent.v1.ReportEveryH\x00R\vreportEvery\x121\n" +
@@ -3024,7 +4071,11 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x06disarm\x18\x05 \x01(\v2\x17.bicast.agent.v1.DisarmH\x00R\x06disarm\x12:\n" +
 	"\teliminate\x18\x06 \x01(\v2\x1a.bicast.agent.v1.EliminateH\x00R\teliminate\x124\n" +
 	"\atunnels\x18\a \x01(\v2\x18.bicast.agent.v1.TunnelsH\x00R\atunnels\x12+\n" +
-	"\x04caps\x18\b \x01(\v2\x15.bicast.agent.v1.CapsH\x00R\x04capsB\a\n" +
+	"\x04caps\x18\b \x01(\v2\x15.bicast.agent.v1.CapsH\x00R\x04caps\x121\n" +
+	"\x06answer\x18\t \x01(\v2\x17.bicast.agent.v1.AnswerH\x00R\x06answer\x121\n" +
+	"\x06health\x18\n" +
+	" \x01(\v2\x17.bicast.agent.v1.HealthH\x00R\x06health\x12.\n" +
+	"\x05probe\x18\v \x01(\v2\x16.bicast.agent.v1.ProbeH\x00R\x05probeB\a\n" +
 	"\x05order\"5\n" +
 	"\x04Path\x12-\n" +
 	"\x12terminal_addresses\x18\x01 \x03(\tR\x11terminalAddresses\".\n" +
@@ -3075,13 +4126,67 @@ const file_api_agent_proto_rawDesc = "" +
 	"\rother_address\x18\x02 \x01(\tR\fotherAddress\x12#\n" +
 	"\rmost_segments\x18\x03 \x01(\rR\fmostSegments\x12%\n" +
 	"\x0eleast_segments\x18\x04 \x01(\rR\rleastSegments\x12\x19\n" +
-	"\bpace_bps\x18\x05 \x01(\x04R\apaceBps\"\x89\x01\n" +
+	"\bpace_bps\x18\x05 \x01(\x04R\apaceBps\"D\n" +
+	"\x06Answer\x12:\n" +
+	"\bsessions\x18\x01 \x03(\v2\x1e.bicast.agent.v1.AnswerSessionR\bsessions\"y\n" +
+	"\rAnswerSession\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x1f\n" +
+	"\vhealth_port\x18\x03 \x01(\rR\n" +
+	"healthPort\x12\x1d\n" +
+	"\n" +
+	"probe_port\x18\x04 \x01(\rR\tprobePort\";\n" +
+	"\x06Health\x121\n" +
+	"\x05paths\x18\x01 \x03(\v2\x1b.bicast.agent.v1.HealthPathR\x05paths\"\xa9\x01\n" +
+	"\n" +
+	"HealthPath\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x03way\x18\x02 \x01(\v2\x1c.bicast.agent.v1.MeasuredWayR\x03way\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\rR\x06number\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\fR\x03key\x12\x19\n" +
+	"\bpause_ms\x18\x06 \x01(\rR\apauseMs\"S\n" +
+	"\vMeasuredWay\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
+	"\x05local\x18\x02 \x01(\tR\x05local\x12\x16\n" +
+	"\x06remote\x18\x03 \x01(\tR\x06remote\"\xde\x02\n" +
+	"\x05Probe\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
+	"\x03way\x18\x02 \x01(\v2\x1c.bicast.agent.v1.MeasuredWayR\x03way\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\fR\x03key\x12\x12\n" +
+	"\x04down\x18\x05 \x01(\bR\x04down\x12%\n" +
+	"\x0eshortest_bytes\x18\x06 \x01(\rR\rshortestBytes\x12#\n" +
+	"\rlongest_bytes\x18\a \x01(\rR\flongestBytes\x12\x1d\n" +
+	"\n" +
+	"step_bytes\x18\b \x01(\rR\tstepBytes\x12\x14\n" +
+	"\x05tries\x18\t \x01(\rR\x05tries\x12\x19\n" +
+	"\bpause_us\x18\n" +
+	" \x01(\rR\apauseUs\x12\x16\n" +
+	"\x06trains\x18\v \x01(\rR\x06trains\x12#\n" +
+	"\rtrain_packets\x18\f \x01(\rR\ftrainPackets\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
 	"\x04said\x18\x03 \x01(\tR\x04said\x12 \n" +
 	"\vconnections\x18\x04 \x01(\rR\vconnections\x12\x17\n" +
-	"\atook_us\x18\x05 \x01(\rR\x06tookUs\"\x93\x01\n" +
+	"\atook_us\x18\x05 \x01(\rR\x06tookUs\"\xfa\x02\n" +
+	"\x06Probed\x12\x1c\n" +
+	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12\x1c\n" +
+	"\ttransport\x18\x03 \x01(\tR\ttransport\x12\x1a\n" +
+	"\bhardware\x18\x04 \x01(\bR\bhardware\x12(\n" +
+	"\x10sender_origin_ns\x18\x05 \x01(\x03R\x0esenderOriginNs\x12,\n" +
+	"\x12receiver_origin_ns\x18\x06 \x01(\x03R\x10receiverOriginNs\x12\x16\n" +
+	"\x06trains\x18\a \x03(\rR\x06trains\x12\x18\n" +
+	"\alengths\x18\b \x03(\rR\alengths\x12\x17\n" +
+	"\asent_ns\x18\t \x03(\x04R\x06sentNs\x12\x1f\n" +
+	"\vreceived_ns\x18\n" +
+	" \x03(\x04R\n" +
+	"receivedNs\x12\x1f\n" +
+	"\vanswered_ns\x18\v \x03(\x04R\n" +
+	"answeredNs\x12\x19\n" +
+	"\bheard_ns\x18\f \x03(\x04R\aheardNs\"\x93\x01\n" +
 	"\x05Fired\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04said\x18\x02 \x01(\tR\x04said\x12!\n" +
@@ -3117,7 +4222,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),              // 0: bicast.agent.v1.Role
 	(PathManager)(0),       // 1: bicast.agent.v1.PathManager
@@ -3140,69 +4245,90 @@ var file_api_agent_proto_goTypes = []any{
 	(*TunnelEnd)(nil),      // 18: bicast.agent.v1.TunnelEnd
 	(*Capping)(nil),        // 19: bicast.agent.v1.Capping
 	(*Passing)(nil),        // 20: bicast.agent.v1.Passing
-	(*Cost)(nil),           // 21: bicast.agent.v1.Cost
-	(*Directive)(nil),      // 22: bicast.agent.v1.Directive
-	(*Path)(nil),           // 23: bicast.agent.v1.Path
-	(*ReportEvery)(nil),    // 24: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),         // 25: bicast.agent.v1.Prefer
-	(*Arm)(nil),            // 26: bicast.agent.v1.Arm
-	(*Disarm)(nil),         // 27: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),      // 28: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),       // 29: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),        // 30: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),         // 31: bicast.agent.v1.Tunnel
-	(*Caps)(nil),           // 32: bicast.agent.v1.Caps
-	(*Cap)(nil),            // 33: bicast.agent.v1.Cap
-	(*Result)(nil),         // 34: bicast.agent.v1.Result
-	(*Fired)(nil),          // 35: bicast.agent.v1.Fired
+	(*Answering)(nil),      // 21: bicast.agent.v1.Answering
+	(*PathHealth)(nil),     // 22: bicast.agent.v1.PathHealth
+	(*HealthWindow)(nil),   // 23: bicast.agent.v1.HealthWindow
+	(*Cost)(nil),           // 24: bicast.agent.v1.Cost
+	(*Directive)(nil),      // 25: bicast.agent.v1.Directive
+	(*Path)(nil),           // 26: bicast.agent.v1.Path
+	(*ReportEvery)(nil),    // 27: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),         // 28: bicast.agent.v1.Prefer
+	(*Arm)(nil),            // 29: bicast.agent.v1.Arm
+	(*Disarm)(nil),         // 30: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),      // 31: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),       // 32: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),        // 33: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),         // 34: bicast.agent.v1.Tunnel
+	(*Caps)(nil),           // 35: bicast.agent.v1.Caps
+	(*Cap)(nil),            // 36: bicast.agent.v1.Cap
+	(*Answer)(nil),         // 37: bicast.agent.v1.Answer
+	(*AnswerSession)(nil),  // 38: bicast.agent.v1.AnswerSession
+	(*Health)(nil),         // 39: bicast.agent.v1.Health
+	(*HealthPath)(nil),     // 40: bicast.agent.v1.HealthPath
+	(*MeasuredWay)(nil),    // 41: bicast.agent.v1.MeasuredWay
+	(*Probe)(nil),          // 42: bicast.agent.v1.Probe
+	(*Result)(nil),         // 43: bicast.agent.v1.Result
+	(*Probed)(nil),         // 44: bicast.agent.v1.Probed
+	(*Fired)(nil),          // 45: bicast.agent.v1.Fired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	34, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	35, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
-	8,  // 4: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
-	9,  // 5: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
-	22, // 6: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
-	0,  // 7: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
-	7,  // 8: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
-	1,  // 9: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
-	11, // 10: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
-	13, // 11: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	21, // 12: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	14, // 13: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	17, // 14: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	19, // 15: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
-	12, // 16: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	15, // 17: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	16, // 18: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	18, // 19: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	16, // 20: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	16, // 21: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
-	20, // 22: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
-	24, // 23: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	25, // 24: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	26, // 25: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	27, // 26: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	28, // 27: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	30, // 28: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	32, // 29: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
-	23, // 30: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	23, // 31: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	23, // 32: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	23, // 33: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	29, // 34: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	31, // 35: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	33, // 36: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
-	2,  // 37: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 38: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 39: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 40: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	39, // [39:41] is the sub-list for method output_type
-	37, // [37:39] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	43, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	45, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
+	44, // 4: bicast.agent.v1.FromAgent.probed:type_name -> bicast.agent.v1.Probed
+	8,  // 5: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
+	9,  // 6: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
+	25, // 7: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	0,  // 8: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
+	7,  // 9: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
+	1,  // 10: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
+	11, // 11: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
+	13, // 12: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
+	24, // 13: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	14, // 14: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	17, // 15: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	19, // 16: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	21, // 17: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
+	22, // 18: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
+	12, // 19: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	15, // 20: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	16, // 21: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	18, // 22: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	16, // 23: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	16, // 24: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	20, // 25: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	23, // 26: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
+	27, // 27: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	28, // 28: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	29, // 29: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	30, // 30: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	31, // 31: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	33, // 32: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	35, // 33: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	37, // 34: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.Answer
+	39, // 35: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.Health
+	42, // 36: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
+	26, // 37: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	26, // 38: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	26, // 39: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	26, // 40: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	32, // 41: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	34, // 42: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	36, // 43: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	38, // 44: bicast.agent.v1.Answer.sessions:type_name -> bicast.agent.v1.AnswerSession
+	40, // 45: bicast.agent.v1.Health.paths:type_name -> bicast.agent.v1.HealthPath
+	41, // 46: bicast.agent.v1.HealthPath.way:type_name -> bicast.agent.v1.MeasuredWay
+	41, // 47: bicast.agent.v1.Probe.way:type_name -> bicast.agent.v1.MeasuredWay
+	2,  // 48: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 49: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 50: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 51: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	50, // [50:52] is the sub-list for method output_type
+	48, // [48:50] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -3215,6 +4341,7 @@ func file_api_agent_proto_init() {
 		(*FromAgent_Report)(nil),
 		(*FromAgent_Result)(nil),
 		(*FromAgent_Fired)(nil),
+		(*FromAgent_Probed)(nil),
 	}
 	file_api_agent_proto_msgTypes[3].OneofWrappers = []any{
 		(*FromController_Welcome)(nil),
@@ -3222,7 +4349,7 @@ func file_api_agent_proto_init() {
 		(*FromController_Directive)(nil),
 	}
 	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[20].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[23].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
@@ -3230,6 +4357,9 @@ func file_api_agent_proto_init() {
 		(*Directive_Eliminate)(nil),
 		(*Directive_Tunnels)(nil),
 		(*Directive_Caps)(nil),
+		(*Directive_Answer)(nil),
+		(*Directive_Health)(nil),
+		(*Directive_Probe)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3237,7 +4367,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
