@@ -18,7 +18,7 @@ from ipaddress import ip_address
 
 import grpc
 
-from controller.agency import speech
+from controller.agency import speech, writing
 from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
 from controller.agency.records import Entry
@@ -87,7 +87,7 @@ class Agents:
     def perform(self, effect: AgentEffect) -> None:
         match effect:
             case Direct(session, number, order):
-                word = speech.directive(number, self._keyed(order))
+                word = writing.directive(number, self._keyed(order))
                 self._calls.put(lambda: self._sessions.order(session, number, word))
             case HangUp(session, reason):
                 self._calls.put(lambda: self._sessions.hang_up(session, reason))

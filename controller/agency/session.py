@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 import grpc
 
 from api import agent_pb2 as pb
-from controller.agency import speech
+from controller.agency import speech, writing
 from controller.agency.door import Guest
 from controller.agency.refusals import Reason, Refused
 from controller.agency.trust import Shown
@@ -88,7 +88,7 @@ class Session:
     async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
         """Raises why it ended."""
         reason = BROKE_OFF
-        self._say(speech.welcome(hello, self._interval_ms))
+        self._say(writing.welcome(hello, self._interval_ms))
         self._post(opened, _nothing)
         coroutines = (self._listen(opened.role), self._speak(), self._watch(), self._wait())
         parts = [asyncio.create_task(part) for part in coroutines]
@@ -130,7 +130,7 @@ class Session:
         """Whether there is still somebody at the other end."""
         heard = self._heard
         if QUESTION not in self._unanswered:
-            self.order(QUESTION, speech.directive(QUESTION, ReportEvery(self._interval_ms)))
+            self.order(QUESTION, writing.directive(QUESTION, ReportEvery(self._interval_ms)))
         signs = {asyncio.create_task(heard.wait()), asyncio.create_task(self.over.wait())}
         try:
             await asyncio.wait(signs, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
@@ -205,7 +205,7 @@ class Session:
     def _say_taken(self) -> None:
         assert self._untaken is not None
         sequence, self._untaken = self._untaken, None
-        self._say(speech.taken(sequence))
+        self._say(writing.taken(sequence))
 
     async def _answered(self, result: pb.Result) -> None:
         if result.directive not in self._unanswered:

@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
-from controller.agency import speech
+from controller.agency import accounts, speech
 from controller.agency.refusals import Refused
+from controller.agency.texts import LONGEST_ACCOUNT
 from controller.air.draft import MOST_PORTS
 from controller.reports import MOST_SUBFLOWS, Role
 from tests.agents.agent import HELLO
@@ -58,7 +59,7 @@ def refused_or_borne(raw: bytes) -> None:
         assert len(str(refused)) < 1000 and str(refused).isprintable()
     else:
         texts = [each for name in ("version", "said", "name") if (each := getattr(event, name, "")) is not None]
-        assert all(text.isprintable() and len(text) <= speech.LONGEST_ACCOUNT for text in texts)
+        assert all(text.isprintable() and len(text) <= LONGEST_ACCOUNT for text in texts)
         for address in getattr(event, "addresses", ()):
             assert address == "" or (str(ip_address(address)) == address and address.isprintable())
 
@@ -155,9 +156,9 @@ def test_what_a_terminal_can_have_is_read_whole(number: int) -> None:
 
 def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does() -> None:
     passing = pb.Passing(terminal_address="192.0.2.1", other_address="192.0.2.2")
-    many = pb.Report(capping=pb.Capping(passing=[passing] * speech.MOST_PASSING))
+    many = pb.Report(capping=pb.Capping(passing=[passing] * accounts.MOST_PASSING))
     capping = speech.reported(1, Role.GATEWAY, many).capping
-    assert capping is not None and len(capping.passing) == speech.MOST_PASSING
+    assert capping is not None and len(capping.passing) == accounts.MOST_PASSING
     with pytest.raises(Refused, match="more than 0 connections that pass a terminal"):
         speech.reported(1, Role.TERMINAL, many)
     many.capping.passing.append(pb.Passing(terminal_address="nowhere"))

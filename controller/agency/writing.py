@@ -1,0 +1,78 @@
+"""What the core says to agents, as words of api/agent.proto."""
+
+from __future__ import annotations
+
+from api import agent_pb2 as pb
+from controller.orders import Arm, Cap, Caps, Directive, Disarm, Eliminate, Prefer, ReportEvery, TunnelOrder, Tunnels
+
+PROTOCOL = 1  # the highest that we speak
+
+
+def welcome(hello: pb.Hello, interval_ms: int) -> pb.FromController:
+    protocol = min(hello.protocol, PROTOCOL)
+    return pb.FromController(welcome=pb.Welcome(protocol=protocol, report_interval_ms=interval_ms))
+
+
+def taken(sequence: int) -> pb.FromController:
+    return pb.FromController(taken=pb.Taken(sequence=sequence))
+
+
+def directive(number: int, order: Directive) -> pb.FromController:
+    word = pb.Directive(id=number)
+    match order:
+        case ReportEvery(interval_ms):
+            word.report_every.interval_ms = interval_ms
+        case Prefer(path, others, hard):
+            word.prefer.path.terminal_addresses.extend(path)
+            word.prefer.others.extend(pb.Path(terminal_addresses=other) for other in others)
+            word.prefer.hard = hard
+        case Arm(name, watched, fallback, no_progress_ms, no_progress_many_ms, lease_ms):
+            word.arm.name = name
+            word.arm.watched.terminal_addresses.extend(watched)
+            word.arm.fallback.terminal_addresses.extend(fallback)
+            word.arm.no_progress_ms, word.arm.no_progress_many_ms = no_progress_ms, no_progress_many_ms
+            word.arm.lease_ms = lease_ms
+        case Disarm(name):
+            word.disarm.name = name
+        case Eliminate(paths, numbered_ports, floor_ms, ceiling_ms):
+            word.eliminate.paths.extend(pb.CopyPath(name=name, port=port) for name, port in paths)
+            word.eliminate.numbered_ports.extend(numbered_ports)
+            word.eliminate.window_floor_ms, word.eliminate.window_ceiling_ms = floor_ms, ceiling_ms
+        case Tunnels(tunnels, fitted_ports):
+            word.tunnels.tunnels.extend(map(_tunnel, tunnels))
+            word.tunnels.fitted_ports.extend(fitted_ports)
+        case Caps():
+            word.caps.CopyFrom(_caps(order))
+    return pb.FromController(directive=word)
+
+
+def _tunnel(order: TunnelOrder) -> pb.Tunnel:
+    return pb.Tunnel(
+        name=order.name,
+        port=order.port,
+        vni=order.vni,
+        udp_port=order.udp_port,
+        device=order.device or "",
+        remote=order.remote or "",
+        key=order.key,
+    )
+
+
+def _caps(order: Caps) -> pb.Caps:
+    return pb.Caps(
+        caps=map(_cap, order.caps),
+        lease_ms=order.lease_ms,
+        sharers=order.sharers,
+        block_bytes=order.block_bytes,
+        ports=order.ports,
+    )
+
+
+def _cap(one: Cap) -> pb.Cap:
+    return pb.Cap(
+        terminal_address=one.terminal_address,
+        other_address=one.other_address,
+        most_segments=one.most_segments,
+        least_segments=one.least_segments,
+        pace_bps=one.pace_bps,
+    )
