@@ -5,6 +5,7 @@ A run in which the machine stalled is told, and counts nowhere.
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +40,8 @@ class Campaign(Generic[P, R]):
     sentence: Callable[[P, R], str]
     figures: Callable[[Sequence[R]], Iterable[Figure]]
     rows: str  # what the lines of its csv are, in a word
-    keep_rows: Callable[[Iterable[R], Path], None]
+    header: Sequence[str]
+    rows_of: Callable[[R], Iterable[Sequence[object]]]
     draw: Callable[[Sequence[R], Path], Path]
     tell: Callable[[Sequence[R]], str] | None = None  # what people read before the figures
 
@@ -91,3 +93,13 @@ class Campaign(Generic[P, R]):
         print(table(found))
         print(f"\nRuns that do not count, because the machine stalled: {rejected} of {len(runs)}.")
         print(f"All {self.rows}: {rows}\nPlot: {picture}")
+
+    def keep_rows(self, runs: Iterable[R], file: Path) -> None:
+        """Of the runs that count."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w", newline="", encoding="utf-8") as kept:
+            writer = csv.writer(kept, lineterminator="\n")
+            writer.writerow(self.header)
+            for run in runs:
+                if not run.stalled:
+                    writer.writerows(self.rows_of(run))

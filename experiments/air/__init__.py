@@ -14,7 +14,7 @@ import argparse
 
 from experiments.air import plot
 from experiments.air.plan import FULL, QUICK, Plan
-from experiments.air.results import figures, keep_runs, told
+from experiments.air.results import HEADER, figures, rows, told
 from experiments.air.runs import Run, carry_out
 from experiments.campaign import Campaign
 
@@ -27,4 +27,4 @@ def _sentence(_plan: Plan, one: Run) -> str:
     return str(one)
 
 
-CAMPAIGN = Campaign("air", carry_out, _sentence, figures, "runs", keep_runs, plot.draw, told)
+CAMPAIGN = Campaign("air", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw, told)

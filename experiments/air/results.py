@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, Promise, at_least, at_most, figure
@@ -162,19 +160,11 @@ def _of_hands(found: dict[Scene, dict[Variant, list[Run]]]) -> Iterator[Figure]:
             yield figure(what, apart, [apart], "", promise)
 
 
-def keep_runs(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(_row(run) for run in good(runs))
-
-
-def _row(run: Run) -> tuple[object, ...]:
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
     scene = run.task.scene
     place = (scene.terminals, scene.rtt, scene.connections, scene.loss_percent, scene.contention, scene.window_scale)
     numbers = (run.total_bps / 1e6, run.jain, run.srtt_ms, run.ratio, run.cwnd)
     newcomer = "" if run.newcomer_s is None else f"{run.newcomer_s:.2f}"
     each = " ".join(f"{bps / 1e6:.2f}" for bps in run.bps)
     rest = (run.again, f"{run.ping_ms:.1f}", newcomer, run.held, each)
-    return (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)
+    yield (*place, run.task.variant, *(f"{number:.3f}" for number in numbers), *rest)

@@ -14,7 +14,7 @@ import argparse
 
 from experiments.blocksize import plot
 from experiments.blocksize.plan import FULL, QUICK, Plan
-from experiments.blocksize.results import figures, keep_runs
+from experiments.blocksize.results import HEADER, figures, rows
 from experiments.blocksize.runs import Run, carry_out
 from experiments.campaign import Campaign
 
@@ -27,4 +27,4 @@ def _sentence(_plan: Plan, one: Run) -> str:
     return str(one)
 
 
-CAMPAIGN = Campaign("blocksize", carry_out, _sentence, figures, "runs", keep_runs, plot.draw)
+CAMPAIGN = Campaign("blocksize", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)

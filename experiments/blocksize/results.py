@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, figure, middle, worst
@@ -68,17 +66,7 @@ def _beside_the_paper(terminals: int, runs: Sequence[Run]) -> Iterator[Figure]:
         )
 
 
-def keep_runs(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        for run in runs:
-            if not run.stalled:
-                writer.writerows(_rows(run))
-
-
-def _rows(run: Run) -> Iterator[tuple[object, ...]]:
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
     task = run.task
     for number, one in enumerate(run.uploads, 1):
         most = (round(max(one.window_segments, default=0.0)), round(max(one.unsent_bytes, default=0.0)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from experiments.campaign import Campaign
 from experiments.failover import plot
 from experiments.failover.plan import FULL, QUICK, Plan
-from experiments.failover.results import figures, keep_runs
+from experiments.failover.results import HEADER, figures, rows
 from experiments.failover.runs import Run, carry_out
 
 
@@ -36,4 +36,4 @@ def _sentence(plan: Plan, one: Run) -> str:
     return f"{told}: {one.pause_s * 1000:.0f} ms"
 
 
-CAMPAIGN = Campaign("failover", _carried_out, _sentence, figures, "runs", keep_runs, plot.draw)
+CAMPAIGN = Campaign("failover", _carried_out, _sentence, figures, "runs", HEADER, rows, plot.draw)

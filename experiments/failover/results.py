@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, at_most, exactly, figure, middle, worst
@@ -55,17 +53,9 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
             yield worst(f"  the best way ({best.name}), worst", ours[best], "ms", at_most(WORST_MS))
 
 
-def keep_runs(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(_row(run) for run in runs if not run.stalled)
-
-
-def _row(run: Run) -> tuple[object, ...]:
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
     task = run.task
     place = (task.fault, task.direction, task.way.name, task.number)
     patience = "" if run.no_progress_ms is None else run.no_progress_ms
     whole = "yes" if run.streamed.whole else "no"
-    return (*place, f"{run.pause_s * 1000:.1f}", run.moved_bytes, patience, whole)
+    yield (*place, f"{run.pause_s * 1000:.1f}", run.moved_bytes, patience, whole)

@@ -18,7 +18,7 @@ import argparse
 from experiments.campaign import Campaign
 from experiments.once import plot
 from experiments.once.plan import FULL, QUICK, Plan
-from experiments.once.results import figures, keep_runs
+from experiments.once.results import HEADER, figures, rows
 from experiments.once.runs import Run, carry_out
 
 
@@ -30,4 +30,4 @@ def _sentence(_plan: Plan, one: Run) -> str:
     return str(one)
 
 
-CAMPAIGN = Campaign("once", carry_out, _sentence, figures, "runs", keep_runs, plot.draw)
+CAMPAIGN = Campaign("once", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)

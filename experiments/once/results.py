@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from statistics import median
 
 from bench.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
@@ -204,14 +202,8 @@ def _of_followed(runs: Sequence[Followed]) -> Iterator[Figure]:
         yield worst(f"  {mode}, duplicated", [float(run.doubled) for run in those], "datagrams", none)
 
 
-def keep_runs(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        for run in runs:
-            if not run.stalled:
-                writer.writerows((*row, *[""] * (len(HEADER) - len(row))) for row in _rows(run))
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
+    return ((*row, *[""] * (len(HEADER) - len(row))) for row in _rows(run))
 
 
 def _rows(run: Run) -> Iterator[tuple[object, ...]]:

@@ -14,7 +14,7 @@ import argparse
 from experiments.campaign import Campaign
 from experiments.owd import plot
 from experiments.owd.plan import FULL, QUICK, Plan
-from experiments.owd.results import figures, keep_runs
+from experiments.owd.results import HEADER, figures, rows
 from experiments.owd.runs import Run, carry_out
 
 
@@ -26,4 +26,4 @@ def _sentence(_plan: Plan, one: Run) -> str:
     return str(one)
 
 
-CAMPAIGN = Campaign("owd", carry_out, _sentence, figures, "runs", keep_runs, plot.draw)
+CAMPAIGN = Campaign("owd", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)

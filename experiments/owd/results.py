@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 
 from bench.figures import Figure, at_least, at_most, figure, middle, worst
 from controller.policy.bandwidth import Rate, Slope, Unknown
@@ -105,15 +103,7 @@ WAYS: dict[str, Callable[[Run], Slope]] = {
 }
 
 
-def keep_runs(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        writer.writerows(_row(run) for run in runs if not run.stalled)
-
-
-def _row(run: Run) -> tuple[object, ...]:
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
     link, found = run.link, run.rate
     rate = (
         (*(f"{bps / 1e6:.4f}" for bps in (found.bps, found.least_bps, found.most_bps)), "")
@@ -123,4 +113,4 @@ def _row(run: Run) -> tuple[object, ...]:
     slopes = (f"{run.bps(slope(run)) / 1e6:.4f}" for slope in WAYS.values())
     trains = f"{run.trains.bps / 1e6:.4f}" if isinstance(run.trains, Rate) else ""
     drifts = (f"{run.one_way.drift * 1e6:.3f}", f"{run.added * 1e6:.3f}")
-    return link.rate_bps, link.others, int(link.bucket), run.number, run.sent, run.lost, *rate, *slopes, trains, *drifts
+    yield link.rate_bps, link.others, int(link.bucket), run.number, run.sent, run.lost, *rate, *slopes, trains, *drifts

@@ -14,7 +14,7 @@ import argparse
 
 from experiments.campaign import Campaign
 from experiments.switching import plot
-from experiments.switching.results import figures, keep_switches
+from experiments.switching.results import HEADER, figures, rows
 from experiments.switching.runs import FULL, QUICK, Plan, Run, carry_out
 
 
@@ -28,4 +28,4 @@ def _sentence(plan: Plan, one: Run) -> str:
     return f"{told}: {one.bps / 1e6:.1f} Mbit/s, longest pause {one.pause_s * 1000:.0f} ms"
 
 
-CAMPAIGN = Campaign("switching", carry_out, _sentence, figures, "switches", keep_switches, plot.draw)
+CAMPAIGN = Campaign("switching", carry_out, _sentence, figures, "switches", HEADER, rows, plot.draw)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from bench.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 from experiments.switching.runs import Run, Switch
@@ -69,14 +67,8 @@ def _after(switches: Iterable[Switch], one: str, other: str) -> list[float]:
     return [(later - sooner) * 1000 for sooner, later in pairs if sooner is not None and later is not None]
 
 
-def keep_switches(runs: Iterable[Run], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w", newline="", encoding="utf-8") as kept:
-        writer = csv.writer(kept, lineterminator="\n")
-        writer.writerow(HEADER)
-        for run in runs:
-            if not run.stalled:
-                writer.writerows(_row(run, number, one) for number, one in enumerate(run.switches, 1))
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
+    return (_row(run, number, one) for number, one in enumerate(run.switches, 1))
 
 
 def _row(run: Run, number: int, one: Switch) -> tuple[object, ...]:

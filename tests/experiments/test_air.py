@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from experiments import ExperimentFailed
-from experiments.air import CAMPAIGN, paper000, results
+from experiments.air import CAMPAIGN, paper000
 from experiments.air.lab import Laboratory, laboratory
 from experiments.air.plan import (
     FULL,
@@ -123,7 +123,7 @@ def test_caps_that_nobody_held_are_told() -> None:
 def test_what_a_stalled_machine_measured_counts_nowhere(tmp_path: Path) -> None:
     good, spoilt = a_run(TEN, OFF, 18.0), a_run(TEN, OFF, 1.0, stalled="on air 9 of 10 packets")
     assert list(figures([good, spoilt])) == list(figures([good]))
-    results.keep_runs([good, spoilt], tmp_path / "runs.csv")
+    CAMPAIGN.keep_rows([good, spoilt], tmp_path / "runs.csv")
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 2
 
 
