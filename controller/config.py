@@ -7,6 +7,7 @@ from controller.configuration.air import access_points as access_points_of
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.classes import BICAST, classes_of, few_enough, modes_of
 from controller.configuration.document import ConfigError, Mapped, Place
+from controller.configuration.metered import OF_BUDGETS, limits_of
 from controller.configuration.mirrors import mirrored
 from controller.configuration.settings import listeners, settings_of
 from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
@@ -164,7 +165,7 @@ def _copies(place: Place) -> CopyWindow:
 def _uplink(name: str, place: Place) -> Uplink:
     if name == AUTO:
         raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
-    keys = place.mapping("kind", "mac", *OF_TUNNELS, required=("port", "addresses", "next_hops"))
+    keys = place.mapping("kind", "mac", *OF_TUNNELS, *OF_BUDGETS, required=("port", "addresses", "next_hops"))
     addresses = _interfaces(keys["addresses"])
     next_hops = tuple(
         _next_hop(inner, addresses) for inner in keys["next_hops"].each(len(Family), "next hops, one of each family")
@@ -179,6 +180,7 @@ def _uplink(name: str, place: Place) -> Uplink:
         addresses=addresses,
         next_hops=next_hops,
         tunnel=tunnel_of(keys),
+        limits=limits_of(keys),
     )
 
 

@@ -64,6 +64,17 @@ class Tunnel:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How many bytes copies may use of one uplink; None: no such limit."""
+
+    budget_bytes_per_day: int | None
+    max_share: float | None  # from 0 to 1: of all that the site sends, copies by this uplink are so much at most
+
+
+UNLIMITED = Limits(None, None)
+
+
+@dataclass(frozen=True, slots=True)
 class Uplink:
     name: str
     port: str
@@ -71,6 +82,7 @@ class Uplink:
     addresses: tuple[Interface, ...]
     next_hops: tuple[NextHop, ...]
     tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
+    limits: Limits = UNLIMITED
 
     @property
     def kind(self) -> UplinkKind:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from controller.configuration.classes import MOST_FLOWS, flows_of, too_many
 from controller.configuration.document import ConfigError, Place
+from controller.configuration.metered import unlimited_at
 from controller.model import Family, Returned, Site
 
 
@@ -38,6 +39,8 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
         raise wrong(
             f"a site with the same uplinks, {', '.join(sorted(ours))}: {other.name} has {', '.join(sorted(theirs))}"
         )
+    for uplink in site.uplinks:
+        unlimited_at(Place(place.file, f"{place.where}.uplinks.{uplink.name}", None), uplink.limits, other.name)
     returned = tuple(_returned(other))
     for each in returned:
         if any(subnet.holds(each.address) for subnet in site.subnets):

@@ -14,19 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from controller.model import Limits
+
 SHARE_S = 300.0  # "the last minutes"
 STEP_S = 10.0  # what is remembered of them is so fine
 LOOKED_AGAIN_S = 60.0
 LESS = 0.8  # of the greatest share: come back to that, copies do not end again at once
 LITTLE_BYTES = 1_000_000  # of so few in the last minutes it matters to nobody which part copies were
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Of one uplink; None: no such limit."""
-
-    budget_bytes_per_day: int | None
-    max_share: float | None  # from 0 to 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.model import Limits
 from controller.policy.budget import (
     LITTLE_BYTES,
     LOOKED_AGAIN_S,
     SHARE_S,
     Account,
     Counted,
-    Limits,
     Moment,
     Spent,
     barred,

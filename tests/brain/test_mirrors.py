@@ -195,3 +195,14 @@ def test_a_site_is_mirrored_once_and_by_none_that_is_mirrored() -> None:
     again["mirrors"] = "far"
     with pytest.raises(ConfigError, match="a site that mirrors none: far mirrors home"):
         sites.loaded(written)
+
+
+@pytest.mark.parametrize(("key", "value"), [("budget_bytes_per_day", "1000000"), ("max_share", "0.5")])
+def test_what_copies_may_use_is_written_at_one_end(key: str, value: str) -> None:
+    written = document()
+    written["sites"]["home"]["uplinks"]["lte"][key] = value
+    (limits,) = {uplink.limits for uplink in sites.loaded(written).sites[0].uplinks if uplink.name == "lte"}
+    assert value in (str(limits.budget_bytes_per_day), str(limits.max_share))
+    written["sites"]["far"]["uplinks"]["lte"][key] = value
+    with pytest.raises(ConfigError, match=rf"sites\.far\.uplinks\.lte\.{key}: .* nothing: it is written at home"):
+        sites.loaded(written)
