@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"time"
+
+	"bicast/agent/gate"
 )
 
 const (
@@ -42,16 +44,16 @@ type door struct {
 	heard      time.Duration
 	sessions   uint64
 	window     window
-	newest     uint64 // ticket
-	answers    budget // of probes
-	fresh, old budget // of openings
+	newest     uint64      // ticket
+	answers    gate.Budget // of probes
+	fresh, old gate.Budget // of openings
 	counters   Counters
 }
 
 func newDoor(key Key) door {
 	d := door{
-		key: key, answers: full(atOnce, mostASecond),
-		fresh: full(knocksASecond, knocksASecond), old: full(knocksASecond, knocksASecond),
+		key: key, answers: gate.Full(atOnce, mostASecond),
+		fresh: gate.Full(knocksASecond, knocksASecond), old: gate.Full(knocksASecond, knocksASecond),
 	}
 	rand.Read(d.secret[:])
 	return d
@@ -79,7 +81,7 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 		d.counters.Replays++
 	default:
 		d.heard = now
-		if d.answers.take(now) {
+		if d.answers.Take(now) {
 			return verdict{answers: true, to: h}
 		}
 		d.counters.Refused++
@@ -128,9 +130,9 @@ func (d *door) news(ticket uint64) bool {
 // replies tells whether anything may be sent for an opening that proves nothing about where it is from.
 func (d *door) replies(now time.Duration, fresh bool) bool {
 	if fresh {
-		return d.fresh.take(now)
+		return d.fresh.Take(now)
 	}
-	return d.old.take(now)
+	return d.old.Take(now)
 }
 
 func turn(now time.Duration) uint64 { return uint64(now / nonceLasts) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"bicast/agent/gate"
 )
 
 const (
@@ -40,8 +42,7 @@ type sender struct {
 	at      netip.AddrPort // where the packet with the highest number is from
 	seen    numbers
 	answers uint32
-	left    float64 // that it may still be given
-	filled  time.Duration
+	left    gate.Budget // of answers
 }
 
 func newDoor(port uint16) door {
@@ -56,7 +57,7 @@ func (d *door) open(s Session) error {
 	case s.Key != nil && len(s.Key) < leastKey:
 		return fmt.Errorf("session %d: its key has %d bytes, expected at least %d", s.ID, len(s.Key), leastKey)
 	}
-	made := &sender{Session: s, left: mostASecond}
+	made := &sender{Session: s, left: gate.Full(mostASecond, mostASecond)}
 	if s.Key == nil {
 		d.byAddress[s.From] = made
 	} else {
@@ -108,7 +109,7 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 		return nil, Packet{}, &d.counts.Replayed
 	case s.Key != nil && !s.seen.latest(p.Number) && from != s.at:
 		return nil, Packet{}, &d.counts.Strange
-	case !s.may(now):
+	case !s.left.Take(now):
 		return nil, Packet{}, &d.counts.TooMany
 	}
 	s.at = from
@@ -128,16 +129,6 @@ func (d *door) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) 
 		p, ok = OpenPacket(nil, b)
 	}
 	return s, p, ok
-}
-
-func (s *sender) may(now time.Duration) bool {
-	s.left = min(mostASecond, s.left+(now-s.filled).Seconds()*mostASecond)
-	s.filled = now
-	if s.left < 1 {
-		return false
-	}
-	s.left--
-	return true
 }
 
 // numbers knows which were seen, each once.

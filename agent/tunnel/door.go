@@ -8,9 +8,14 @@ import (
 	"io"
 	"net/netip"
 	"time"
+
+	"bicast/agent/gate"
 )
 
-const nonceLasts = 10 * time.Second // and as long again
+const (
+	nonceLasts  = 10 * time.Second // and as long again
+	mostASecond = 64               // challenges of either kind, and at once
+)
 
 // door knows who may come in: what it hands out to an address is of that address alone, of some seconds, and void when
 // the other end has moved. Nothing is kept of those who were asked, so there is nothing that many of them could fill.
@@ -23,13 +28,14 @@ type door struct {
 	secret  [sha256.Size]byte
 	changes uint64
 
-	newest        uint64 // ticket of the other end
-	fresh, old    budget // for challenges
-	oldOfThePeers budget // for answers; a fresh question is always answered
+	newest        uint64      // ticket of the other end
+	fresh, old    gate.Budget // for challenges
+	oldOfThePeers gate.Budget // for answers; a fresh question is always answered
 }
 
 func newDoor(random io.Reader) door {
-	d := door{random: random, fresh: full(), old: full(), oldOfThePeers: full()}
+	full := gate.Full(mostASecond, mostASecond)
+	d := door{random: random, fresh: full, old: full, oldOfThePeers: full}
 	d.read(d.secret[:])
 	return d
 }
@@ -82,12 +88,12 @@ func (d *door) news(ticket uint64) bool {
 // challenges tells whether a question from an unknown address may be challenged.
 func (d *door) challenges(now time.Duration, fresh bool) bool {
 	if fresh {
-		return d.fresh.take(now)
+		return d.fresh.Take(now)
 	}
-	return d.old.take(now)
+	return d.old.Take(now)
 }
 
 // answers tells whether a question that has the peer's address may be answered: who replays them writes that on them, too.
 func (d *door) answers(now time.Duration, fresh bool) bool {
-	return fresh || d.oldOfThePeers.take(now)
+	return fresh || d.oldOfThePeers.Take(now)
 }
