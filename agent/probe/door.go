@@ -43,7 +43,7 @@ type door struct {
 	peer       netip.AddrPort
 	heard      time.Duration
 	sessions   uint64
-	window     window
+	seen       gate.Once
 	newest     uint64      // ticket
 	answers    gate.Budget // of probes
 	fresh, old gate.Budget // of openings
@@ -77,9 +77,10 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	switch {
 	case !right || h.session != d.session || from != d.peer:
 		d.counters.Strangers++
-	case !d.window.first(h.number):
+	case !d.seen.Fresh(h.number):
 		d.counters.Replays++
 	default:
+		d.seen.Pass(h.number)
 		d.heard = now
 		if d.answers.Take(now) {
 			return verdict{answers: true, to: h}
@@ -99,12 +100,12 @@ func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict
 	inUse := d.session != 0 && now-d.heard < occupied
 	again := inUse && k.session == d.session && from == d.peer
 	switch {
-	case again && d.window.highest > 0: // who probes has heard our answer
+	case again && d.seen.Any(): // who probes has heard our answer
 		d.counters.Replays++
 	case inUse && !again:
 		d.counters.Refused++
 	case d.knows(now, from, k):
-		d.session, d.peer, d.heard, d.window = k.session, from, now, window{}
+		d.session, d.peer, d.heard, d.seen = k.session, from, now, gate.Once{}
 		d.sessions++
 		return verdict{answers: true, to: head{session: k.session}}
 	case !d.replies(now, fresh):

@@ -61,11 +61,11 @@ func (v *visit) answered(from netip.AddrPort, b []byte, number uint32) {
 // ignored expects that nothing is sent, and who is answered stays.
 func (v *visit) ignored(from netip.AddrPort, b []byte) {
 	v.t.Helper()
-	peer, session, window := v.door.peer, v.door.session, v.door.window
+	peer, session, seen := v.door.peer, v.door.session, v.door.seen
 	if said := v.door.take(v.now, from, b); said.answers || said.sendBack != nil {
 		v.t.Fatalf("%+v, expected nothing", said)
 	}
-	if v.door.peer != peer || v.door.session != session || v.door.window != window {
+	if v.door.peer != peer || v.door.session != session || v.door.seen != seen {
 		v.t.Fatal("it changed something")
 	}
 }

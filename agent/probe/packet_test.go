@@ -108,25 +108,3 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
-
-func TestEachNumberPassesOnce(t *testing.T) {
-	var w window
-	taken := map[uint32]bool{}
-	highest := uint32(0)
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 100_000 {
-		number := highest - min(highest-1, uint32(random.IntN(2*windowNumbers)))
-		if random.IntN(4) == 0 {
-			number = highest + uint32(random.IntN(1+random.IntN(3*windowNumbers)))
-		}
-		if number == 0 {
-			number = 1
-		}
-		highest = max(highest, number)
-		expected := !taken[number] && highest-number < windowNumbers
-		if w.first(number) != expected {
-			t.Fatalf("number %d of %d: expected %v", number, highest, expected)
-		}
-		taken[number] = true
-	}
-}

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	leastKey    = 16   // bytes
-	remembered  = 4096 // numbers below the highest
-	mostASecond = 100  // answers of a session, and at once: ten times what a sender of ours sends
+	leastKey    = 16  // bytes
+	mostASecond = 100 // answers of a session, and at once: ten times what a sender of ours sends
 )
 
 // Session is one sender that a Session-Reflector answers.
@@ -40,7 +39,7 @@ type door struct {
 type sender struct {
 	Session
 	at      netip.AddrPort // where the packet with the highest number is from
-	seen    numbers
+	seen    gate.Once
 	answers uint32
 	left    gate.Budget // of answers
 }
@@ -105,15 +104,15 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 		return nil, Packet{}, &d.counts.Strange
 	case s.Key == nil && from.Port() == d.port: // it may be another reflector's answer, and ours would be answered, too
 		return nil, Packet{}, &d.counts.Strange
-	case s.Key != nil && !s.seen.fresh(p.Number):
+	case s.Key != nil && !s.seen.Fresh(p.Number):
 		return nil, Packet{}, &d.counts.Replayed
-	case s.Key != nil && !s.seen.latest(p.Number) && from != s.at:
+	case s.Key != nil && !s.seen.Latest(p.Number) && from != s.at:
 		return nil, Packet{}, &d.counts.Strange
 	case !s.left.Take(now):
 		return nil, Packet{}, &d.counts.TooMany
 	}
 	s.at = from
-	s.seen.see(p.Number)
+	s.seen.Pass(p.Number)
 	return s, p, &d.counts.Answered
 }
 
@@ -130,31 +129,3 @@ func (d *door) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) 
 	}
 	return s, p, ok
 }
-
-// numbers knows which were seen, each once.
-type numbers struct {
-	any     bool
-	highest uint32
-	bits    [remembered / 64]uint64
-}
-
-func (n *numbers) fresh(number uint32) bool {
-	return n.latest(number) || n.highest-number < remembered && *n.word(number)&(1<<(number%64)) == 0
-}
-
-func (n *numbers) latest(number uint32) bool { return !n.any || number > n.highest }
-
-func (n *numbers) see(number uint32) {
-	if !n.any {
-		n.any, n.highest = true, number
-	}
-	if number > n.highest {
-		for each := range min(number-n.highest, remembered) {
-			*n.word(number - each) &^= 1 << ((number - each) % 64)
-		}
-		n.highest = number
-	}
-	*n.word(number) |= 1 << (number % 64)
-}
-
-func (n *numbers) word(of uint32) *uint64 { return &n.bits[of%remembered/64] }
