@@ -20,8 +20,8 @@ const (
 
 // Settings of a Reflector.
 type Settings struct {
-	At     netip.AddrPort
-	Device string // to answer by it alone; "": by any
+	At     netip.AddrPort // without an address: at all of this host
+	Device string         // to answer by it alone; "": by any
 	Key    Key
 }
 
@@ -95,7 +95,7 @@ func (r *Reflector) answer(event stamps.Event, b []byte) {
 		}
 		r.say(event, verdict.to)
 	case verdict.sendBack != nil:
-		r.socket.WriteTo(verdict.sendBack, event.From) // who hears none asks again
+		r.socket.Answer(verdict.sendBack, event) // who hears none asks again
 	}
 }
 
@@ -105,7 +105,7 @@ func (r *Reflector) say(event stamps.Event, to head) {
 		said.earlier, said.left = r.left[0].number, r.left[0].at
 		r.left = r.left[1:]
 	}
-	id, err := r.socket.WriteTo(said.seal(&r.door.key), event.From)
+	id, err := r.socket.Answer(said.seal(&r.door.key), event)
 	if err != nil {
 		return // as if it were lost
 	}

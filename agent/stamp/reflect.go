@@ -20,7 +20,8 @@ type Reflector struct {
 	door   door
 }
 
-// Listen is at an address of this host, in the calling thread's network namespace; with a device by that alone.
+// Listen is at an address of this host, or without one at all of them, in the calling thread's network namespace; with a
+// device by that alone.
 func Listen(at netip.AddrPort, device string) (*Reflector, error) {
 	socket, err := stamps.Listen(at, device)
 	if err != nil {
@@ -59,7 +60,6 @@ func (r *Reflector) Close() { r.socket.Close() }
 // Run answers until the context ends or it is closed.
 func (r *Reflector) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.Close)()
-	defer r.Close()
 	b := make([]byte, bufferBytes)
 	own, asked := ownEstimate(), now().at
 	for {
@@ -89,7 +89,7 @@ func (r *Reflector) answer(came instant, own Estimate, event stamps.Event, b []b
 	answer.Received = answer.Estimate.Wire(r.arrived(came, event))
 	answer.TTL = byte(event.TTL)
 	answer.Time = answer.Estimate.Wire(time.Now().UnixNano())
-	r.socket.WriteTo(answer.Seal(sender.Key), event.From) // what cannot be sent is lost, as on the way
+	r.socket.Answer(answer.Seal(sender.Key), event) // what cannot be sent is lost, as on the way
 }
 
 // arrived is by the clock that answers are stamped with as they leave: a card's own is another one.

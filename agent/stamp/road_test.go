@@ -134,7 +134,7 @@ func TestTwoReflectorsAtTheSamePortDoNotAnswerEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run(other.Run)
-	if _, err := other.socket.WriteTo(Packet{Number: 1}.Seal(nil), r.reflector.Local()); err != nil {
+	if _, err := other.socket.Answer(Packet{Number: 1}.Seal(nil), stamps.Event{From: r.reflector.Local()}); err != nil {
 		t.Fatal(err)
 	}
 	r.await("a packet is counted", func() bool { return r.reflector.Counts() != Counts{} })

@@ -50,6 +50,10 @@ func (s *Socket) read(event *Event, control []byte) (ours bool) {
 			event.At = s.time(data)
 		case [2]int{unix.SOL_IP, unix.IP_TTL}, [2]int{unix.SOL_IPV6, unix.IPV6_HOPLIMIT}:
 			event.TTL = int(binary.NativeEndian.Uint32(data))
+		case [2]int{unix.SOL_IP, unix.IP_PKTINFO}: // struct in_pktinfo
+			event.at = netip.AddrFrom4([4]byte(data[8:]))
+		case [2]int{unix.SOL_IPV6, unix.IPV6_PKTINFO}: // struct in6_pktinfo; of a packet of IPv4 both come, and say the same
+			event.at = netip.AddrFrom16([16]byte(data)).Unmap()
 		case [2]int{unix.SOL_IP, unix.IP_RECVERR}, [2]int{unix.SOL_IPV6, unix.IPV6_RECVERR}:
 			ours = s.identify(event, data)
 		}
@@ -85,6 +89,18 @@ func (s *Socket) identify(event *Event, data []byte) bool {
 	return counted < s.next-s.base
 }
 
+// from has a packet leave from one of our addresses, by the device that routes say; without one as the socket is bound.
+func (s *Socket) from(at netip.Addr) []byte {
+	switch {
+	case !at.IsValid():
+		return nil
+	case s.six:
+		return unix.PktInfo6(&unix.Inet6Pktinfo{Addr: at.As16()})
+	default:
+		return unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: at.As4()})
+	}
+}
+
 func (s *Socket) address(of netip.AddrPort) unix.Sockaddr {
 	if s.six {
 		address := &unix.SockaddrInet6{Port: int(of.Port()), Addr: of.Addr().As16()}
@@ -101,7 +117,7 @@ func addressOf(of unix.Sockaddr) netip.AddrPort {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
 	case *unix.SockaddrInet6:
-		address := netip.AddrFrom16(a.Addr)
+		address := netip.AddrFrom16(a.Addr).Unmap()
 		if device, err := net.InterfaceByIndex(int(a.ZoneId)); err == nil {
 			address = address.WithZone(device.Name)
 		}

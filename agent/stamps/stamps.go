@@ -2,7 +2,7 @@
 // a process takes to be woken.
 //
 //	socket, err := stamps.Dial(netip.AddrPort{}, to, "")   // or Listen(at, ""); in the calling thread's network namespace
-//	id, err := socket.Write(packet)                       // or WriteTo(packet, to); any goroutine
+//	id, err := socket.Write(packet)                       // or Answer(packet, event); any goroutine
 //	event, err := socket.Next(buffer, deadline)           // one goroutine, all the time
 //
 // Next gives what arrived and the stamps of what was sent, as they come. A packet that is sent has two stamps, with the id
@@ -48,12 +48,15 @@ type Event struct {
 	Length int            // of what arrived, in the buffer; more than that has where it did not go in
 	From   netip.AddrPort // of what arrived
 	TTL    int            // of what arrived, or its hop limit
+
+	at netip.Addr // of ours, where it arrived; only of a socket at all of them
 }
 
 // Socket is open until it is closed.
 type Socket struct {
 	fd, wake int
 	six      bool
+	anywhere bool // at all of the host's addresses, of IPv4, too
 	hardware bool
 
 	writing    sync.Mutex
@@ -63,13 +66,20 @@ type Socket struct {
 	users      sync.RWMutex // who holds it to read uses the descriptors
 }
 
-// Listen hears everybody at an address: answers go out from there, too, so it is one of a host's and not all of them.
-// With a device it hears and sends by that alone.
+// Listen hears everybody at an address, and with a device by that alone. A port without an address is of all addresses that
+// the host has and gets, also by IPv6 where it has that.
 func Listen(at netip.AddrPort, device string) (*Socket, error) {
-	if !at.Addr().IsValid() || at.Addr().IsUnspecified() {
+	switch address := at.Addr(); {
+	case address.IsUnspecified() || !address.IsValid() && at.Port() == 0:
 		return nil, fmt.Errorf("expected an address of this host to listen at, not %v", at)
+	case address.IsValid():
+		return open(at, netip.AddrPort{}, device)
 	}
-	return open(at, netip.AddrPort{}, device)
+	s, err := open(netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port()), netip.AddrPort{}, device)
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return open(netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port()), netip.AddrPort{}, device)
+	}
+	return s, err
 }
 
 // Dial talks to one address, from one of ours and by a device where they are given.
@@ -81,7 +91,7 @@ func Dial(from, to netip.AddrPort, device string) (*Socket, error) {
 }
 
 func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
-	s := &Socket{fd: -1, wake: -1, closed: make(chan struct{})}
+	s := &Socket{fd: -1, wake: -1, closed: make(chan struct{}), anywhere: from.Addr().IsUnspecified() && !to.IsValid()}
 	defer func() {
 		if err != nil {
 			s.give()
@@ -121,14 +131,21 @@ func open(from, to netip.AddrPort, device string) (_ *Socket, err error) {
 
 // whole keeps packets from being fragmented, without hearing what routers say of it: whoever forges that decides nothing.
 func (s *Socket) whole() error {
-	options := [][3]int{
+	four := [][3]int{
 		{unix.SOL_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}, {unix.SOL_IP, unix.IP_RECVTTL, 1},
+		{unix.SOL_IP, unix.IP_PKTINFO, asOption(s.anywhere)},
+	}
+	six := [][3]int{
+		{unix.SOL_IPV6, unix.IPV6_V6ONLY, asOption(!s.anywhere)}, {unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
+		{unix.SOL_IPV6, unix.IPV6_DONTFRAG, 1}, {unix.SOL_IPV6, unix.IPV6_RECVHOPLIMIT, 1},
+		{unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, asOption(s.anywhere)},
+	}
+	var options [][3]int
+	if !s.six || s.anywhere {
+		options = append(options, four...)
 	}
 	if s.six {
-		options = [][3]int{
-			{unix.SOL_IPV6, unix.IPV6_V6ONLY, 1}, {unix.SOL_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE},
-			{unix.SOL_IPV6, unix.IPV6_DONTFRAG, 1}, {unix.SOL_IPV6, unix.IPV6_RECVHOPLIMIT, 1},
-		}
+		options = append(options, six...)
 	}
 	for _, force := range []int{unix.SO_RCVBUFFORCE, unix.SO_SNDBUFFORCE} {
 		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, force, queueBytes) // who may not has as much as everybody
@@ -139,6 +156,13 @@ func (s *Socket) whole() error {
 		}
 	}
 	return nil
+}
+
+func asOption(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 const stampings = unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE |
@@ -178,21 +202,21 @@ func (s *Socket) Local() netip.AddrPort {
 }
 
 // Write sends to the address that was dialled; its id is what the packet's stamps have.
-func (s *Socket) Write(b []byte) (uint32, error) { return s.send(b, nil) }
+func (s *Socket) Write(b []byte) (uint32, error) { return s.send(b, nil, nil) }
 
-// WriteTo sends to an address.
-func (s *Socket) WriteTo(b []byte, to netip.AddrPort) (uint32, error) {
-	return s.send(b, s.address(to))
+// Answer sends to whom a packet came from, from the address that it came to.
+func (s *Socket) Answer(b []byte, event Event) (uint32, error) {
+	return s.send(b, s.from(event.at), s.address(event.From))
 }
 
-func (s *Socket) send(b []byte, to unix.Sockaddr) (uint32, error) {
+func (s *Socket) send(b, control []byte, to unix.Sockaddr) (uint32, error) {
 	if !s.use() {
 		return 0, net.ErrClosed
 	}
 	defer s.users.RUnlock()
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if err := s.write(b, to); err != nil {
+	if err := s.write(b, control, to); err != nil {
 		// Which failures are counted differs from kernel to kernel: it shall count from 0 again.
 		s.base = s.next
 		return 0, errors.Join(err, s.count(false), s.count(true))
@@ -201,9 +225,9 @@ func (s *Socket) send(b []byte, to unix.Sockaddr) (uint32, error) {
 	return s.next - 1, nil
 }
 
-func (s *Socket) write(b []byte, to unix.Sockaddr) error {
+func (s *Socket) write(b, control []byte, to unix.Sockaddr) error {
 	for {
-		err := unix.Sendmsg(s.fd, b, nil, to, unix.MSG_NOSIGNAL)
+		err := unix.Sendmsg(s.fd, b, control, to, unix.MSG_NOSIGNAL)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}

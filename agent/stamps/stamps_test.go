@@ -143,12 +143,72 @@ func TestAnAnswerGoesOutFromWhereItWasHeard(t *testing.T) {
 	p.near.Write([]byte("question"))
 	p.stamped(1)
 	question := p.next(p.far)
-	if _, err := p.far.WriteTo([]byte("answer"), question.From); err != nil {
+	if _, err := p.far.Answer([]byte("answer"), question); err != nil {
 		t.Fatal(err)
 	}
 	if answer := p.next(p.near); answer.From != p.far.Local() || string(p.buffer[:answer.Length]) != "answer" {
 		t.Fatalf("%+v, expected the answer of %v", answer, p.far.Local())
 	}
+}
+
+func TestAtAllAddressesAnAnswerGoesOutFromTheOneThatWasAsked(t *testing.T) {
+	client, server := lab.Two(t)
+	var far *Socket
+	server.Do(func() (err error) {
+		far, err = Listen(netip.AddrPortFrom(netip.Addr{}, 862), "")
+		return err
+	})
+	defer far.Close()
+	p := &pair{t: t, client: client, far: far, buffer: make([]byte, 1<<16)}
+	for _, asked := range []string{"10.1.0.2", "10.2.0.2", lab.Service, "fd01::2", lab.Service6} {
+		to := netip.AddrPortFrom(netip.MustParseAddr(asked), far.Local().Port())
+		client.Do(func() (err error) {
+			p.near, err = Dial(netip.AddrPort{}, to, "wifi") // which hears nobody else
+			return err
+		})
+		question := p.ask()
+		id, err := far.Answer([]byte("answer"), question)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for stamps := 0; stamps < 2; {
+			stamp := p.next(far)
+			if stamp.Moment == Arrived {
+				continue
+			}
+			if stamp.ID != id || stamp.At < question.At {
+				t.Fatalf("%s: %+v, expected a stamp of %d", asked, stamp, id)
+			}
+			stamps++
+		}
+		answer := p.next(p.near)
+		for answer.Moment != Arrived {
+			answer = p.next(p.near)
+		}
+		if answer.From != to || string(p.buffer[:answer.Length]) != "answer" {
+			t.Fatalf("%+v, expected the answer of %v", answer, to)
+		}
+		if _, err := far.Answer(make([]byte, 2000), question); !errors.Is(err, unix.EMSGSIZE) {
+			t.Fatalf("%v, expected that it is not fragmented", err)
+		}
+		p.near.Close()
+	}
+}
+
+// ask is until it is heard: a device that has just come up may lose what is sent at once.
+func (p *pair) ask() Event {
+	p.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if _, err := p.near.Write([]byte("question")); err != nil {
+			p.t.Fatal(err)
+		}
+		event, err := p.far.Next(p.buffer, time.Now().Add(patience/50))
+		if err == nil && event.Moment == Arrived && event.From == p.near.Local() && event.TTL == 64 {
+			return event
+		}
+	}
+	p.t.Fatalf("no question of %v was heard", p.near.Local())
+	return Event{}
 }
 
 func TestItEndsWhenItIsToldTo(t *testing.T) {
@@ -188,10 +248,14 @@ func TestWhereNobodyListensIsSaid(t *testing.T) {
 }
 
 func TestAWrongAddressIsNamed(t *testing.T) {
-	for _, wrong := range []string{"0.0.0.0:862", "[::]:862", "192.0.2.1:862"} {
-		if socket, err := Listen(netip.MustParseAddrPort(wrong), ""); err == nil {
+	wrong := []netip.AddrPort{{}}
+	for _, each := range []string{"0.0.0.0:862", "[::]:862", "192.0.2.1:862"} {
+		wrong = append(wrong, netip.MustParseAddrPort(each))
+	}
+	for _, each := range wrong {
+		if socket, err := Listen(each, ""); err == nil {
 			socket.Close()
-			t.Fatalf("it listens at %s", wrong)
+			t.Fatalf("it listens at %v", each)
 		}
 	}
 	if _, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), "nowhere"); err == nil {
