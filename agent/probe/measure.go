@@ -47,7 +47,12 @@ type Prober struct {
 
 // Dial is in the calling thread's network namespace; by one device, where one is given.
 func Dial(to netip.AddrPort, device string, key Key) (*Prober, error) {
-	socket, err := stamps.Dial(netip.AddrPort{}, to, device)
+	return DialFrom(netip.AddrPort{}, to, device, key)
+}
+
+// DialFrom is Dial from one of our addresses.
+func DialFrom(from, to netip.AddrPort, device string, key Key) (*Prober, error) {
+	socket, err := stamps.Dial(from, to, device)
 	if err != nil {
 		return nil, err
 	}
