@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"bicast/agent/clock"
 	"bicast/agent/stamps"
 )
 
@@ -61,7 +62,7 @@ func (r *Reflector) Close() { r.socket.Close() }
 func (r *Reflector) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.Close)()
 	b := make([]byte, bufferBytes)
-	own, asked := ownEstimate(), now().at
+	own, asked := ownEstimate(), clock.Now().At
 	for {
 		event, err := r.socket.Next(b, time.Time{})
 		if errors.Is(err, net.ErrClosed) {
@@ -70,18 +71,18 @@ func (r *Reflector) Run(ctx context.Context) {
 		if err != nil || event.Moment != stamps.Arrived {
 			continue
 		}
-		came := now()
-		if came.at-asked > time.Second {
-			own, asked = ownEstimate(), came.at
+		came := clock.Now()
+		if came.At-asked > time.Second {
+			own, asked = ownEstimate(), came.At
 		}
 		r.answer(came, own, event, b[:min(event.Length, len(b))])
 	}
 }
 
-func (r *Reflector) answer(came instant, own Estimate, event stamps.Event, b []byte) {
+func (r *Reflector) answer(came clock.Instant, own Estimate, event stamps.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	sender, answer, ok := r.door.answer(came.at, event.From, b)
+	sender, answer, ok := r.door.answer(came.At, event.From, b)
 	if !ok {
 		return
 	}
@@ -93,9 +94,9 @@ func (r *Reflector) answer(came instant, own Estimate, event stamps.Event, b []b
 }
 
 // arrived is by the clock that answers are stamped with as they leave: a card's own is another one.
-func (r *Reflector) arrived(came instant, event stamps.Event) int64 {
+func (r *Reflector) arrived(came clock.Instant, event stamps.Event) int64 {
 	if event.At == 0 || r.socket.Hardware() {
-		return came.wall
+		return came.Wall
 	}
 	return event.At
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bicast/agent/clock"
 	"bicast/agent/stamps"
 	"bicast/internal/lab"
 )
@@ -221,10 +222,10 @@ func TestOurClockMayBeSetWhileAPacketIsUnderWay(t *testing.T) {
 	for number, set := range []time.Duration{0, time.Hour, 0} {
 		s.send()
 		sent := s.history.trips[number].sent
-		heard := instant{at: sent + 30*time.Millisecond, wall: int64(s.out[number].offset + sent + 30*time.Millisecond + set)}
+		heard := clock.Instant{At: sent + 30*time.Millisecond, Wall: int64(s.out[number].offset + sent + 30*time.Millisecond + set)}
 		asked := Packet{Number: uint32(number), Time: s.out[number].wire}
 		a := Answer{Packet: Packet{Number: uint32(number), Time: asked.Time}, Received: asked.Time, To: asked}
-		s.answered(heard, stamps.Event{At: heard.wall}, a.Seal(testKey))
+		s.answered(heard, stamps.Event{At: heard.Wall}, a.Seal(testKey))
 	}
 	w := s.history.Windows(s.history.trips[2].sent + 1500*time.Millisecond)[0]
 	expect(t, [2]int{w.Sent, w.Lost}, [2]int{3, 0})

@@ -120,11 +120,11 @@ func (s *Sender) pace(ctx context.Context) {
 func (s *Sender) send() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	own, leaves := ownEstimate(), now()
-	p := Packet{Number: s.next, Session: s.target.ID, Time: own.Wire(leaves.wall), Estimate: own}
+	own, leaves := ownEstimate(), clock.Now()
+	p := Packet{Number: s.next, Session: s.target.ID, Time: own.Wire(leaves.Wall), Estimate: own}
 	s.next++
 	s.sending.Sent++
-	s.history.Sent(p.Number, leaves.at)
+	s.history.Sent(p.Number, leaves.At)
 	b := p.Seal(s.target.Key)
 	id, err := s.socket.Write(b)
 	if errors.Is(err, unix.ECONNREFUSED) { // of a packet before: this one was not sent for that
@@ -135,7 +135,7 @@ func (s *Sender) send() {
 		s.sending.Unsent++
 		return
 	}
-	s.out[p.Number%inFlight] = outgoing{id: id, number: p.Number, wire: p.Time, offset: leaves.offset()}
+	s.out[p.Number%inFlight] = outgoing{id: id, number: p.Number, wire: p.Time, offset: leaves.Offset()}
 }
 
 func (s *Sender) hear() {
@@ -145,7 +145,7 @@ func (s *Sender) hear() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		heard := now()
+		heard := clock.Now()
 		s.lock.Lock()
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED):
@@ -161,32 +161,32 @@ func (s *Sender) hear() {
 }
 
 // left takes the time when the packet went into its device's queue: what waits there waits for whoever uses the path.
-func (s *Sender) left(heard instant, event stamps.Event) {
+func (s *Sender) left(heard clock.Instant, event stamps.Event) {
 	if event.At == 0 || s.socket.Hardware() {
 		return
 	}
 	for _, each := range s.out {
-		if each.id == event.ID && each.wire != 0 && (heard.offset()-each.offset).Abs() < setBy {
+		if each.id == event.ID && each.wire != 0 && (heard.Offset()-each.offset).Abs() < setBy {
 			s.history.Left(each.number, time.Duration(event.At)-each.offset)
 			return
 		}
 	}
 }
 
-func (s *Sender) answered(heard instant, event stamps.Event, b []byte) {
+func (s *Sender) answered(heard clock.Instant, event stamps.Event, b []byte) {
 	answer, ok := OpenAnswer(s.target.Key, b)
 	of := s.out[answer.To.Number%inFlight]
 	if !ok || of.wire == 0 || of.number != answer.To.Number || of.wire != answer.To.Time {
 		s.sending.Wrong++
 		return
 	}
-	at := heard.at
+	at := heard.At
 	if event.At != 0 && !s.socket.Hardware() {
 		at = time.Duration(event.At) - of.offset
 	}
-	unclear := (heard.offset() - of.offset).Abs() >= setBy
+	unclear := (heard.Offset() - of.offset).Abs() >= setBy
 	if unclear {
-		at = heard.at
+		at = heard.At
 	}
 	received, left := answer.Estimate.Nanoseconds(answer.Received), answer.Estimate.Nanoseconds(answer.Time)
 	if !s.history.Heard(answer.To.Number, answer.Number, received, left, at, unclear) {

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"bicast/agent/clock"
 )
 
 const (
@@ -70,32 +68,4 @@ func ownEstimate() Estimate {
 		return NewEstimate(false, time.Second)
 	}
 	return NewEstimate(said.Status&notSynchronous == 0, time.Duration(said.Maxerror)*time.Microsecond)
-}
-
-// instant is one moment by the clock that nobody sets and by the one that others are told.
-type instant struct {
-	at   time.Duration // by clock.Monotonic
-	wall int64         // nanoseconds since 1970
-}
-
-// offset stays the same until the wall clock is set: both are slewed alike.
-func (i instant) offset() time.Duration { return time.Duration(i.wall) - i.at }
-
-const atOnce = 20 * time.Microsecond
-
-// now reads both clocks with nothing between; after some tries as good as it can be had.
-func now() instant {
-	var best instant
-	least := time.Duration(math.MaxInt64)
-	for range 5 {
-		before, wall := clock.Monotonic(), time.Now().UnixNano()
-		took := clock.Monotonic() - before
-		if took < least {
-			best, least = instant{at: before + took/2, wall: wall}, took
-		}
-		if least < atOnce {
-			break
-		}
-	}
-	return best
 }
