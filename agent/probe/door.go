@@ -1,10 +1,7 @@
 package probe
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"net/netip"
 	"time"
 
@@ -12,9 +9,8 @@ import (
 )
 
 const (
-	nonceLasts = 10 * time.Second         // and as long again
-	occupied   = 2 * time.Second          // after its last packet a session is still somebody's
-	over       = silentFor * longestPause // and has ended: who probes has given up by then
+	occupied = 2 * time.Second          // after its last packet a session is still somebody's
+	over     = silentFor * longestPause // and has ended: who probes has given up by then
 	mostASecond,
 	atOnce = 5000, 2000 // answers: trains come at once
 	knocksASecond = 10 // and at once: who opens knocks five times a second
@@ -29,34 +25,26 @@ type Counters struct {
 }
 
 // door knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
-// are fresh for each session, so what was recorded of an earlier one opens nothing. A packet that is wrong costs a
-// comparison and is forgotten.
-//
-// Tickets of openings grow, so each is fresh once. What is sent for old ones has a budget of its own: it is used up by who
-// replays openings, and by nobody else as long as no clock of those who open is behind another's. Then its openings are old,
-// too, and are taken where nobody replays any.
+// are void with each session that is opened, so what was recorded of an earlier one opens nothing. A packet that is wrong
+// costs a comparison and is forgotten.
 type door struct {
-	key    Key
-	secret [sha256.Size]byte
+	key     Key
+	proof   gate.Proof
+	tickets gate.Tickets
 
-	session    uint32
-	peer       netip.AddrPort
-	heard      time.Duration
-	sessions   uint64
-	seen       gate.Once
-	newest     uint64      // ticket
-	answers    gate.Budget // of probes
-	fresh, old gate.Budget // of openings
-	counters   Counters
+	session  uint32
+	peer     netip.AddrPort
+	heard    time.Duration
+	seen     gate.Once
+	answers  gate.Budget // of probes
+	counters Counters
 }
 
 func newDoor(key Key) door {
-	d := door{
-		key: key, answers: gate.Full(atOnce, mostASecond),
-		fresh: gate.Full(knocksASecond, knocksASecond), old: gate.Full(knocksASecond, knocksASecond),
+	return door{
+		key: key, proof: gate.NewProof(rand.Reader), tickets: gate.NewTickets(knocksASecond, knocksASecond),
+		answers: gate.Full(atOnce, mostASecond),
 	}
-	rand.Read(d.secret[:])
-	return d
 }
 
 // verdict is what is to be sent back, if anything; answers are made when their times are known.
@@ -96,7 +84,7 @@ func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict
 		d.counters.Strangers++
 		return verdict{}
 	}
-	fresh := d.news(k.ticket)
+	fresh := d.tickets.News(k.ticket)
 	inUse := d.session != 0 && now-d.heard < occupied
 	again := inUse && k.session == d.session && from == d.peer
 	switch {
@@ -104,56 +92,17 @@ func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict
 		d.counters.Replays++
 	case inUse && !again:
 		d.counters.Refused++
-	case d.knows(now, from, k):
+	case d.proof.Knows(now, from, k.session, k.nonce):
 		d.session, d.peer, d.heard, d.seen = k.session, from, now, gate.Once{}
-		d.sessions++
+		d.proof.Void()
 		return verdict{answers: true, to: head{session: k.session}}
-	case !d.replies(now, fresh):
+	case !d.tickets.May(now, fresh):
 		d.counters.Refused++
 	case again: // our answer was lost
 		return verdict{answers: true, to: head{session: k.session}}
 	default:
-		challenge := knock{session: k.session, nonce: d.nonce(turn(now), from, k.session)}
+		challenge := knock{session: k.session, nonce: d.proof.Nonce(now, from, k.session)}
 		return verdict{sendBack: challenge.seal(&d.key, challenges)}
 	}
 	return verdict{}
-}
-
-// news tells whether a ticket is higher than all before. Who has no key cannot make one.
-func (d *door) news(ticket uint64) bool {
-	if ticket <= d.newest {
-		return false
-	}
-	d.newest = ticket
-	return true
-}
-
-// replies tells whether anything may be sent for an opening that proves nothing about where it is from.
-func (d *door) replies(now time.Duration, fresh bool) bool {
-	if fresh {
-		return d.fresh.Take(now)
-	}
-	return d.old.Take(now)
-}
-
-func turn(now time.Duration) uint64 { return uint64(now / nonceLasts) }
-
-func (d *door) knows(now time.Duration, from netip.AddrPort, k knock) bool {
-	for _, each := range []uint64{turn(now), turn(now) - 1} {
-		expected := d.nonce(each, from, k.session)
-		if hmac.Equal(k.nonce[:], expected[:]) {
-			return true
-		}
-	}
-	return false
-}
-
-func (d *door) nonce(turn uint64, from netip.AddrPort, session uint32) nonce {
-	h := hmac.New(sha256.New, d.secret[:])
-	b := binary.BigEndian.AppendUint64(nil, turn)
-	b = binary.BigEndian.AppendUint64(b, d.sessions)
-	b = binary.BigEndian.AppendUint32(b, session)
-	b = binary.BigEndian.AppendUint16(b, from.Port())
-	h.Write(append(b, from.Addr().AsSlice()...))
-	return nonce(h.Sum(nil))
 }

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"bicast/agent/gate"
 )
 
 var here, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
@@ -174,7 +176,7 @@ func TestASessionThatIsSilentForLongEnds(t *testing.T) {
 func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
 	for name, change := range map[string]func(v *visit) netip.AddrPort{
 		"address": func(*visit) netip.AddrPort { return elsewhere },
-		"time":    func(v *visit) netip.AddrPort { v.now += 2 * nonceLasts; return here },
+		"time":    func(v *visit) netip.AddrPort { v.now += 2 * gate.Lasts; return here },
 	} {
 		v := newVisit(t)
 		n := v.challenged(here, 7)

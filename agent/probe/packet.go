@@ -15,6 +15,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+
+	"bicast/agent/gate"
 )
 
 // Of a packet's payload, in bytes.
@@ -110,7 +112,7 @@ func openAnswer(key *Key, b []byte) (answer, bool) {
 }
 
 // nonce is made by who answers, and comes back from where it was sent to.
-type nonce [16]byte
+type nonce = gate.Nonce
 
 // knock is an opening, or the challenge to one.
 //

@@ -209,10 +209,10 @@ func (e *End) Inner(now time.Duration, b []byte) []Send {
 	case e.settings.Starts:
 		return e.answered(m)
 	case m.kind == question && e.peer.IsValid():
-		if e.door.knows(e.now, e.peer, m.nonce) {
+		if e.door.Knows(e.now, e.peer, e.settings.VNI, m.nonce) {
 			e.heard, e.mtu = e.now, m.mtu
 		}
-		if e.door.answers(e.now, e.door.news(m.ticket)) {
+		if e.door.answers(e.now, e.door.News(m.ticket)) {
 			return []Send{e.answer(m)}
 		}
 	}
@@ -250,17 +250,17 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 	if !ours || m.kind != question {
 		return nil
 	}
-	fresh := e.door.news(m.ticket)
+	fresh := e.door.News(m.ticket)
 	switch {
-	case e.door.knows(e.now, from, m.nonce):
+	case e.door.Knows(e.now, from, e.settings.VNI, m.nonce):
 		if e.peer.IsValid() {
 			e.moves++
 		}
 		e.peer, e.heard, e.mtu = from, e.now, m.mtu
-		e.door.change()
+		e.door.Void()
 		return []Send{e.answer(m)}
-	case e.door.challenges(e.now, fresh):
-		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.door.nonce(e.now, from)})
+	case e.door.May(e.now, fresh):
+		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.door.Nonce(e.now, from, e.settings.VNI)})
 		reply.To = from
 		return []Send{reply}
 	}
@@ -269,7 +269,7 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 
 // An answer is as long as its question, and so proves the length both ways.
 func (e *End) answer(m message) Send {
-	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.door.nonce(e.now, e.peer)})
+	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.door.Nonce(e.now, e.peer, e.settings.VNI)})
 }
 
 func (e *End) send(m message) Send { return Send{Bytes: m.seal(e.settings.VNI, e.settings.Key)} }

@@ -14,6 +14,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+
+	"bicast/agent/gate"
 )
 
 const (
@@ -33,7 +35,7 @@ const (
 )
 
 // nonce is made by who answers and comes back in questions.
-type nonce [16]byte
+type nonce = gate.Nonce
 
 // message is what the ends say to each other inside of the tunnel, in place of an IP packet.
 //
