@@ -18,6 +18,7 @@ from ipaddress import ip_address
 
 import grpc
 
+from controller import orders
 from controller.agency import speech, writing
 from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
@@ -28,7 +29,7 @@ from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
 from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.model import AgentService, Endpoint
-from controller.reports import AgentEffect, Direct, Directive, HangUp, Tunnels
+from controller.orders import AgentEffect, Direct, Directive, HangUp, Tunnels
 from controller.wishes import Answer, Impossible, NotAnswered
 
 log = logging.getLogger(__name__)
@@ -93,9 +94,17 @@ class Agents:
                 self._calls.put(lambda: self._sessions.hang_up(session, reason))
 
     def _keyed(self, order: Directive) -> Directive:
-        if not isinstance(order, Tunnels):
-            return order
-        return replace(order, tunnels=tuple(replace(each, key=self._trust.key(each.vni)) for each in order.tunnels))
+        of_meeting = self._trust.meeting_key
+        match order:
+            case Tunnels(tunnels):
+                return replace(order, tunnels=tuple(replace(each, key=self._trust.key(each.vni)) for each in tunnels))
+            case orders.Answer(sessions):
+                return orders.Answer(tuple(replace(each, key=of_meeting(each.meeting)) for each in sessions))
+            case orders.Health(paths):
+                return orders.Health(tuple(replace(each, key=of_meeting(each.meeting)) for each in paths))
+            case orders.Probe():
+                return replace(order, key=of_meeting(order.meeting))
+        return order
 
     # From people
 

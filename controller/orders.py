@@ -88,7 +88,72 @@ class Caps:
     ports: tuple[str, ...] = ()  # of a gateway: where its terminals are
 
 
-Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels | Caps
+# Of measuring. Its keys are not the core's to know: each is of one meeting of two agents, which has a number.
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSession:
+    number: int
+    health_port: int  # UDP, of any address; sessions may share it
+    probe_port: int  # of this one alone
+    meeting: int
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Those who measure the paths to here, and nobody else."""
+
+    sessions: tuple[AnswerSession, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredWay:
+    """How packets of an agent's own leave, and where they go."""
+
+    device: str | None  # by which; None: as routes say
+    local: str | None  # address that they have; None: the device's, or as routes say
+    remote: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPath:
+    name: str  # the uplink's
+    way: MeasuredWay
+    port: int  # the other end's
+    number: int  # of the session
+    pause_ms: int  # between packets
+    meeting: int
+    key: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Send small packets along these paths all the time, and along no others."""
+
+    paths: tuple[HealthPath, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Measure one path once: by packets of many lengths, each so many times, and by trains of the longest."""
+
+    name: str  # the uplink's
+    way: MeasuredWay
+    port: int  # the other end's
+    down: bool  # from the other end to here
+    shortest_bytes: int
+    longest_bytes: int
+    step_bytes: int
+    tries: int
+    pause_us: int
+    trains: int
+    train_packets: int
+    meeting: int
+    key: bytes = field(default=b"", repr=False)
+
+
+Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels | Caps | Answer | Health | Probe
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from controller.measures import Answering as Answering
+from controller.measures import HealthWindow as HealthWindow
+from controller.measures import PathHealth as PathHealth
+from controller.measures import Probed as Probed
+from controller.measures import ProbePacket as ProbePacket
 from controller.orders import AgentEffect as AgentEffect
+from controller.orders import Answer as Answer
+from controller.orders import AnswerSession as AnswerSession
 from controller.orders import Arm as Arm
 from controller.orders import Cap as Cap
 from controller.orders import Caps as Caps
@@ -18,7 +25,11 @@ from controller.orders import Directive as Directive
 from controller.orders import Disarm as Disarm
 from controller.orders import Eliminate as Eliminate
 from controller.orders import HangUp as HangUp
+from controller.orders import Health as Health
+from controller.orders import HealthPath as HealthPath
+from controller.orders import MeasuredWay as MeasuredWay
 from controller.orders import Prefer as Prefer
+from controller.orders import Probe as Probe
 from controller.orders import ReportEvery as ReportEvery
 from controller.orders import TunnelOrder as TunnelOrder
 from controller.orders import Tunnels as Tunnels
@@ -27,6 +38,7 @@ from controller.orders import Tunnels as Tunnels
 ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
+PROBE = "probe"  # measures paths, or answers who does
 # Of a terminal's
 REPORTS = "report"  # of its connections
 CAPS = "caps"
@@ -192,6 +204,8 @@ class Reported:
     elimination: Elimination | None = None  # None: none are ordered to be eliminated
     tunnelling: Tunnelling | None = None  # None: no tunnels are ordered
     capping: Capping | None = None  # None: nothing of caps was ordered
+    answering: Answering | None = None  # None: nobody is to be answered
+    health: tuple[PathHealth, ...] = ()
     cut: bool = False  # it told of more than MOST_SUBFLOWS
 
 
@@ -215,4 +229,4 @@ class ReflexFired:
     at_us: int  # of the agent's clock: what is told twice fired once
 
 
-AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired
+AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired | Probed

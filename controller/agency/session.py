@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 import grpc
 
 from api import agent_pb2 as pb
-from controller.agency import speech, writing
+from controller.agency import measuring, speech, writing
 from controller.agency.door import Guest
 from controller.agency.refusals import Reason, Refused
 from controller.agency.trust import Shown
@@ -67,6 +67,7 @@ class Session:
         self._saying: asyncio.Future[None] | None = None  # the last word that was begun
         self._untaken: int | None = None  # the number of the report that the core has not taken yet
         self._unanswered: set[int] = set()
+        self._probing: set[int] = set()  # directives to probe, of which it has not told what came of them
         self._interval_ms = FIRST_INTERVAL_MS
         self._next_taken_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
@@ -119,6 +120,8 @@ class Session:
         self._unanswered.add(number)
         if word.directive.HasField("report_every"):
             self._interval_ms = word.directive.report_every.interval_ms
+        if word.directive.HasField("probe"):
+            self._probing.add(number)
         self._say(word)
 
     async def finished_saying(self) -> None:
@@ -175,6 +178,8 @@ class Session:
                 case "fired":
                     await self._fired.turn()
                     await self._tell(speech.fired(self.number, word.fired))
+                case "probed":
+                    await self._probed(word.probed)
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
         # Of a connection that broke off gRPC may tell as of a stream that was ended, before it cancels it.
@@ -213,8 +218,16 @@ class Session:
                 Reason.SPEECH, f"answered directive {result.directive}, which it was not given or has answered"
             )
         self._unanswered.remove(result.directive)
+        if not result.done:
+            self._probing.discard(result.directive)
         if result.directive != QUESTION:
             await self._tell(speech.resulted(self.number, result))
+
+    async def _probed(self, word: pb.Probed) -> None:
+        if word.directive not in self._probing:
+            raise Refused(Reason.SPEECH, f"probed by directive {word.directive}, which it was not given or has told of")
+        self._probing.remove(word.directive)
+        await self._tell(await _in_its_turn(word.ByteSize(), lambda: measuring.probed(self.number, word)))
 
     async def _tell(self, event: AgentEvent) -> None:
         told = asyncio.Event()

@@ -11,7 +11,7 @@ from itertools import islice
 from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
-from controller.agency import accounts, texts
+from controller.agency import accounts, measuring, texts
 from controller.reports import (
     MOST_SUBFLOWS,
     AgentOpened,
@@ -83,6 +83,8 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         elimination=accounts.elimination(report.elimination) if report.HasField("elimination") else None,
         tunnelling=accounts.tunnelling(report.tunnelling) if report.HasField("tunnelling") else None,
         capping=accounts.capping(report.capping, role) if report.HasField("capping") else None,
+        answering=measuring.answering(report.answering) if report.HasField("answering") else None,
+        health=measuring.health(report.health),
         cut=_is_cut(report.connections, connections),
     )
 

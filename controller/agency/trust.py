@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import secrets
 import ssl
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from controller.agency.records import Issued
 from controller.agency.refusals import AgencyError
 
 SECRET_BYTES = 16
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Trust:
     def __init__(self, directory: str) -> None:
         self._authority = Authority(Path(directory))
         self.ledger = Ledger(Path(directory) / "ledger.json", self._authority.new)
+        self._of_this_start = secrets.token_bytes(KEY_BYTES)
 
     def invite(self, name: str) -> Invitation:
         secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower().rstrip("=")
@@ -59,6 +62,10 @@ class Trust:
     def key(self, vni: int) -> bytes:
         """By which a tunnel's ends know each other: the same after a restart, and nobody else's."""
         return self._authority.derived(f"tunnel {vni}".encode())
+
+    def meeting_key(self, meeting: int) -> bytes:
+        """By which two agents that measure know each other: of no other meeting, and of none after a restart."""
+        return hmac.digest(self._of_this_start, f"meeting {meeting}".encode(), "sha256")
 
     def for_joining(self) -> ssl.SSLContext:
         """Strangers come here, and are told who we are."""

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 from api import agent_pb2 as pb
-from controller.orders import Arm, Cap, Caps, Directive, Disarm, Eliminate, Prefer, ReportEvery, TunnelOrder, Tunnels
+from controller.orders import (
+    Answer,
+    AnswerSession,
+    Arm,
+    Cap,
+    Caps,
+    Directive,
+    Disarm,
+    Eliminate,
+    Health,
+    HealthPath,
+    MeasuredWay,
+    Prefer,
+    Probe,
+    ReportEvery,
+    TunnelOrder,
+    Tunnels,
+)
 
 PROTOCOL = 1  # the highest that we speak
 
@@ -43,6 +60,12 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.tunnels.fitted_ports.extend(fitted_ports)
         case Caps():
             word.caps.CopyFrom(_caps(order))
+        case Answer(sessions):
+            word.answer.sessions.extend(map(_session, sessions))
+        case Health(paths):
+            word.health.paths.extend(map(_path, paths))
+        case Probe():
+            word.probe.CopyFrom(_probe(order))
     return pb.FromController(directive=word)
 
 
@@ -76,3 +99,34 @@ def _cap(one: Cap) -> pb.Cap:
         least_segments=one.least_segments,
         pace_bps=one.pace_bps,
     )
+
+
+def _session(one: AnswerSession) -> pb.AnswerSession:
+    return pb.AnswerSession(number=one.number, key=one.key, health_port=one.health_port, probe_port=one.probe_port)
+
+
+def _path(one: HealthPath) -> pb.HealthPath:
+    return pb.HealthPath(
+        name=one.name, way=_way(one.way), port=one.port, number=one.number, key=one.key, pause_ms=one.pause_ms
+    )
+
+
+def _probe(one: Probe) -> pb.Probe:
+    return pb.Probe(
+        name=one.name,
+        way=_way(one.way),
+        port=one.port,
+        key=one.key,
+        down=one.down,
+        shortest_bytes=one.shortest_bytes,
+        longest_bytes=one.longest_bytes,
+        step_bytes=one.step_bytes,
+        tries=one.tries,
+        pause_us=one.pause_us,
+        trains=one.trains,
+        train_packets=one.train_packets,
+    )
+
+
+def _way(one: MeasuredWay) -> pb.MeasuredWay:
+    return pb.MeasuredWay(device=one.device or "", local=one.local or "", remote=one.remote)

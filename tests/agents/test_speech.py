@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
-from controller.agency import accounts, speech
+from controller.agency import accounts, measuring, speech
 from controller.agency.refusals import Refused
 from controller.agency.texts import LONGEST_ACCOUNT
 from controller.air.draft import MOST_PORTS
@@ -34,7 +34,19 @@ GOOD = [
     ),
     pb.FromAgent(result=pb.Result(directive=1, said="a\u2028b" * 1000)),
     pb.FromAgent(fired=pb.Fired(name="\x1b[2J", said="")),
-]
+    pb.FromAgent(
+        probed=pb.Probed(
+            directive=1, because="gone\x1b", transport="udp", trains=[0, 1], lengths=[16, 1440], sent_ns=[1, 2],
+            received_ns=[9, 0], answered_ns=[0, 0], heard_ns=[0, 0],
+        )
+    ),
+    pb.FromAgent(
+        report=pb.Report(
+            answering=pb.Answering(because="\u2028", probes=1),
+            health=[pb.PathHealth(name="wifi", sent=9, lost=1, windows=[pb.HealthWindow(sent=9, lost=1)])],
+        )
+    ),
+]  # fmt: skip
 
 
 def told(raw: bytes) -> object:
@@ -49,6 +61,8 @@ def told(raw: bytes) -> object:
             return speech.resulted(1, word.result)
         case "fired":
             return speech.fired(1, word.fired)
+        case "probed":
+            return measuring.probed(1, word.probed)
     raise AssertionError("a word that nobody knows was let through")
 
 
