@@ -20,7 +20,7 @@ VERBS = {
     "bridge": ("cli.bridge", "prepare the bridge that a gateway.yaml names"),
     "doctor": ("cli.doctor", "find what this machine lacks, with the line that mends it"),
     "status": ("cli.status", "show gateways, uplinks and terminals"),
-    "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single, off, or auto"),
+    "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single, off, auto, or as the file says"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
     "why": ("cli.why", "tell why a terminal is on its uplink"),
     "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
@@ -43,7 +43,8 @@ examples, in the order of a first day:
   ./bicast status                       is everything steady?
   ./bicast mode phone single            phone's packets leave by its active uplink only
   ./bicast mode all bicast              everybody's packets leave by every uplink
-  ./bicast mode all auto                as gateway.yaml says
+  ./bicast mode all auto                by every uplink while that is worth its bytes
+  ./bicast mode all file                as gateway.yaml says
   ./bicast switch phone lte             make lte the active uplink of phone, whatever happens
   ./bicast switch phone auto            let policies choose it
   ./bicast why phone                    how its uplinks fare, and what was decided for which reason

@@ -12,7 +12,7 @@ from typing import Any
 from cli import OK, Failure
 from cli.invitation import OUTER_PROC, invitation, manned
 from controller.configuration.settings import DEFAULT_API
-from controller.model import AUTO
+from controller.model import WRITTEN
 from controller.web.client import Client
 from experiments import ExperimentFailed, paper002
 from experiments.live.agents import SETTINGS
@@ -108,7 +108,7 @@ def _compare(net: Stage, client: Client, file: WebFile) -> None:
         if {one["mode"] for one in client.get("status")["terminals"]} != {mode}:
             raise Failure("somebody changed the client's mode during its download: this row would compare nothing")
         took[how] = got.seconds
-    client.set_mode("all", AUTO)
+    client.set_mode("all", WRITTEN)
     cell = (UP_LOSS_PERCENT, DOWN_LOSS_PERCENT)
     paper = {how: paper002.seconds(how)[cell] for how in took}
     print()

@@ -237,8 +237,9 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _mode(one: dict[str, Any]) -> str:
-    """Of a terminal, or of one class of its traffic."""
-    return str(one["mode"]) + ("*" if one["mode_wished"] else "")
+    """Of a terminal, or of one class of its traffic; and what it comes to, where that is another."""
+    mode = str(one["mode"]) + ("*" if one["mode_wished"] else "")
+    return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 
 
 def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:

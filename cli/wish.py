@@ -10,7 +10,7 @@ from typing import Any
 from cli import LONGEST, OK, PARTLY
 from cli.client import add_options, asked
 from controller.brevity import CUT, shortened
-from controller.model import AUTO, EVERYBODY, Mode
+from controller.model import AUTO, EVERYBODY, WRITTEN, Mode
 
 MODES = """\
 modes:
@@ -18,8 +18,11 @@ modes:
           all of a class that has a name leaves by every usable uplink
   single  everything leaves by the active uplink; the others take over when its port goes down
   off     every subflow subnet leaves by its own uplink, as if there were no controller
-  auto    takes back what was set here: as gateway.yaml says, and where it says nothing of a class, as its terminal;
+  auto    as bicast while the active uplink loses packets or holds them up, as single while it is clean; `./bicast why`
+          tells which, and why. In a class: as it is decided for the terminal
+  file    takes back what was set here: as gateway.yaml says, and where it says nothing of a class, as its terminal;
           what was set for a terminal's classes stays when that of the terminal is taken back
+No mode copies more than the file's `budget_bytes_per_day` and `max_share` of an uplink leave.
 """
 
 
@@ -28,7 +31,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "mode",
         help="set how a terminal's packets leave",
         description="Set how a terminal's packets leave. It holds, over restarts and whatever gateway.yaml says, until "
-        f"somebody sets another, or {AUTO}.",
+        f"somebody sets another, or {WRITTEN}.",
         epilog=MODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -38,7 +41,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         help=f"a terminal of gateway.yaml, or {EVERYBODY}; behind it one of its site's classes, which "
         "then has a mode of its own",
     )
-    mode.add_argument("mode", choices=[*map(str, Mode), AUTO])
+    mode.add_argument("mode", choices=[*map(str, Mode), WRITTEN])
     _add_options(mode)
     switch = subparsers.add_parser(
         "switch",

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from controller.air.told import AccessPointView
 from controller.enrolling import Enroller, NoAgents, UnknownAgent
-from controller.model import AUTO, EVERYBODY, Mode, Settings
+from controller.model import EVERYBODY, WRITTEN, Mode, Settings
 from controller.program import Program
 from controller.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 from controller.web import problems
@@ -64,11 +64,12 @@ class WishedMode(StrEnum):
     BICAST = Mode.BICAST
     SINGLE = Mode.SINGLE
     OFF = Mode.OFF
-    AUTO = AUTO  # that of the configuration
+    AUTO = Mode.AUTO
+    FILE = WRITTEN  # that of the configuration
 
     @property
     def mode(self) -> Mode | None:
-        return None if self is WishedMode.AUTO else Mode(self.value)
+        return None if self is WishedMode.FILE else Mode(self.value)
 
 
 class ModeWish(BaseModel):
@@ -235,7 +236,7 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/mode",
-        summary="Set the mode of every terminal, or leave it to the file: auto",
+        summary="Set the mode of every terminal, or leave it to the file: file",
         responses=described(wrong),
     )
     def set_mode_of_all(wish: ModeWish) -> Answer:
@@ -243,13 +244,13 @@ def _add_writes(app: FastAPI, writer: Writer) -> None:
 
     @app.put(
         "/api/v1/terminals/{name}/mode",
-        summary="Set the mode of a terminal, or leave it to the file: auto",
+        summary="Set the mode of a terminal, or leave it to the file: file",
         responses=of_one,
     )
     def set_mode(name: str, wish: ModeWish) -> Answer:
         return writer.set_mode(_one(name), wish.mode.mode)
 
-    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: auto"
+    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: file"
 
     @app.put(
         "/api/v1/classes/{traffic}/mode",

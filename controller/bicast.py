@@ -98,8 +98,9 @@ class _Groups:
     def _leaving(
         self, each: Served | Answered, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
     ) -> tuple[Group, ...]:
-        named = tuple([self._wanted.mode_of(terminal, traffic.name) for traffic in classes]) if classes else ()
-        mode, active = self._wanted.mode(terminal), self._wanted.active_uplink(self._site, terminal)
+        wanted, site = self._wanted, self._site
+        named = tuple([wanted.acting_of(site, terminal, traffic.name) for traffic in classes]) if classes else ()
+        mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
         return leaving(each, named, mode, own, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:

@@ -29,6 +29,8 @@ class Wanted:
     active: Mapping[str, str] = field(default_factory=dict)
     decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
     once: frozenset[str] = frozenset()  # sites that let one copy of each packet pass: towards them all is copied
+    copies: Mapping[str, bool] = field(default_factory=dict)  # decided in mode auto; of whom nothing is: they are had
+    barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks that may carry no copies now
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)
@@ -37,6 +39,25 @@ class Wanted:
         """Of a class that has a name: its own, or else the terminal's."""
         wished = self.modes.get(in_class(terminal.name, traffic))
         return wished or dict(terminal.modes).get(traffic) or self.mode(terminal)
+
+    def acting(self, site: Site, terminal: Terminal) -> Mode:
+        """What its mode comes to: never auto, and with no copies where nothing may carry them."""
+        return self._acting(site, terminal, self.mode(terminal))
+
+    def acting_of(self, site: Site, terminal: Terminal, traffic: str) -> Mode:
+        return self._acting(site, terminal, self.mode_of(terminal, traffic))
+
+    def _acting(self, site: Site, terminal: Terminal, mode: Mode) -> Mode:
+        if mode is Mode.AUTO:
+            mode = Mode.BICAST if self.copies.get(terminal.name, True) else Mode.SINGLE
+        return Mode.SINGLE if mode is Mode.BICAST and not self.may_copy(site, terminal) else mode
+
+    def may_copy(self, site: Site, terminal: Terminal) -> bool:
+        barred = self.barred.get(site.home)
+        if not barred:
+            return True
+        active = self.active_uplink(site, terminal)
+        return any(uplink.name not in barred for uplink in site.uplinks if uplink.name != active)
 
     def active_uplink(self, site: Site, terminal: Terminal) -> str:
         """A wish outlives its uplink: until that is back in the file, what stands below the wish counts."""

@@ -26,7 +26,8 @@ from controller.traffic import Protocol as Protocol
 from controller.traffic import TrafficClass as TrafficClass
 
 EVERYBODY = "all"  # in the place of a terminal's name
-AUTO = "auto"  # in the place of an uplink's: policies choose; of a mode: the file does
+AUTO = "auto"  # in the place of an uplink's: policies choose
+WRITTEN = "file"  # in the place of a mode: the one that is written
 
 
 class Mode(StrEnum):
@@ -35,6 +36,7 @@ class Mode(StrEnum):
     BICAST = "bicast"  # the bicast class rides every usable uplink, the rest the active one
     SINGLE = "single"  # everything rides the active uplink, the others stand behind it
     OFF = "off"  # each subflow subnet rides its own uplink, as if we were not here
+    AUTO = "auto"  # bicast while copies are worth their bytes, and single while one path is clean
 
 
 class UplinkKind(StrEnum):
@@ -75,6 +77,14 @@ UNLIMITED = Limits(None, None)
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """Addresses of the two ends' hosts whose packets take an uplink, where its port does not tell."""
+
+    local: Address
+    remote: Address
+
+
+@dataclass(frozen=True, slots=True)
 class Uplink:
     name: str
     port: str
@@ -83,6 +93,7 @@ class Uplink:
     next_hops: tuple[NextHop, ...]
     tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
     limits: Limits = UNLIMITED
+    measure: Measure | None = None  # of kind ethernet
 
     @property
     def kind(self) -> UplinkKind:
@@ -202,6 +213,11 @@ class Site:
 
     def subnet(self, name: str) -> Subnet:
         return next(subnet for subnet in self.subnets if subnet.name == name)
+
+    @property
+    def home(self) -> str:
+        """The site whose uplinks these are: both ends have them in common."""
+        return self.mirrors or self.name
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -145,6 +145,7 @@ class ClassView:
     name: str
     mode: Mode
     mode_wished: bool  # somebody set it, as a terminal's
+    acting: Mode  # what `mode` comes to just now: never auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ class TerminalView:
     name: str
     gateway: str
     mode: Mode  # of what is in none of `classes`
+    acting: Mode  # what that comes to just now: never auto
     active_uplink: str
     default_uplink: str
     access_point: str | None

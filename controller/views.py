@@ -145,6 +145,7 @@ def _terminal(
         name=terminal.name,
         gateway=switch.site.name,
         mode=wanted.mode(terminal),
+        acting=wanted.acting(switch.site, terminal),
         active_uplink=wanted.active_uplink(switch.site, terminal),
         default_uplink=terminal.default_uplink,
         access_point=terminal.access_point,
@@ -156,12 +157,13 @@ def _terminal(
         ),
         sent=sent,
         received=received,
-        classes=tuple(_class(terminal, each.name, wanted) for each in switch.site.named),
+        classes=tuple(_class(switch.site, terminal, each.name, wanted) for each in switch.site.named),
     )
 
 
-def _class(terminal: Terminal, name: str, wanted: Wanted) -> ClassView:
-    return ClassView(name, wanted.mode_of(terminal, name), in_class(terminal.name, name) in wanted.modes)
+def _class(site: Site, terminal: Terminal, name: str, wanted: Wanted) -> ClassView:
+    wished = in_class(terminal.name, name) in wanted.modes
+    return ClassView(name, wanted.mode_of(terminal, name), wished, wanted.acting_of(site, terminal, name))
 
 
 def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) -> Counters | None:

@@ -42,8 +42,8 @@ class Silence:
 def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
     """Whether all that comes to `here` by the uplinks comes by each of them."""
     home = here if here.mirrors is None else there  # a mode is of both directions
-    modes = (wanted.mode(each) for each in home.terminals)
-    of_classes = (wanted.mode_of(each, traffic.name) for each in home.terminals for traffic in home.named)
+    modes = (wanted.acting(home, each) for each in home.terminals)
+    of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
     return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))
 
 

@@ -47,9 +47,9 @@ class Home:
 
 
 def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
-    mode, active = wanted.mode(terminal), wanted.active_uplink(site, terminal)
+    mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
     leaves = {_leaves(mode, _holds_tcp(site.bicast))}
-    leaves |= {_leaves(wanted.mode_of(terminal, each.name), True) for each in site.named if _holds_tcp(each)}
+    leaves |= {_leaves(wanted.acting_of(site, terminal, each.name), True) for each in site.named if _holds_tcp(each)}
     return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
 
 

@@ -154,6 +154,7 @@ def _terminal(name: str, address: str) -> TerminalView:
         name=name,
         gateway="home",
         mode=Mode.BICAST,
+        acting=Mode.BICAST,
         active_uplink="wifi",
         active_by=ActiveBy.DEFAULT,
         default_uplink="wifi",
@@ -228,7 +229,10 @@ COURSE = CourseView(
     ),
 )
 
-CLASSES = (ClassView("voip", Mode.BICAST, False), ClassView("backup-job", Mode.SINGLE, False))
+CLASSES = (
+    ClassView("voip", Mode.BICAST, False, Mode.BICAST),
+    ClassView("backup-job", Mode.SINGLE, False, Mode.SINGLE),
+)
 
 SHARES = SharerView(
     terminal="client",
@@ -285,6 +289,11 @@ SHARED = replace(START, access_points=(AIR,))
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
 
+def acting(mode: Mode | None) -> Mode:
+    """While copies are worth their bytes."""
+    return Mode.BICAST if mode in (None, Mode.AUTO) else mode
+
+
 class Desk:
     """Reader, program and writer in one. `silent` makes the core answer no more."""
 
@@ -313,11 +322,16 @@ class Desk:
             if traffic is not None:
                 return self._set_class_mode(meant, mode, traffic)
             if mode is None:
-                old = [replace(one, mode=Mode.BICAST, mode_wished=False) for one in meant]
+                old = [replace(one, mode=Mode.BICAST, acting=Mode.BICAST, mode_wished=False) for one in meant]
                 return self._keep(old, tuple(f"{one.name} is left to the file" for one in meant))
             done = tuple(f"{one.name} is {'already' if one.mode is mode else 'now'} in mode {mode}" for one in meant)
             return self._keep(
-                [replace(one, mode=mode, mode_wished=True) for one in meant if one.mode is not mode], done
+                [
+                    replace(one, mode=mode, mode_wished=True, acting=acting(mode))
+                    for one in meant
+                    if one.mode is not mode
+                ],
+                done,
             )
 
     def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> Answer:
@@ -328,13 +342,15 @@ class Desk:
             replace(
                 one,
                 classes=tuple(
-                    ClassView(each.name, mode or Mode.BICAST, mode is not None) if each.name == traffic else each
+                    ClassView(each.name, mode or Mode.BICAST, mode is not None, acting(mode))
+                    if each.name == traffic
+                    else each
                     for each in one.classes
                 ),
             )
             for one in having
         ]
-        return self._keep(changed, tuple(f"{one.name}/{traffic} is in mode {mode or 'auto'}" for one in having))
+        return self._keep(changed, tuple(f"{one.name}/{traffic} is in mode {mode or 'file'}" for one in having))
 
     @staticmethod
     def _classes(terminals: list[TerminalView]) -> list[ClassView]:

@@ -26,7 +26,7 @@ def test_a_mode_is_set_and_the_answer_says_what_was_done(http: httpx.Client, des
 @pytest.mark.parametrize(("path", "left"), [("terminals/client/mode", ["bicast", "off"]), ("mode", ["bicast"] * 2)])
 def test_a_mode_that_was_set_is_taken_back(http: httpx.Client, desk: Desk, path: str, left: list[str]) -> None:
     http.put("/api/v1/mode", json={"mode": "off"})
-    answer = http.put(f"/api/v1/{path}", json={"mode": "auto"}).json()
+    answer = http.put(f"/api/v1/{path}", json={"mode": "file"}).json()
     assert answer["changed"] and answer["done"][0] == "client is left to the file"
     assert [one["mode"] for one in http.get("/api/v1/terminals").json()] == left
     assert not desk.snapshot.terminals[0].mode_wished
@@ -63,11 +63,11 @@ def test_a_class_has_its_mode_set_and_taken_back_and_its_terminal_keeps_its_own(
     client = http.get("/api/v1/terminals/client").json()
     assert client["mode"] == "bicast" and not client["mode_wished"]
     assert client["classes"] == [
-        {"name": "voip", "mode": "single", "mode_wished": True},
-        {"name": "backup-job", "mode": "single", "mode_wished": False},
+        {"name": "voip", "mode": "single", "mode_wished": True, "acting": "single"},
+        {"name": "backup-job", "mode": "single", "mode_wished": False, "acting": "single"},
     ]
-    assert http.put(f"/api/v1/{path}", json={"mode": "auto"}).status_code == 200
-    assert desk.snapshot.terminals[0].classes[0] == ClassView("voip", Mode.BICAST, False)
+    assert http.put(f"/api/v1/{path}", json={"mode": "file"}).status_code == 200
+    assert desk.snapshot.terminals[0].classes[0] == ClassView("voip", Mode.BICAST, False, Mode.BICAST)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_an_impossible_wish_is_refused_with_its_reason_and_nothing_is_done(
 @pytest.mark.parametrize(
     ("wish", "where", "value", "expected"),
     [
-        ({"mode": "fast"}, "body.mode", "fast", "'bicast', 'single', 'off' or 'auto'"),
-        ({"mode": 5}, "body.mode", 5, "'bicast', 'single', 'off' or 'auto'"),
-        ({"mode": ["off"]}, "body.mode", '["off"]', "'bicast', 'single', 'off' or 'auto'"),
+        ({"mode": "fast"}, "body.mode", "fast", "'bicast', 'single', 'off', 'auto' or 'file'"),
+        ({"mode": 5}, "body.mode", 5, "'bicast', 'single', 'off', 'auto' or 'file'"),
+        ({"mode": ["off"]}, "body.mode", '["off"]', "'bicast', 'single', 'off', 'auto' or 'file'"),
         ({}, "body.mode", None, "a value: this key is required"),
         ({"mode": "off", "till": 3}, "body.till", 3, "no such key"),
         (["mode"], "body", '["mode"]', "a JSON object"),
-        ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single', 'off' or 'auto'"),
+        ({"mode": "x" * 500}, "body.mode", "x" * 100 + "...", "'bicast', 'single', 'off', 'auto' or 'file'"),
     ],
 )
 def test_a_malformed_wish_names_place_value_and_expectation(

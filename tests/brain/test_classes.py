@@ -138,7 +138,9 @@ def test_a_class_in_off_leaves_by_the_uplink_of_its_subnet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "ways"), [(Mode.BICAST, BOTH), (Mode.SINGLE, BY_LTE), (Mode.OFF, BY_WIFI)], ids=list(Mode)
+    ("wish", "ways"),
+    [(Mode.BICAST, BOTH), (Mode.SINGLE, BY_LTE), (Mode.OFF, BY_WIFI), (Mode.AUTO, BOTH)],
+    ids=list(Mode),
 )
 def test_a_class_without_a_mode_of_its_own_follows_its_terminal_wholly(wish: Mode, ways: set[int]) -> None:
     """Pings are not of `bicast`, and copied all the same."""
@@ -375,7 +377,7 @@ def test_a_mode_of_a_class_that_is_not_there_is_refused_with_those_that_are() ->
     assert (error.where, error.value) == ("sites.home.terminals.client.modes.viop", "viop")
     assert error.expected == "one of the site's classes voip"
     assert refused({}, {"voip": "bicast"}).expected == "no class: the site has no `classes`"
-    assert refused({"voip": SIP}, {"voip": "auto"}).expected == "one of bicast, single, off"
+    assert refused({"voip": SIP}, {"voip": "file"}).expected == "one of bicast, single, off, auto"
 
 
 def test_classes_of_too_many_flows_are_refused_before_any_is_made() -> None:

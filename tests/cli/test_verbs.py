@@ -62,7 +62,7 @@ def test_mode_and_switch_say_what_was_done(api: str, desk: Desk, capsys: Capture
     assert main(["mode", "all", "off"]) == OK
     assert capsys.readouterr().out == "client is now in mode off\ntablet is now in mode off\n"
     assert {one.mode for one in desk.snapshot.terminals} == {"off"}
-    assert main(["mode", "client", "auto"]) == OK
+    assert main(["mode", "client", "file"]) == OK
     assert capsys.readouterr().out == "client is left to the file\n"
 
 
@@ -75,7 +75,7 @@ def test_mode_sets_that_of_a_class_and_status_shows_it(api: str, desk: Desk, cap
     assert re.search(r"^client +home +bicast, voip: off\*, backup-job: single +wifi ", told, re.MULTILINE)
     assert re.search(r"^tablet +home +bicast +wifi ", told, re.MULTILINE)
     assert "* somebody set it" in told
-    assert main(["mode", "all/voip", "auto"]) == OK
+    assert main(["mode", "all/voip", "file"]) == OK
     capsys.readouterr()
     assert main(["status"]) == OK
     assert "* somebody" not in (told := capsys.readouterr().out) and " bicast, voip: bicast, " in told

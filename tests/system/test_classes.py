@@ -97,7 +97,7 @@ def test_a_mode_that_is_wished_for_a_class_moves_both_ends_with_groups_alone_and
             assert snoop.modifications(since).keys() == {"OFPT_GROUP_MOD"}
     assert " bicast, voip: single*, backup-job: single " in run("./bicast", "status").stdout
     ridden(classed, CALL, "wifi")
-    said = run("./bicast", "mode", "all/voip", "auto").stdout
+    said = run("./bicast", "mode", "all/voip", "file").stdout
     assert said == "client/voip is left to the file, which has it in mode bicast\n"
     classed.await_in_force()
     ridden(classed, CALL, "wifi", "lte")
