@@ -38,22 +38,26 @@ func (t *trip) rtt() time.Duration {
 	return t.heard - t.sent - time.Duration(t.answered-t.received)
 }
 
-// History is what became of the packets of the last minute.
+// none is where there is no packet.
+const none = -1
+
+// History is what became of the packets of the last minute, and how many there were of all.
 type History struct {
 	stateful bool
 	trips    []trip // in the order of sending
+	totals   Totals
+	settled  int // of the trips, are in the totals
+	answered int // the last of those that was; or none
 }
 
 // NewHistory is of a session whose far end counts its answers by themselves, or does not.
-func NewHistory(stateful bool) History { return History{stateful: stateful} }
+func NewHistory(stateful bool) History { return History{stateful: stateful, answered: none} }
 
 // Sent tells of a packet; numbers grow.
 func (h *History) Sent(number uint32, at time.Duration) {
-	old := 0
-	for old < len(h.trips) && h.trips[old].sent < at-remember-lostAfter-time.Second {
-		old++
-	}
-	h.trips = append(h.trips[old:], trip{number: number, sent: at})
+	h.settle(at)
+	h.forget(h.until(at - remember - lostAfter - time.Second))
+	h.trips = append(h.trips, trip{number: number, sent: at})
 }
 
 // Left tells better when a packet was sent.
@@ -176,38 +180,49 @@ const (
 	back
 )
 
-// directions tells it of the first packets: where the far end counts its answers, those that are missing between two that
-// came were lost on their way back, and the other packets between the two never reached it. Which of those were which is
-// not known, only how many.
+// directions tells it of the first packets. Which of those between two that were answered were which is not known, only
+// how many.
 func (h *History) directions(packets int) []direction {
 	where := make([]direction, packets)
-	if !h.stateful {
-		return where
-	}
-	came := map[uint32]bool{}
+	came := h.came(0, len(h.trips))
+	before := none
 	for i := range h.trips {
 		if h.trips[i].answer {
-			came[h.trips[i].far] = true
-		}
-	}
-	before := -1
-	for i := range h.trips {
-		if !h.trips[i].answer {
-			continue
-		}
-		if before >= 0 && h.follows(i, before) {
-			missing := 0
-			for far := h.trips[before].far + 1; far < h.trips[i].far; far++ {
-				if !came[far] {
-					missing++
-				}
+			there, back := h.between(before, i, came)
+			if there+back > 0 {
+				fill(where[min(before+1, packets):min(i, packets)], there)
 			}
-			gap := where[min(before+1, packets):min(i, packets)]
-			fill(gap, i-before-1-missing)
+			before = i
 		}
-		before = i
 	}
 	return where
+}
+
+// came are the far end's counts of the answers to some packets.
+func (h *History) came(from, until int) map[uint32]bool {
+	came := map[uint32]bool{}
+	for _, t := range h.trips[max(from, 0):min(until, len(h.trips))] {
+		if t.answer {
+			came[t.far] = true
+		}
+	}
+	return came
+}
+
+// between tells how many of the packets between two that were answered were lost in which direction: where the far end counts
+// its answers, those that are missing between the two were lost on their way back, and the other packets never reached it.
+func (h *History) between(before, i int, came map[uint32]bool) (lostThere, lostBack int) {
+	if before == none || !h.stateful || !h.follows(i, before) {
+		return 0, 0
+	}
+	for far := h.trips[before].far + 1; far < h.trips[i].far; far++ {
+		if !came[far] {
+			lostBack++
+		}
+	}
+	lost := i - before - 1
+	lostBack = min(lostBack, lost)
+	return lost - lostBack, lostBack
 }
 
 // follows tells whether the answers to two packets are of one count.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	every    = 100 * time.Millisecond
+	every    = 100 * time.Millisecond // where nothing else is asked for
 	inFlight = 64                     // packets whose stamp and answer may come
 	setBy    = 100 * time.Microsecond // more between two readings: the clock was set
 )
@@ -26,8 +26,9 @@ type Target struct {
 	From     netip.AddrPort // of this host; may be left out
 	Device   string         // by which packets go, alone; may be left out
 	ID       uint16
-	Key      []byte // nil: not authenticated. Never one that was used before
-	Stateful bool   // the far end counts its answers by themselves
+	Key      []byte        // nil: not authenticated. Never one that was used before
+	Stateful bool          // the far end counts its answers by themselves
+	Pause    time.Duration // between packets; 0: a tenth of a second
 }
 
 // Sending is what a Session-Sender saw, beside its windows.
@@ -45,7 +46,7 @@ type outgoing struct {
 	offset     time.Duration
 }
 
-// Sender is a Session-Sender: ten packets a second.
+// Sender is a Session-Sender.
 type Sender struct {
 	target Target
 	socket *stamps.Socket
@@ -63,8 +64,25 @@ func Dial(target Target) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
+	if target.Pause == 0 {
+		target.Pause = every
+	}
 	return &Sender{target: target, socket: socket, history: NewHistory(target.Stateful)}, nil
 }
+
+// Again goes on, by a socket of its own, where this one's Run has ended: a device that came back, or has another address, wants
+// one. The far end takes no number twice, and what is known of the path stays.
+func (s *Sender) Again() (*Sender, error) {
+	next, err := Dial(s.target)
+	if err != nil {
+		return nil, err
+	}
+	next.history, next.next, next.sending = s.history, s.next, s.sending
+	return next, nil
+}
+
+// Local is where it sends from.
+func (s *Sender) Local() netip.AddrPort { return s.socket.Local() }
 
 // Close ends Run.
 func (s *Sender) Close() { s.socket.Close() }
@@ -74,6 +92,13 @@ func (s *Sender) Windows() []Window {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return s.history.Windows(clock.Monotonic())
+}
+
+// Totals are of the packets of which it is known what became of them.
+func (s *Sender) Totals() Totals {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.history.Totals(clock.Monotonic())
 }
 
 // Sending are counts since it began.
@@ -112,7 +137,7 @@ func (s *Sender) pace(ctx context.Context) {
 		}
 		s.send()
 		at := clock.Monotonic()
-		due += every * (1 + max(0, at-due)/every)
+		due += s.target.Pause * (1 + max(0, at-due)/s.target.Pause)
 		timer.Reset(due - at)
 	}
 }

@@ -1,0 +1,86 @@
+package stamp
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTotalsAreOfAllThatIsAnsweredOrLostAndOnlyGrow(t *testing.T) {
+	const settles = lostAfter + readWithin
+	lost := func(number int) way {
+		w := still(number, 0)
+		w.lostThere, w.lostBack = number%10 == 3 || number%100 == 4, number%10 == 7
+		if number%50 == 25 {
+			w.back += felt + time.Millisecond
+		}
+		return w
+	}
+	h := NewHistory(true)
+	var before Totals
+	far := uint32(0)
+	for number := range 3000 { // five minutes: most of it is forgotten
+		at := time.Duration(number) * every
+		h.Sent(uint32(number), at)
+		w := lost(number)
+		if !w.lostThere {
+			received := began + int64(at+w.there)
+			if !w.lostBack {
+				h.Heard(uint32(number), far, received, received, at+w.there+w.back, false)
+			}
+			far++
+		}
+		now := h.Totals(at)
+		if now.Sent < before.Sent || now.Lost < before.Lost || now.LostThere < before.LostThere ||
+			now.LostBack < before.LostBack || now.Late < before.Late {
+			t.Fatalf("%+v after %+v", now, before)
+		}
+		expect(t, now.Sent, uint64(max(0, (at-settles+every-1)/every)))
+		before = now
+	}
+	expect(t, h.Totals(time.Hour), Totals{Sent: 3000, Lost: 630, LostThere: 330, LostBack: 300, Late: 60})
+}
+
+func TestWhatADeadPathLosesIsOfNoKnownDirection(t *testing.T) {
+	for _, dead := range []time.Duration{10 * time.Second, 2 * time.Minute} { // the second is longer than what is remembered
+		h := simulated(true, dead+20*time.Second, func(number int, at time.Duration) way {
+			w := still(number, at)
+			w.lostThere = at >= 10*time.Second && at < 10*time.Second+dead
+			return w
+		})
+		lost := uint64(dead / every)
+		during, after := h.Totals(0), h.Totals(time.Hour)
+		expect(t, during.Lost, after.Lost)
+		expect(t, after.Lost, lost)
+		if known := after.LostThere; dead > remember && known != 0 || dead < remember && known != lost {
+			t.Errorf("%+v of a path that was dead for %v", after, dead)
+		}
+	}
+}
+
+func TestAnAnswerAfterItIsCountedAsLostChangesNoTotals(t *testing.T) {
+	h := NewHistory(true)
+	h.Sent(0, 0)
+	h.Sent(1, every)
+	expect(t, h.Totals(2*time.Second), Totals{Sent: 2, Lost: 2})
+	h.Heard(0, 0, began, began, 3*time.Second, false)
+	h.Heard(1, 1, began, began, every+10*time.Millisecond, false) // it was only read late
+	expect(t, h.Totals(4*time.Second), Totals{Sent: 2, Lost: 2})
+}
+
+func TestLateIsAgainstTheLeastOfTheMinuteBefore(t *testing.T) {
+	h := simulated(true, 3*time.Minute, func(number int, at time.Duration) way {
+		w := still(number, at)
+		if at >= time.Minute { // a new route, by which everything takes longer
+			w.back += 2 * felt
+		}
+		return w
+	})
+	expect(t, h.Totals(time.Hour).Late, uint64(time.Minute/every))
+	unclear := simulated(true, time.Minute, func(number int, at time.Duration) way {
+		w := still(number, at)
+		w.unclear = at >= time.Second
+		w.back += time.Duration(number) * time.Millisecond
+		return w
+	})
+	expect(t, unclear.Totals(time.Hour).Late, 0)
+}
