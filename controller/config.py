@@ -7,6 +7,7 @@ from controller.configuration.air import access_points as access_points_of
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.classes import BICAST, classes_of, few_enough, modes_of
 from controller.configuration.document import ConfigError, Mapped, Place
+from controller.configuration.measured import OF_MEASURING, can_be_measured, measure_of
 from controller.configuration.metered import OF_BUDGETS, limits_of
 from controller.configuration.mirrors import mirrored
 from controller.configuration.settings import listeners, settings_of
@@ -58,6 +59,7 @@ def _config(top: Place) -> Config:
     if not sites:
         raise keys["sites"].wrong("at least one site")
     sites = tunnelled(sites, places, settings)
+    can_be_measured(sites, places, settings)
     config = Config(settings, sites)
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
@@ -165,7 +167,9 @@ def _copies(place: Place) -> CopyWindow:
 def _uplink(name: str, place: Place) -> Uplink:
     if name == AUTO:
         raise ConfigError(place.file, place.where, name, "another name: this one has policies choose an uplink")
-    keys = place.mapping("kind", "mac", *OF_TUNNELS, *OF_BUDGETS, required=("port", "addresses", "next_hops"))
+    keys = place.mapping(
+        "kind", "mac", *OF_TUNNELS, *OF_BUDGETS, *OF_MEASURING, required=("port", "addresses", "next_hops")
+    )
     addresses = _interfaces(keys["addresses"])
     next_hops = tuple(
         _next_hop(inner, addresses) for inner in keys["next_hops"].each(len(Family), "next hops, one of each family")
@@ -173,14 +177,16 @@ def _uplink(name: str, place: Place) -> Uplink:
     if not next_hops:
         raise keys["next_hops"].wrong("at least one next hop")
     _one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
+    tunnel = tunnel_of(keys)
     return Uplink(
         name=name,
         port=keys["port"].port_name(),
         mac=keys.maybe("mac", Place.mac, None),
         addresses=addresses,
         next_hops=next_hops,
-        tunnel=tunnel_of(keys),
+        tunnel=tunnel,
         limits=limits_of(keys),
+        measure=measure_of(keys, tunnel),
     )
 
 
