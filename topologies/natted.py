@@ -48,13 +48,18 @@ FULL_MTU = 1500
 
 class NattedTopo(SitesTopo):
     def build(
-        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
+        self,
+        shaped: bool = True,
+        wifi_jitter_ms: float = 0.0,
+        lte_delay_ms: float = 0.0,
+        wifi_delay_ms: float = 0.0,
+        **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
         tunnels = {bridge: _ports(prefix) for bridge, prefix in ((HOME, "tn"), (FAR, "tf"))}
         self.raise_sites(later=tunnels)
         self._machines()
-        for name, shape in shapes(shaped, wifi_jitter_ms, lte_delay_ms).items():
+        for name, shape in shapes(shaped, wifi_jitter_ms, lte_delay_ms, wifi_delay_ms).items():
             self.join("homehost", f"nat-{name}", f"un-{name}", "in", forward=shape, backward=shape, label=name)
             self.join(f"nat-{name}", "internet", "out", name)
         self.join("internet", "farhost", "far", "un")

@@ -11,6 +11,7 @@ client is copied at the far site as what leaves the client is copied at home.
 
     mn --custom topologies/twin.py --topo twin
     mn --custom topologies/twin.py --topo twin,wifi_jitter_ms=30,lte_delay_ms=15
+    mn --custom topologies/twin.py --topo twin,wifi_delay_ms=10,lte_delay_ms=25
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from topologies.parameters import refuse_unknown
 
 FAR = "br-far"
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
-PARAMETERS = ("shaped", "wifi_jitter_ms", "lte_delay_ms")
+PARAMETERS = ("shaped", "wifi_jitter_ms", "lte_delay_ms", "wifi_delay_ms")
 FIRST_UPLINK = 3  # its port's number, at either bridge
 
 
@@ -61,21 +62,27 @@ class SitesTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
 
 
-def shapes(shaped: bool, wifi_jitter_ms: float, lte_delay_ms: float) -> dict[str, Shape]:
+def shapes(shaped: bool, wifi_jitter_ms: float, lte_delay_ms: float, wifi_delay_ms: float) -> dict[str, Shape]:
     """Of each uplink, in either direction."""
     each = {name: Shape(rate_bps) if shaped else UNSHAPED for name, rate_bps in RATES_BPS.items()}
-    each["wifi"] = replace(each["wifi"], jitter_ms=wifi_jitter_ms)
+    each["wifi"] = replace(each["wifi"], delay_ms=wifi_delay_ms, jitter_ms=wifi_jitter_ms)
     each["lte"] = replace(each["lte"], delay_ms=lte_delay_ms)
     return each
 
 
 class TwinTopo(SitesTopo):
     def build(
-        self, shaped: bool = True, wifi_jitter_ms: float = 0.0, lte_delay_ms: float = 0.0, **unknown: Any
+        self,
+        shaped: bool = True,
+        wifi_jitter_ms: float = 0.0,
+        lte_delay_ms: float = 0.0,
+        wifi_delay_ms: float = 0.0,
+        **unknown: Any,
     ) -> None:
         refuse_unknown(unknown, PARAMETERS)
         self.raise_sites()
-        for number, (name, shape) in enumerate(shapes(shaped, wifi_jitter_ms, lte_delay_ms).items(), FIRST_UPLINK):
+        each = shapes(shaped, wifi_jitter_ms, lte_delay_ms, wifi_delay_ms)
+        for number, (name, shape) in enumerate(each.items(), FIRST_UPLINK):
             ends = {"port1": number, "port2": number, "forward": shape, "backward": shape, "label": name}
             self.join(HOME, FAR, f"gw-{name}", f"fe-{name}", **ends)
 

@@ -1,8 +1,9 @@
 """One stream over MPTCP whose every read is stamped: the program at both of its ends.
 
-    stream.py listen|connect send|receive ADDRESS PORT [STAMPS]
+    stream.py listen|connect send|receive ADDRESS PORT STAMPS [BPS [CONGESTION_CONTROL]]
 
-The listener says `listening`. Who sends goes on until a line comes on stdin, or its end. Who receives says `flowing`
+The listener says `listening`. Who sends goes on until a line comes on stdin, or its end; as fast as it goes, or, like a
+camera, at BPS, and what could not be sent in time is sent as soon as it can be. Who receives says `flowing`
 when the first half megabyte has come, and leaves in STAMPS for each read the moment (time.monotonic(), which all
 namespaces share) and how many bytes had come by then, as doubles. The last line of either end is JSON. What is sent
 differs in every block, so that its sum tells also what came twice or out of order.
@@ -22,6 +23,7 @@ from pathlib import Path
 
 FLOWING_BYTES = 500_000
 BLOCK_BYTES = 1 << 16
+PACED_BYTES = 5000
 READ_BYTES = 1 << 18
 
 
@@ -42,19 +44,22 @@ def connected(end: str, address: str, port: int) -> socket.socket:
     return peer
 
 
-def send(line: socket.socket) -> dict[str, object]:
+def send(line: socket.socket, bps: int) -> dict[str, object]:
     enough = threading.Event()
     threading.Thread(target=_listen, args=(enough,), daemon=True).start()
-    digest, number = hashlib.sha256(), 0
-    block = random.Random(0).randbytes(BLOCK_BYTES - 8)
+    digest, number, began = hashlib.sha256(), 0, time.monotonic()
+    size = PACED_BYTES if bps else BLOCK_BYTES
+    block = random.Random(0).randbytes(size - 8)
     while not enough.is_set():
         part = number.to_bytes(8, "big") + block
         digest.update(part)
         line.sendall(part)
         number += 1
+        if bps:
+            enough.wait(began + number * size * 8 / bps - time.monotonic())
     line.shutdown(socket.SHUT_WR)
     line.recv(1)  # the other end closes when it has everything
-    return {"bytes": number * BLOCK_BYTES, "sha256": digest.hexdigest()}
+    return {"bytes": number * size, "sha256": digest.hexdigest()}
 
 
 def _listen(enough: threading.Event) -> None:
@@ -77,9 +82,13 @@ def receive(line: socket.socket, stamps: Path) -> dict[str, object]:
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
-def main(end: str, role: str, address: str, port: str, stamps: str = "") -> None:
+def main(
+    end: str, role: str, address: str, port: str, stamps: str, bps: str = "0", congestion_control: str = ""
+) -> None:
     with connected(end, address, int(port)) as line:
-        told = send(line) if role == "send" else receive(line, Path(stamps))
+        if congestion_control:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+        told = send(line, int(bps)) if role == "send" else receive(line, Path(stamps))
     print(json.dumps(told), flush=True)
 
 

@@ -100,12 +100,15 @@ class _End:
 
 
 @contextmanager
-def streaming(server: Machine, client: Machine, address: str, upload: bool = False) -> Iterator[Stream]:
-    """From the server, or with `upload` to it; the client connects. Both programs end with the block."""
+def streaming(
+    server: Machine, client: Machine, address: str, upload: bool = False, *, pace: Sequence[str] = ()
+) -> Iterator[Stream]:
+    """From the server, or with `upload` to it; the client connects. Both programs end with the block. `pace` is what
+    stream.py is told of it: bits a second, and by which congestion control; none is as fast as it goes."""
     with tempfile.TemporaryDirectory(prefix="stream-", dir=isolate.RUN_DIRECTORY) as place:
         stamps = Path(place) / "stamps"
         roles = ("receive", "send") if upload else ("send", "receive")
-        words = (address, str(PORT), str(stamps))
+        words = (address, str(PORT), str(stamps), *pace)
         listener = _End(server, "listen", roles[0], *words)
         try:
             listener.await_word("listening", WITHIN_S)
