@@ -65,6 +65,15 @@ class ProbePacket:
     answered_ns: int | None
     heard_ns: int | None
 
+    @property
+    def came(self) -> bool:
+        """Its answer did, though kernels may not have stamped it: they begin to a moment late."""
+        return self.received_ns is not None or self.heard_ns is not None
+
+    @property
+    def timed(self) -> bool:
+        return self.sent_ns is not None and self.received_ns is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Probed:

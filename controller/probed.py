@@ -1,4 +1,4 @@
-"""What `bicast-agent probe` writes (docs/probe.md), as the estimators take it."""
+"""What `bicast-agent probe` writes (docs/probe.md), and what agents tell of a probe, as the estimators take it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.counting import counted
+from controller.measures import ProbePacket
 from controller.policy.bandwidth import Samples
 from controller.policy.lines import Numbers
 
@@ -44,39 +45,21 @@ class Probed:
         return int((self.samples.received[:-1] > later[1:]).sum())
 
 
-@dataclass(frozen=True, slots=True)
-class _Packet:
-    train: int
-    length: int
-    times_ns: tuple[int | None, ...]
-
-    @property
-    def came(self) -> bool:
-        """Its answer did, though kernels may not have stamped it: they begin to a moment late."""
-        _, received, _, heard = self.times_ns
-        return received is not None or heard is not None
-
-    @property
-    def timed(self) -> bool:
-        sent, received, *_ = self.times_ns
-        return sent is not None and received is not None
-
-    def since(self, origin_ns: int) -> list[float]:
-        """Nanoseconds since 1970 would not fit into a double."""
-        return [math.nan if at is None else (at - origin_ns) / 1e9 for at in self.times_ns]
-
-
 def read(text: str) -> Probed:
     lines = text.splitlines()
     over = "udp6" if lines and lines[0].startswith("#") and "transport=udp6" in lines[0].split() else "udp"
-    packets = list(_packets(lines))
+    return of_packets(list(_packets(lines)), over)
+
+
+def of_packets(packets: Sequence[ProbePacket], over: str) -> Probed:
+    """In the order of sending."""
     alone = [packet for packet in packets if packet.train == 0]
     timed = [packet for packet in alone if packet.timed]
     if not timed:
         sent = counted(len(alone), "packets")
         raise Unreadable(f"{sent} sent by themselves, of which none came: expected some to tell a rate by")
-    origin = timed[0].times_ns[0] or 0
-    table = np.array([[packet.length, *packet.since(origin)] for packet in timed])
+    origin = timed[0].sent_ns or 0
+    table = np.array([[packet.length, *_since(origin, packet)] for packet in timed])
     longest = max(packet.length for packet in alone if packet.came)
     return Probed(
         len(alone),
@@ -89,7 +72,13 @@ def read(text: str) -> Probed:
     )
 
 
-def _packets(lines: Sequence[str]) -> Iterator[_Packet]:
+def _since(origin_ns: int, packet: ProbePacket) -> Iterator[float]:
+    """Nanoseconds since 1970 would not fit into a double."""
+    for at in (packet.sent_ns, packet.received_ns, packet.answered_ns, packet.heard_ns):
+        yield math.nan if at is None else (at - origin_ns) / 1e9
+
+
+def _packets(lines: Sequence[str]) -> Iterator[ProbePacket]:
     told = [(number, line) for number, line in enumerate(lines, 1) if not line.startswith("#")]
     if not told or tuple(told[0][1].split(",")) != FIELDS:
         found = repr(told[0][1][:80]) if told else "nothing"
@@ -101,11 +90,11 @@ def _packets(lines: Sequence[str]) -> Iterator[_Packet]:
             raise Unreadable(f"line {number}: found {line[:80]!r}, expected {error}") from None
 
 
-def _packet(row: Sequence[str]) -> _Packet:
+def _packet(row: Sequence[str]) -> ProbePacket:
     if len(row) != len(FIELDS):
         raise ValueError(f"{len(FIELDS)} values: {','.join(FIELDS)}")
     train, length = _whole(row[0], LATEST_NS), _whole(row[1], LONGEST_BYTES)
-    return _Packet(train, length, tuple(_whole(value, LATEST_NS) if value else None for value in row[2:]))
+    return ProbePacket(train, length, *(_whole(value, LATEST_NS) if value else None for value in row[2:]))
 
 
 def _whole(value: str, most: int) -> int:
@@ -114,12 +103,11 @@ def _whole(value: str, most: int) -> int:
     return int(value)
 
 
-def _trains(packets: Sequence[_Packet], headers_bytes: int) -> Iterator[tuple[Numbers, Numbers]]:
+def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tuple[Numbers, Numbers]]:
     trains: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for packet in packets:
-        received = packet.times_ns[1]
-        if packet.train and received is not None:
-            trains[packet.train].append((received, packet.length))
+        if packet.train and packet.received_ns is not None:
+            trains[packet.train].append((packet.received_ns, packet.length))
     for those in trains.values():
         those.sort()
         moments = np.array([(at - those[0][0]) / 1e9 for at, _ in those])
