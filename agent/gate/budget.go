@@ -15,12 +15,15 @@ func Full(atOnce, aSecond float64) Budget {
 }
 
 // Take is false where there is nothing left for one more.
-func (b *Budget) Take(now time.Duration) bool {
+func (b *Budget) Take(now time.Duration) bool { return b.Spend(now, 1) }
+
+// Spend is Take of what counts as so many.
+func (b *Budget) Spend(now time.Duration, many float64) bool {
 	b.left = min(b.atOnce, b.left+(now-b.filled).Seconds()*b.aSecond)
 	b.filled = now
-	if b.left < 1 {
+	if b.left < many {
 		return false
 	}
-	b.left--
+	b.left -= many
 	return true
 }

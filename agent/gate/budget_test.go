@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -15,8 +16,9 @@ func TestABudgetIsWhatMayGoAtOnceAndWhatComesWithTime(t *testing.T) {
 		if now%(10*time.Second) < 2*time.Second {
 			continue // it fills, and no more than that
 		}
-		if b.Take(now) {
-			taken = append(taken, now)
+		many := 1 + random.IntN(3)
+		if b.Spend(now, float64(many)) {
+			taken = append(taken, slices.Repeat([]time.Duration{now}, many)...)
 		}
 	}
 	for from := range taken { // of no time at all more than is due, and of all of it hardly less

@@ -22,11 +22,12 @@ type Counters struct {
 	Strangers uint64 // not whole, of another key, session or address
 	Replays   uint64 // a number for the second time, or far behind; an opening of a session that is probed
 	Refused   uint64 // more a second than is answered, or a session while there is another
+	Unsent    uint64 // answers that this host could not send, such as one that is too long for its device
 }
 
 // door knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
 // are void with each session that is opened, so what was recorded of an earlier one opens nothing. A packet that is wrong
-// costs a comparison and is forgotten.
+// costs a comparison or two and is forgotten.
 type door struct {
 	key     Key
 	proof   gate.Proof
@@ -50,7 +51,7 @@ func newDoor(key Key) door {
 // verdict is what is to be sent back, if anything; answers are made when their times are known.
 type verdict struct {
 	answers  bool
-	to       head
+	to       request // without a length it was a probe
 	sendBack []byte
 }
 
@@ -61,7 +62,7 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	if len(b) >= headBytes && headOf(b).number == 0 {
 		return d.opening(now, from, b)
 	}
-	h, right := openProbe(&d.key, b)
+	h, right := d.asked(b)
 	switch {
 	case !right || h.session != d.session || from != d.peer:
 		d.counters.Strangers++
@@ -70,12 +71,20 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	default:
 		d.seen.Pass(h.number)
 		d.heard = now
-		if d.answers.Take(now) {
+		if d.answers.Spend(now, share(h.length)) {
 			return verdict{answers: true, to: h}
 		}
 		d.counters.Refused++
 	}
 	return verdict{}
+}
+
+func (d *door) asked(b []byte) (request, bool) {
+	if r, right := openRequest(&d.key, b); right {
+		return r, true
+	}
+	h, right := openProbe(&d.key, b)
+	return request{head: h}, right
 }
 
 func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict {
@@ -95,11 +104,11 @@ func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict
 	case d.proof.Knows(now, from, k.session, k.nonce):
 		d.session, d.peer, d.heard, d.seen = k.session, from, now, gate.Once{}
 		d.proof.Void()
-		return verdict{answers: true, to: head{session: k.session}}
+		return verdict{answers: true, to: request{head: head{session: k.session}}}
 	case !d.tickets.May(now, fresh):
 		d.counters.Refused++
 	case again: // our answer was lost
-		return verdict{answers: true, to: head{session: k.session}}
+		return verdict{answers: true, to: request{head: head{session: k.session}}}
 	default:
 		challenge := knock{session: k.session, nonce: d.proof.Nonce(now, from, k.session)}
 		return verdict{sendBack: challenge.seal(&d.key, challenges)}

@@ -35,6 +35,10 @@ func (v *visit) probe(session, number uint32) []byte {
 	return b
 }
 
+func (v *visit) request(session, number uint32, length int) []byte {
+	return request{head{session, number}, length}.seal(&testKey)
+}
+
 // challenged is the nonce that an opening is given.
 func (v *visit) challenged(from netip.AddrPort, session uint32) nonce {
 	v.t.Helper()
@@ -105,6 +109,47 @@ func TestStrangersChangeNothing(t *testing.T) {
 		t.Fatalf("%+v, expected 10 strangers", c)
 	}
 	v.answered(here, v.probe(7, 1), 1)
+}
+
+func TestALongAnswerIsOnlyForWhoProvedHisAddress(t *testing.T) {
+	v := newVisit(t)
+	v.ignored(here, v.request(7, 1, 1440))
+	v.challenged(here, 7)
+	v.ignored(here, v.request(7, 1, 1440)) // he has not heard what was sent there
+	v.open(here, 7)
+	for length, asked := range map[int]bool{0: false, 63: false, 64: true, 1440: true, Longest: true, Longest + 1: false, 1<<16 - 1: false} {
+		b := v.request(7, uint32(10+length), length)
+		v.ignored(elsewhere, b)
+		v.ignored(netip.AddrPortFrom(here.Addr(), 4001), b)
+		v.ignored(here, v.request(8, uint32(10+length), length))
+		if !asked {
+			v.ignored(here, b)
+			continue
+		}
+		if said := v.door.take(v.now, here, b); !said.answers || said.to.length != length || int(said.to.number) != 10+length {
+			t.Fatalf("%+v, expected an answer of %d bytes", said, length)
+		}
+		v.ignored(here, b)
+	}
+}
+
+func TestWhatAllAnswersHaveTogetherIsBounded(t *testing.T) {
+	for _, length := range []int{64, wholeAnswer, 9000, Longest} {
+		v := newVisit(t)
+		v.open(here, 7)
+		answers := 0
+		const seconds = 3
+		for number := uint32(1); number <= 60_000; number++ {
+			v.now += seconds * time.Second / 60_000
+			if v.door.take(v.now, here, v.request(7, number, length)).answers {
+				answers++
+			}
+		}
+		most := (atOnce + seconds*mostASecond) * wholeAnswer / max(length, wholeAnswer)
+		if answers > most || answers < most*9/10 {
+			t.Fatalf("%d answers of %d bytes in %d s, expected %d", answers, length, seconds, most)
+		}
+	}
 }
 
 func TestWhatWasRecordedOpensNothing(t *testing.T) {

@@ -18,6 +18,7 @@ type entry struct {
 
 // ledger is what is known of all packets, by their numbers from 1, while it comes in.
 type ledger struct {
+	down    bool // the lengths are of answers
 	lock    sync.Mutex
 	entries []entry
 	of      map[uint32]*[2]int64 // by a stamp's id: when it was queued, and when it left
@@ -135,10 +136,15 @@ func (l *ledger) result(first int) Result {
 			break
 		}
 	}
-	r := Result{Queued: which == 0, FarHardware: l.far}
+	r := Result{Down: l.down, Queued: which == 0 && !l.down, FarHardware: l.far}
 	for _, e := range l.entries[:min(first, len(l.entries))] {
-		s := Sample{Train: e.train, Length: e.length, Received: e.received, Answered: e.answered, Heard: e.answerCame, Came: e.heard}
-		if times := l.of[e.id]; e.sent && times != nil {
+		s := Sample{Train: e.train, Length: e.length, Came: e.heard}
+		if l.down {
+			s.Sent, s.Received = e.answered, e.answerCame
+		} else {
+			s.Received, s.Answered, s.Heard = e.received, e.answered, e.answerCame
+		}
+		if times := l.of[e.id]; !l.down && e.sent && times != nil {
 			s.Sent = times[which]
 		}
 		r.Samples = append(r.Samples, s)

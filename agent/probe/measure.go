@@ -3,7 +3,6 @@ package probe
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +36,7 @@ type Prober struct {
 	session uint32
 	random  *random.Rand
 	filler  io.Reader
+	down    bool
 	ledger  *ledger
 	pace    pace
 	heard   time.Duration // when the count of answers last changed
@@ -56,15 +56,19 @@ func DialFrom(from, to netip.AddrPort, device string, key Key) (*Prober, error) 
 	if err != nil {
 		return nil, err
 	}
-	var seed [32]byte
-	rand.Read(seed[:])
-	session := max(1, binary.BigEndian.Uint32(seed[:]))
-	rand.Read(seed[:])
-	filler := random.NewChaCha8(seed) // nothing that a link could compress
+	filler := newFiller()
+	session := max(1, uint32(filler.Uint64()))
 	return &Prober{
 		socket: socket, key: key, to: to, session: session, filler: filler, random: random.New(filler),
 		ledger: &ledger{of: map[uint32]*[2]int64{}}, silence: silence, closesIn: closesIn,
 	}, nil
+}
+
+// newFiller is nothing that a link could compress.
+func newFiller() *random.ChaCha8 {
+	var seed [32]byte
+	rand.Read(seed[:])
+	return random.NewChaCha8(seed)
 }
 
 // Close ends what it does.
@@ -79,6 +83,7 @@ func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 	if err := p.open(ctx); err != nil {
 		return Result{}, err
 	}
+	p.down, p.ledger.down = plan.Down, plan.Down
 	ended := make(chan struct{})
 	go func() {
 		p.listen()
@@ -89,7 +94,7 @@ func (p *Prober) Measure(ctx context.Context, plan Plan) (Result, error) {
 	sent := int(p.ledger.number()) - 1
 	took := clock.Monotonic() - began
 	if early == nil {
-		p.finish(ctx, sent, plan.Every)
+		p.finish(ctx, sent, plan)
 	}
 	p.socket.Close()
 	<-ended
@@ -168,11 +173,18 @@ func (p *Prober) listen() {
 		case event.Moment != stamps.Arrived:
 			p.ledger.stamped(event)
 		case event.Length <= len(buffer):
-			if a, right := openAnswer(&p.key, buffer[:event.Length]); right && a.session == p.session {
+			if a, right := p.answer(buffer[:event.Length]); right && a.session == p.session {
 				p.ledger.took(a, event.At)
 			}
 		}
 	}
+}
+
+func (p *Prober) answer(b []byte) (answer, bool) {
+	if p.down {
+		return openFilled(&p.key, b)
+	}
+	return openAnswer(&p.key, b)
 }
 
 // send is nil when all that was planned was sent.
@@ -187,9 +199,9 @@ func (p *Prober) send(ctx context.Context, plan Plan) error {
 		if err := p.goesOn(ctx, plan.Every); err != nil {
 			return err
 		}
-		packet := p.packet(length)
+		packet := p.next(length)
 		p.pace.await()
-		if err := p.put(0, packet); err != nil {
+		if err := p.put(0, length, packet); err != nil {
 			return err
 		}
 		p.pace.sent()
@@ -207,7 +219,7 @@ func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
 	if err := p.goesOn(ctx, plan.pause()); err != nil {
 		return err
 	}
-	length := p.ledger.longest()
+	length := max(plan.shortest(), p.ledger.longest())
 	first := p.ledger.number()
 	packets := make([][]byte, plan.TrainPackets)
 	for n := range packets {
@@ -215,7 +227,7 @@ func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
 	}
 	p.pace.await()
 	for _, packet := range packets {
-		if err := p.put(train, packet); err != nil {
+		if err := p.put(train, length, packet); err != nil {
 			return err
 		}
 	}
@@ -223,18 +235,23 @@ func (p *Prober) train(ctx context.Context, plan Plan, train int) error {
 	return nil
 }
 
-func (p *Prober) packet(length int) []byte { return p.made(p.ledger.number(), length) }
+func (p *Prober) next(length int) []byte { return p.made(p.ledger.number(), length) }
 
+// made is a packet of a length, or one that asks for it.
 func (p *Prober) made(number uint32, length int) []byte {
-	b := make([]byte, max(length, Shortest))
+	h := head{p.session, number}
+	if p.down {
+		return request{h, length}.seal(&p.key)
+	}
+	b := make([]byte, length)
 	p.filler.Read(b)
-	sealProbe(&p.key, head{p.session, number}, b)
+	sealProbe(&p.key, h, b)
 	return b
 }
 
 // put sends; a packet that the host itself has no room for is lost, as one that a router has none for.
-func (p *Prober) put(train int, b []byte) error {
-	p.ledger.begin(train, len(b))
+func (p *Prober) put(train, length int, b []byte) error {
+	p.ledger.begin(train, length)
 	id, err := p.socket.Write(b)
 	if err == nil {
 		p.ledger.wrote(id)
@@ -272,8 +289,8 @@ func (p *Prober) goesOn(ctx context.Context, every time.Duration) error {
 }
 
 // finish awaits the last answers, and has it told by some more probes when these left.
-func (p *Prober) finish(ctx context.Context, sent int, every time.Duration) {
-	pause := min(max(every, closesEvery/10), closesEvery)
+func (p *Prober) finish(ctx context.Context, sent int, plan Plan) {
+	pause := min(max(plan.Every, closesEvery/10), closesEvery)
 	since, before := clock.Monotonic(), 0
 	for ctx.Err() == nil && clock.Monotonic()-since < p.closesIn {
 		heard, answered := p.ledger.known(sent)
@@ -284,7 +301,7 @@ func (p *Prober) finish(ctx context.Context, sent int, every time.Duration) {
 			since, before = clock.Monotonic(), heard+answered
 		}
 		sleepUntil(clock.Monotonic() + pause)
-		if p.put(0, p.packet(Shortest)) != nil {
+		if p.put(0, plan.shortest(), p.next(plan.shortest())) != nil {
 			return
 		}
 	}

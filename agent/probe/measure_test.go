@@ -79,7 +79,7 @@ func summary(r Result) string {
 func TestEachPacketHasItsFourTimes(t *testing.T) {
 	for _, at := range []string{"10.1.0.2:0", "[fd01::2]:0"} {
 		p := newPath(t, at, testKey)
-		plan := Plan{lengthsOf(t, "16-1440/89"), 6, 2 * time.Millisecond, 5, 20}
+		plan := Plan{lengthsOf(t, "16-1440/89"), 6, 2 * time.Millisecond, 5, 20, false}
 		result := p.measure(plan)
 		singles := len(plan.Lengths) * plan.Tries
 		if len(result.Samples) != singles+100 || result.Lost() != 0 || result.Ended != nil || result.Hardware || result.Queued {
@@ -193,7 +193,7 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 	} {
 		p := newPath(t, each.at, testKey)
 		p.client.Run("ip", "link", "set", "wifi", "mtu", each.mtu) // it knows
-		plan := Plan{lengthsOf(t, "16-1440/48"), 3, time.Millisecond, 2, 10}
+		plan := Plan{lengthsOf(t, "16-1440/48"), 3, time.Millisecond, 2, 10, false}
 		result := p.measure(plan)
 		if last := result.Samples[len(result.Samples)-1]; !strings.Contains(summary(result), each.said) || last.Length != each.longest {
 			t.Fatalf("%s\nexpected %q, and trains of so long packets, not %d", summary(result), each.said, last.Length)

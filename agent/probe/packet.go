@@ -8,6 +8,13 @@
 //	        ◀────────── answer to number 0
 //	probe, of any length ───▶            numbers from 1
 //	        ◀────────── answer, with the time that an earlier answer left
+//	request, of 64 bytes ───▶            for the way back: it says how long its answer is to be
+//	        ◀────────── answer of that length, with that time, too
+//
+// Nobody can have a stranger sent more than he sends himself. An answer that is longer than what it answers goes to the one
+// address that a challenge was sent to and its nonce came back from: who writes another's address on his packets does not
+// hear that nonce, whatever he recorded. Each request says its length under the key and is answered once, and what all answers have
+// together, also of who has the key, is bounded (plan.go: share).
 package probe
 
 import (
@@ -21,11 +28,12 @@ import (
 
 // Of a packet's payload, in bytes.
 const (
-	Shortest = headBytes
-	Longest  = 1<<16 - 1 - 8 - 20
+	Shortest     = headBytes
+	ShortestDown = answerBytes
+	Longest      = 1<<16 - 1 - 8 - 20
 
 	headBytes   = 16
-	answerBytes = 64 // of all but probes
+	answerBytes = 64 // of all but probes, and answers of the length that was asked for
 	tagAt       = 8
 	tagBytes    = 8
 )
@@ -41,6 +49,8 @@ const (
 	back
 	opens
 	challenges
+	asks
+	fills
 )
 
 // head is how every packet begins; of what is no probe the number 0 tells what it is, or which probe it answers.
@@ -76,9 +86,33 @@ func probeTag(key *Key, b []byte) []byte {
 	return tag(key, forth, binary.BigEndian.AppendUint16(slices.Clone(b[:tagAt]), uint16(len(b))))
 }
 
-// answer is to one probe, and has always the same length: the way back takes all alike.
+// request is a probe of the way back.
 //
-//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe    38 1: stamps of a network card    39 zeros
+//	16 length of its answer    18 zeros
+type request struct {
+	head
+	length int
+}
+
+func (r request) seal(key *Key) []byte {
+	b := make([]byte, answerBytes)
+	r.write(b)
+	binary.BigEndian.PutUint16(b[16:], uint16(r.length))
+	return closed(key, asks, b)
+}
+
+func openRequest(key *Key, b []byte) (request, bool) {
+	if !whole(key, asks, b) {
+		return request{}, false
+	}
+	r := request{headOf(b), int(binary.BigEndian.Uint16(b[16:]))}
+	return r, r.length >= ShortestDown && r.length <= Longest
+}
+
+// answer is to one probe, and has always the same length: the way back takes all alike. To a request it has the length that
+// was asked for, and behind its first 64 bytes whatever cannot be compressed.
+//
+//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zeros
 type answer struct {
 	head
 	received int64 // nanoseconds since 1970, of the answering end's clock; 0: not known
@@ -88,8 +122,17 @@ type answer struct {
 	hardware bool
 }
 
-func (a answer) seal(key *Key) []byte {
-	b := make([]byte, answerBytes)
+func (a answer) seal(key *Key) []byte { return a.put(key, back, make([]byte, answerBytes)) }
+
+// fill is seal for the way back: what is behind an answer stays.
+func (a answer) fill(key *Key, b []byte) []byte {
+	a.length = len(b)
+	a.put(key, fills, b[:answerBytes])
+	return b
+}
+
+func (a answer) put(key *Key, k kind, b []byte) []byte {
+	clear(b)
 	a.write(b)
 	binary.BigEndian.PutUint64(b[16:], uint64(a.received))
 	binary.BigEndian.PutUint32(b[24:], a.earlier)
@@ -98,11 +141,19 @@ func (a answer) seal(key *Key) []byte {
 	if a.hardware {
 		b[38] = 1
 	}
-	return closed(key, back, b)
+	return closed(key, k, b)
 }
 
-func openAnswer(key *Key, b []byte) (answer, bool) {
-	if !whole(key, back, b) {
+func openAnswer(key *Key, b []byte) (answer, bool) { return readAnswer(key, back, b) }
+
+// openFilled is of the answer to a request.
+func openFilled(key *Key, b []byte) (answer, bool) {
+	a, right := readAnswer(key, fills, b[:min(len(b), answerBytes)])
+	return a, right && a.length == len(b)
+}
+
+func readAnswer(key *Key, k kind, b []byte) (answer, bool) {
+	if !whole(key, k, b) {
 		return answer{}, false
 	}
 	return answer{

@@ -24,6 +24,21 @@ func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
 			t.Fatalf("%+v was opened as %+v, %v", a, got, right)
 		}
 	}
+	for _, length := range []int{answerBytes, answerBytes + 1, 1440, Longest} {
+		b := bytes.Repeat([]byte{7}, length)
+		a := answer{head{5, 9}, 1_800_000_000_123_456_789, 8, 1_800_000_000_000_000_001, length, true}
+		got, right := openFilled(&testKey, a.fill(&testKey, b))
+		if !right || got != a || !bytes.Equal(b[answerBytes:], bytes.Repeat([]byte{7}, length-answerBytes)) {
+			t.Fatalf("%+v of %d bytes was opened as %+v, %v", a, length, got, right)
+		}
+	}
+	for length := range 1 << 16 {
+		r := request{head{5, 9}, length}
+		b := r.seal(&testKey)
+		if got, right := openRequest(&testKey, b); got != r || len(b) != 64 || right != (length >= ShortestDown && length <= Longest) {
+			t.Fatalf("%+v was opened as %+v, %v", r, got, right)
+		}
+	}
 	for _, k := range []kind{opens, challenges} {
 		sent := knock{77, nonce{1, 15: 3}, 1<<64 - 2}
 		if got, right := openKnock(&testKey, k, sent.seal(&testKey, k)); !right || got != sent {
@@ -40,6 +55,12 @@ func opened(key *Key, b []byte) (as []kind) {
 	if _, right := openAnswer(key, b); right {
 		as = append(as, back)
 	}
+	if _, right := openRequest(key, b); right {
+		as = append(as, asks)
+	}
+	if _, right := openFilled(key, b); right {
+		as = append(as, fills)
+	}
 	for _, k := range []kind{opens, challenges} {
 		if _, right := openKnock(key, k, b); right {
 			as = append(as, k)
@@ -55,6 +76,7 @@ func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
 	for k, sealed := range map[kind][]byte{
 		forth: probe, back: answer{head: head{5, 9}, received: 1}.seal(&testKey),
 		opens: knock{session: 5, ticket: 1}.seal(&testKey, opens), challenges: knock{session: 5, nonce: nonce{9}}.seal(&testKey, challenges),
+		asks: request{head{5, 9}, 1440}.seal(&testKey), fills: answer{head: head{5, 9}}.fill(&testKey, make([]byte, 100)),
 	} {
 		if as := opened(&testKey, sealed); len(as) != 1 || as[0] != k {
 			t.Fatalf("kind %d is taken for %v", k, as)
@@ -71,8 +93,11 @@ func TestWhatIsNotWholeOrOfAnotherIsNothing(t *testing.T) {
 			t.Fatalf("kind %d and a byte are taken for %v", k, as)
 		}
 		authentic := len(sealed)
-		if k == forth {
-			authentic = headBytes // what it carries is nobody's
+		switch k { // what is carried is nobody's
+		case forth:
+			authentic = headBytes
+		case fills:
+			authentic = answerBytes
 		}
 		for at := range authentic {
 			forged := bytes.Clone(sealed)

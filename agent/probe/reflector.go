@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -35,6 +36,7 @@ type Reflector struct {
 	sent    int
 	tells   bool // the driver does, when packets left
 	left    []departure
+	filler  io.Reader // of answers as long as was asked
 }
 
 type departure struct {
@@ -48,7 +50,9 @@ func Open(settings Settings) (*Reflector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
 	}
-	return &Reflector{socket: socket, door: newDoor(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware()}, nil
+	return &Reflector{
+		socket: socket, door: newDoor(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware(), filler: newFiller(),
+	}, nil
 }
 
 // Local is where it answers.
@@ -99,20 +103,31 @@ func (r *Reflector) answer(event stamps.Event, b []byte) {
 	}
 }
 
-func (r *Reflector) say(event stamps.Event, to head) {
-	said := answer{head: to, received: event.At, length: event.Length, hardware: r.socket.Hardware()}
-	if len(r.left) > 0 {
-		said.earlier, said.left = r.left[0].number, r.left[0].at
-		r.left = r.left[1:]
+func (r *Reflector) say(event stamps.Event, to request) {
+	said := answer{head: to.head, received: event.At, length: event.Length, hardware: r.socket.Hardware()}
+	told := r.left[:min(1, len(r.left))]
+	for _, each := range told {
+		said.earlier, said.left = each.number, each.at
 	}
-	id, err := r.socket.Answer(said.seal(&r.door.key), event)
-	if err != nil {
-		return // as if it were lost
+	id, err := r.socket.Answer(r.sealed(said, to.length), event)
+	if err != nil { // as if it were lost
+		r.door.counters.Unsent++
+		return
 	}
+	r.left = r.left[len(told):]
 	r.sent++
 	r.door.counters.Answered++
 	r.answers[id] = to.number
 	delete(r.answers, id-unsaid)
+}
+
+func (r *Reflector) sealed(said answer, length int) []byte {
+	if length == 0 {
+		return said.seal(&r.door.key)
+	}
+	b := make([]byte, length)
+	r.filler.Read(b)
+	return said.fill(&r.door.key, b)
 }
 
 // departed keeps when an answer left, for one of the next to tell.

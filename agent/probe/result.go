@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -17,7 +18,8 @@ const (
 	fewestLost = 3 // of longer packets, until a path is said not to carry them
 )
 
-// Sample is one packet. Times are nanoseconds since 1970, each of the clock of its own end; 0: not known.
+// Sample is one packet. Times are nanoseconds since 1970, each of the clock of its own end; 0: not known. Down, it is an
+// answer: Sent by the far end, Received by us, and that is all.
 type Sample struct {
 	Train                           int // 0: sent by itself
 	Length                          int // of UDP payload
@@ -28,6 +30,7 @@ type Sample struct {
 // Result is all that was sent, in that order.
 type Result struct {
 	Samples     []Sample
+	Down        bool // from the far end to us, in the order of asking
 	Hardware    bool // our times are the network card's
 	FarHardware bool // the far end's are
 	Queued      bool // our driver does not say when packets leave: it is when they were queued
@@ -46,8 +49,12 @@ func (r Result) Write(to io.Writer) error {
 	if r.Six {
 		transport = "udp6"
 	}
+	direction := ""
+	if r.Down {
+		direction = " direction=down"
+	}
 	out := bufio.NewWriter(to)
-	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s\ntrain,length,sent_ns,received_ns,answered_ns,heard_ns\n", by, transport)
+	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s%s\ntrain,length,sent_ns,received_ns,answered_ns,heard_ns\n", by, transport, direction)
 	for _, s := range r.Samples {
 		line := strconv.AppendInt(nil, int64(s.Train), 10)
 		line = strconv.AppendInt(append(line, ','), int64(s.Length), 10)
@@ -75,19 +82,21 @@ func (r Result) Lost() int {
 
 // Reordered is how many came after one that was sent later (RFC 4737).
 func (r Result) Reordered() int {
-	var order []int
-	for n, s := range r.Samples {
-		if s.Received != 0 {
-			order = append(order, n)
+	var came []Sample
+	for _, s := range r.Samples {
+		if s.Received != 0 && (s.Sent != 0 || !r.Down) {
+			came = append(came, s)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.Samples[a].Received, r.Samples[b].Received) })
-	reordered, highest := 0, -1
-	for _, n := range order {
-		if n < highest {
+	if r.Down { // requests may be overtaken, too
+		slices.SortStableFunc(came, func(a, b Sample) int { return cmp.Compare(a.Sent, b.Sent) })
+	}
+	reordered, before := 0, int64(math.MaxInt64)
+	for _, s := range slices.Backward(came) {
+		if s.Received > before {
 			reordered++
 		}
-		highest = max(highest, n)
+		before = min(before, s.Received)
 	}
 	return reordered
 }
@@ -112,7 +121,11 @@ func (r Result) Through() (longest, lost int) {
 
 // Summary is for people, a line each.
 func (r Result) Summary(to io.Writer) {
-	fmt.Fprintf(to, "sent %d packets in %.2f s, lost %d, reordered %d\n", len(r.Samples), r.Took.Seconds(), r.Lost(), r.Reordered())
+	did := "sent"
+	if r.Down {
+		did = "asked for"
+	}
+	fmt.Fprintf(to, did+" %d packets in %.2f s, lost %d, reordered %d\n", len(r.Samples), r.Took.Seconds(), r.Lost(), r.Reordered())
 	fmt.Fprintf(to, "stamps: here of the %s, there of the %s\n", whose(r.Hardware), whose(r.FarHardware))
 	if r.Queued {
 		fmt.Fprintln(to, "the driver does not tell when packets leave: sent_ns is when they went into its queue")
