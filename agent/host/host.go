@@ -181,6 +181,9 @@ func (h *Host) Fired() <-chan *agentv1.Fired {
 	return h.reflexes.Fired()
 }
 
+// Probed tells what came of probes.
+func (h *Host) Probed() <-chan *agentv1.Probed { return nil }
+
 // Obey carries out an order. What it does not know, and what this host cannot do, it says.
 func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
 	switch order := directive.GetOrder().(type) {

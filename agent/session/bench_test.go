@@ -14,14 +14,18 @@ import (
 	"bicast/api/agentv1"
 )
 
+// A probe that no stream of the test ordered.
+const ofAnother = 99
+
 // A host that says what the test tells it to.
 type fakeHost struct {
-	now   atomic.Uint64 // what a report says
-	reads atomic.Uint64
-	fired chan *agentv1.Fired
-	hold  chan struct{} // orders are carried out when it is closed; nil: at once
-	began chan struct{}
-	ended chan error // whether an order was given the time that it took
+	now    atomic.Uint64 // what a report says
+	reads  atomic.Uint64
+	fired  chan *agentv1.Fired
+	probed chan *agentv1.Probed
+	hold   chan struct{} // orders are carried out when it is closed; nil: at once
+	began  chan struct{}
+	ended  chan error // whether an order was given the time that it took
 }
 
 func (f *fakeHost) Hello() *agentv1.Hello {
@@ -42,10 +46,17 @@ func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agen
 		}
 		f.ended <- ctx.Err()
 	}
+	if directive.GetProbe() != nil {
+		for _, over := range []uint64{ofAnother, directive.GetId(), directive.GetId()} { // as soon as can be, and once more
+			f.probed <- &agentv1.Probed{Directive: over}
+		}
+	}
 	return &agentv1.Result{Done: directive.GetOrder() != nil, Said: "obeyed"}
 }
 
 func (f *fakeHost) Fired() <-chan *agentv1.Fired { return f.fired }
+
+func (f *fakeHost) Probed() <-chan *agentv1.Probed { return f.probed }
 
 func slowHost() *fakeHost {
 	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
@@ -69,7 +80,7 @@ type agent struct {
 
 func begin(t *testing.T) *agent {
 	t.Helper()
-	return beginAs(t, &fakeHost{fired: make(chan *agentv1.Fired, 8)})
+	return beginAs(t, &fakeHost{fired: make(chan *agentv1.Fired, 8), probed: make(chan *agentv1.Probed, 8)})
 }
 
 func beginAs(t *testing.T, host *fakeHost) *agent {
@@ -106,6 +117,10 @@ func prefer(id uint64) *agentv1.Directive {
 func huge() *agentv1.Directive {
 	path := &agentv1.Path{TerminalAddresses: []string{strings.Repeat("1", 3<<20)}}
 	return &agentv1.Directive{Id: 1, Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path}}}
+}
+
+func probe(id uint64) *agentv1.Directive {
+	return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Probe{Probe: &agentv1.Probe{}}}
 }
 
 func reportEvery(id uint64, ms uint32) *agentv1.Directive {

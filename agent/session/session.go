@@ -35,6 +35,8 @@ type Host interface {
 	Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result
 	// Fired tells of reflexes. They wait here while there is no controller to tell them to.
 	Fired() <-chan *agentv1.Fired
+	// Probed tells what came of orders to probe that were done, each once.
+	Probed() <-chan *agentv1.Probed
 }
 
 // Session is one agent's side of the contract.

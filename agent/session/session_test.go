@@ -128,6 +128,24 @@ func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {
 	visit.Report() // within the patience, not within the minute of the welcome
 }
 
+func TestWhatCameOfAProbeIsToldOnceBehindItsResultAndToWhoOrderedIt(t *testing.T) {
+	a := begin(t)
+	visit, _ := a.brain.Welcomed(60000)
+	visit.Take(visit.Report())
+	for id := uint64(1); id <= 50; id++ {
+		visit.Order(probe(id))
+		if result := visit.Word().GetResult(); result.GetDirective() != id || !result.GetDone() {
+			t.Fatalf("%v, expected the result of %d", result, id)
+		}
+		if probed := visit.Word().GetProbed(); probed.GetDirective() != id {
+			t.Fatalf("%v, expected what came of %d", probed, id)
+		}
+	}
+	if !visit.Silent(50 * time.Millisecond) {
+		t.Fatal("there is one word too many")
+	}
+}
+
 func TestAReflexThatFiredWithNoControllerIsToldToTheNext(t *testing.T) {
 	a := begin(t)
 	a.brain.Next().End(status.Error(codes.Unavailable, "not yet"))

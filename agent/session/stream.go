@@ -32,7 +32,7 @@ type stream struct {
 
 	taken      chan uint64
 	directives chan *agentv1.Directive
-	results    chan *agentv1.Result
+	answers    chan *agentv1.FromAgent // to directives
 	intervals  chan time.Duration
 
 	pace     pace
@@ -44,7 +44,7 @@ func newStream(ctx context.Context, session *Session) *stream {
 	s := &stream{
 		session: session, agent: ctx,
 		taken: make(chan uint64), directives: make(chan *agentv1.Directive, waiting),
-		results: make(chan *agentv1.Result), intervals: make(chan time.Duration),
+		answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.wired, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
@@ -150,13 +150,25 @@ func (s *stream) read() {
 	}
 }
 
+// obey answers orders with their results, and probes with what came of them, too. That is never said before its result; and of a
+// probe that another stream ordered it is not said at all, as its number may be another order's here.
 func (s *stream) obey() {
+	begun := map[uint64]bool{}
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case directive := <-s.directives:
-			hand(s.ctx, s.results, s.carryOut(directive))
+			result := s.carryOut(directive)
+			if directive.GetProbe() != nil && result.GetDone() {
+				begun[directive.GetId()] = true
+			}
+			hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+		case probed := <-s.session.Host.Probed():
+			if begun[probed.GetDirective()] {
+				delete(begun, probed.GetDirective())
+				hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
+			}
 		}
 	}
 }
@@ -208,8 +220,8 @@ func (s *stream) speak() error {
 			s.wasTaken(sequence)
 		case every := <-s.intervals:
 			s.pace.change(every, time.Now())
-		case result := <-s.results:
-			err = s.wire.Send(&agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+		case answer := <-s.answers:
+			err = s.wire.Send(answer)
 		case fired := <-s.fired():
 			s.session.untold.fired = append(s.session.untold.fired, fired)
 		}
@@ -255,7 +267,7 @@ func (s *stream) because(err error) error {
 			return context.Cause(s.ctx)
 		case <-s.taken:
 		case <-s.intervals:
-		case <-s.results:
+		case <-s.answers:
 		}
 	}
 	return err

@@ -32,6 +32,8 @@ type firedHost struct {
 
 func (f firedHost) Fired() <-chan *agentv1.Fired { return f.fired }
 
+func (f firedHost) Probed() <-chan *agentv1.Probed { return nil }
+
 func (f firedHost) Report() (*agentv1.Report, error) { return &agentv1.Report{}, nil }
 
 // One stream after the other of one session, and what each says of reflexes.
