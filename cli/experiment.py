@@ -111,6 +111,16 @@ EXPERIMENTS = {
         "21 probings of some 11 s: some 6 minutes.",
         "140 probings: some 35 minutes.",
     ),
+    "adaptive": Experiment(
+        "experiments.adaptive",
+        "copies only when they pay: mode auto beside copies always and never",
+        "Lets a camera's 4 Mbit/s go up between two sites while Wi-Fi is clean, loses 5 %, loses 10 % and in bursts, "
+        "is dead and is clean again, in the modes auto, bicast and single. Prints what came in each phase, what LTE "
+        "carried for it, and how soon and how often copies began and ended. Before, a download under a budget of LTE: "
+        "what its copied acknowledgements used of it, as LTE's far end counts.",
+        "phases of 15 s, three rounds in each mode: some 15 minutes.",
+        "phases of a minute, likewise: some 50 minutes.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",

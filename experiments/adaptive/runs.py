@@ -1,0 +1,108 @@
+"""The script and the budget, in laboratories of their own: nothing that one run has taught counts in the next."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from experiments import ExperimentFailed
+from experiments.adaptive import changes
+from experiments.adaptive.budget import budgeted
+from experiments.adaptive.looking import Look, held
+from experiments.adaptive.plan import ADAPTIVE, NEVER, SCRIPT, Phase, Plan, Task
+from experiments.adaptive.seen import Budgeted, Scripted
+from experiments.live.agents import TERMINAL, agent
+from experiments.live.connections import await_paths
+from experiments.live.laboratory import UPLINKS
+from experiments.live.streaming import Stream, streaming, till
+from experiments.once.lab import ACTIVE, TWIN, Laboratory, laboratory
+from experiments.running import LOOK_EVERY_S
+from topologies.paper import SERVER
+
+DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way
+# More than one path brings by itself where it loses 5 %, and less than LTE carries. Most devices send by cubic.
+CAMERA = ("4000000", "cubic")  # bits a second
+STEADY_S = 2.0
+KNOWN_WITHIN_S = 90.0
+ATTEMPTS = 2  # while the machine stalls
+Run: TypeAlias = Scripted | Budgeted
+R = TypeVar("R", Scripted, Budgeted)
+
+
+def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
+    """Those in which the machine stalled are among them."""
+    yield from _until_counted(lambda: budgeted(plan.budget_bytes, plan.download_s, logs))
+    for task in plan.tasks:
+        yield from _until_counted(lambda task=task: scripted(task, logs))  # type: ignore[misc]
+
+
+def _until_counted(measure: Callable[[], R]) -> Iterator[R]:
+    for _ in range(ATTEMPTS):
+        run = measure()
+        yield run
+        if not run.stalled:
+            break
+
+
+def scripted(task: Task, logs: Path) -> Scripted:
+    with _staged(task.mode, logs) as (lab, stream):
+        began = time.monotonic()
+        _await_known(lab, task.mode)
+        known_s = time.monotonic() - began
+        held(lab.net)  # from here on it counts
+        look = Look(lambda: _by_lte(lab))
+        moments = list(_played(lab, look, task.phase_s))
+        stalled = held(lab.net)
+        changed = changes.read(lab.controller.client, TERMINAL)
+        streamed = stream.finish()
+    return Scripted(task, known_s, moments, streamed, look.carried, changed, stalled)
+
+
+@contextmanager
+def _staged(mode: str, logs: Path) -> Iterator[tuple[Laboratory, Stream]]:
+    """The camera's picture goes up by Wi-Fi. That this is the active uplink is somebody's wish: else what is compared
+    would be where policies have it in each mode, and not copies alone."""
+    with laboratory(TWIN, logs, slower=DELAYS) as lab, agent(lab.controller, lab.client, TERMINAL, "terminal"):
+        lab.pin(mode)
+        with streaming(lab.server, lab.client, SERVER, upload=True, pace=CAMERA) as stream:
+            stream.await_flowing()
+            await_paths(lab.server, *UPLINKS.values())
+            yield lab, stream
+
+
+def _await_known(lab: Laboratory, mode: str) -> None:
+    """Until who decides by himself has found Wi-Fi clean: what is not known yet has copies, and is not the script's."""
+    if mode != ADAPTIVE:
+        till(time.monotonic() + STEADY_S)
+        return
+    deadline = time.monotonic() + KNOWN_WITHIN_S
+    while changes.acting(lab.controller.client, TERMINAL) != NEVER:
+        if time.monotonic() > deadline:
+            raise ExperimentFailed(
+                f"within {KNOWN_WITHIN_S:.0f} s of a clean Wi-Fi mode {mode} did not end copies: see `./bicast why "
+                f"{TERMINAL}`, which says what it waits for"
+            )
+        time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+
+
+def _played(lab: Laboratory, look: Look, phase_s: float) -> Iterator[float]:
+    """When each phase began, and the last one ended."""
+    began = time.monotonic()
+    for number, phase in enumerate(SCRIPT, 1):
+        yield look.now()
+        _befalls(lab, phase)
+        look.until(began + number * phase_s)
+    yield look.now()
+
+
+def _befalls(lab: Laboratory, phase: Phase) -> None:
+    wifi = lab.net.uplink(ACTIVE)
+    wifi.forward.set(loss_percent=phase.up_percent, bursts=phase.bursts)
+    wifi.backward.set(loss_percent=phase.down_percent, bursts=phase.bursts)
+
+
+def _by_lte(lab: Laboratory) -> int:
+    return sum(way.out_bytes for way in lab.net.uplink("lte").counters())
