@@ -16,13 +16,20 @@ import (
 
 const probeHelp = `
 usage: bicast-agent probe --to ADDRESS:PORT --key-file FILE [--device DEVICE] [--tries N] [--every DURATION]
-                          [--lengths FIRST-LAST/STEP] [--trains N [--train-packets N]] [--netns NETNS]
+                          [--lengths FIRST-LAST/STEP] [--trains N [--train-packets N]] [--down] [--netns NETNS]
 
 Measures the path to a host where ` + "`bicast-agent reflect`" + ` answers, by packets of many lengths (docs/probe.md): each
 try sends every length once, in another order. Prints when each packet left, came, was answered and its answer heard, a
 line each (CSV), and says on standard error how many were lost. What it puts on the path is length, tries and pause: 16 to
-1440 bytes every 10 ms are 0.6 Mbit/s.
+1440 bytes every 10 ms are 0.6 Mbit/s. With --down the path from there to here is measured: packets of 64 bytes go there,
+and the answers have the lengths.
 `
+
+// Lengths that are sent where none are said.
+const (
+	forth = "16-1440/16"
+	down  = "64-1440/16"
+)
 
 // Probe is the verb.
 func Probe(arguments []string, out, complaints io.Writer) int {
@@ -30,12 +37,13 @@ func Probe(arguments []string, out, complaints io.Writer) int {
 	to := flags.String("to", "", "the `ADDRESS:PORT` that answers")
 	keyFile := flags.String("key-file", "", "the `FILE` with the key: 64 hexadecimal digits")
 	device := flags.String("device", "", "the `DEVICE` to send by, and no other")
-	lengths := flags.String("lengths", "16-1440/16", "`FIRST-LAST/STEP` in bytes of UDP payload")
+	lengths := flags.String("lengths", "", "`FIRST-LAST/STEP` in bytes of UDP payload (default "+forth+", with --down "+down+")")
 	var plan probe.Plan
 	flags.IntVar(&plan.Tries, "tries", 10, "how often each length is sent")
 	flags.DurationVar(&plan.Every, "every", 10*time.Millisecond, "from one packet to the next, at least: ten times what the longest takes, or more")
 	flags.IntVar(&plan.Trains, "trains", 0, "how many trains follow: packets of the longest length at once")
 	flags.IntVar(&plan.TrainPackets, "train-packets", 50, "how many packets are in each")
+	flags.BoolVar(&plan.Down, "down", false, "measure the way from there to here")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to send in")
 	if code, ended := parse(flags, probeHelp, arguments, out, complaints); ended {
@@ -44,6 +52,12 @@ func Probe(arguments []string, out, complaints io.Writer) int {
 	address, err := netip.ParseAddrPort(*to)
 	if err != nil || *keyFile == "" || flags.NArg() != 0 {
 		return complain(complaints, usage, "probe wants --to ADDRESS:PORT and --key-file; `bicast-agent probe --help` teaches it")
+	}
+	if *lengths == "" {
+		*lengths = forth
+		if plan.Down {
+			*lengths = down
+		}
 	}
 	if plan.Lengths, err = probe.ParseLengths(*lengths); err == nil {
 		err = plan.Check()

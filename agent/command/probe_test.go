@@ -107,3 +107,27 @@ func TestWhatCannotBeProbedIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestThePathToHereIsMeasuredFromHere(t *testing.T) {
+	client, server := lab.Two(t)
+	key := keyFile(t, strings.Repeat("5a", 32), 0o600)
+	_, at, _ := reflecting(t, server, key)
+	var out, complaints bytes.Buffer
+	probe := agent("probe", "--down", "--to", at, "--key-file", key, "--netns", client.Path(), "--tries", "2", "--every", "1ms")
+	probe.Stdout, probe.Stderr = &out, &complaints
+	if err := probe.Run(); err != nil {
+		t.Fatalf("%v: %s", err, complaints.String())
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2+2*87 || lines[0] != "# bicast probe 1 stamps=software transport=udp direction=down" {
+		t.Fatalf("%d lines, from %q to %q", len(lines), lines[0], lines[len(lines)-1])
+	}
+	for _, line := range lines[2:] {
+		if !strings.HasSuffix(line, ",,") {
+			t.Fatalf("%q, expected two times at most", line)
+		}
+	}
+	if words := "asked for 174 packets in "; !strings.Contains(complaints.String(), words) {
+		t.Fatalf("%q, expected %q in it", complaints.String(), words)
+	}
+}

@@ -56,7 +56,7 @@ func Reflect(arguments []string, out, complaints io.Writer) int {
 		return complain(complaints, failed, "%v", err)
 	}
 	of := reflector.Counters()
-	fmt.Fprintf(out, "answered %s; not answered: %d of strangers, %d for the second time, %d too many\n",
-		counting.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused)
+	fmt.Fprintf(out, "answered %s; not answered: %d of strangers, %d for the second time, %d too many, %d whose answers this host could not send\n",
+		counting.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused, of.Unsent)
 	return done
 }
