@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def _lines(course: dict[str, Any]) -> Iterator[str]:
     chosen = {"people": "somebody chose it", "policies": "policies chose it", "default": "its default"}
     yield f"{course['terminal']} is on {course['active_uplink']}: {chosen[course['active_by']]}"
+    yield _copying(course["copying"])
     movers = ", ".join(course["movers"])
     yield f"its connections are moved by {movers}" if movers else f"nobody moves its connections: {course['unmoved']}"
     for end, there in (("own", course["own_end"]), ("other", course["other_end"])):
@@ -59,6 +60,12 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
     for decision in course["decisions"]:
         yield ""
         yield from _decision(decision)
+
+
+def _copying(one: dict[str, Any]) -> str:
+    acts = {"bicast": "with copies", "single": "on one path", "off": "as if we were not here"}
+    since = f" since {_clock(one['since'])}" if one["since"] is not None else ""
+    return f"it is in mode {one['mode']}, {acts[one['acting']]}{since}: {one['because']}"
 
 
 def _reflex(one: dict[str, Any]) -> str:
@@ -75,6 +82,8 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
     how = ", the hard way" if decision["hard"] else ""
     stays = decision["left"] == decision["uplink"]
     move = f"stay on {decision['uplink']}" if stays else f"from {decision['left']} to {decision['uplink']}"
+    if decision["copies"] is not None:
+        move = "copies begin" if decision["copies"] else f"copies end, {decision['uplink']} alone"
     yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
     yield f"    because {decision['because']}"
     for hand in decision["hands"]:

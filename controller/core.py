@@ -32,8 +32,10 @@ from controller.events import (
 from controller.farend.ends import Ends
 from controller.known import Wanted, without
 from controller.model import AUTO, Config, Mode, Site, Terminal
+from controller.policy.adaptive import Decision
 from controller.policy.ways import ridden
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
+from controller.steering.copying import Copying
 from controller.steering.logbook import By, Entry, Moved
 from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
@@ -53,6 +55,7 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
+        self.copying = Copying(self.pilot)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides)
         self.moves = Moves()
 
@@ -164,10 +167,10 @@ class Core:
             case ReflexFired():
                 yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
         self.air.hear(event, now)
-        if whole is None:
-            return
-        self.ends.hear(whole, self.wanted, self.switches.ports, now)
-        yield from self._copy(now)
+        self._decide_of_copies(self.copying.hear(event, self.wanted, now), now)
+        if whole is not None:
+            self.ends.hear(whole, self.wanted, self.switches.ports, now)
+            yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
 
     def _rides(self, terminal: str) -> str:
@@ -204,6 +207,15 @@ class Core:
             self.moves.owe(self.config.ends(self.pilot.steered[entry.terminal].site), entry)
             yield from self.pilot.moved(entry, self.wanted, now)
 
+    def _decide_of_copies(self, decisions: Iterable[Decision], now: float) -> None:
+        """It is the gateways that copy, at both ends; no agent is ordered."""
+        for decision in decisions:
+            name = decision.terminal
+            log.info("%s: %s, because %s", name, "copies" if decision.copies else "one path", decision.because)
+            self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
+            entry = self.pilot.copied(decision, now)
+            self.moves.owe(self.config.ends(self.pilot.steered[name].site), entry)
+
     def _follow(self, now: float) -> Iterator[Effect]:
         for dpid, entries in self.moves.due(now):
             if dpid in self.switches:
@@ -218,6 +230,7 @@ class Core:
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.pilot.reconfigure(config, self.wanted, now)
+        self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)
         for switch in self.switches.values():
             if switch.session is not None:
@@ -292,6 +305,7 @@ class Core:
         now: float,
     ) -> tuple[Answer, list[Effect | AgentEffect]]:
         learned: list[Effect | AgentEffect] = list(self.rest(now))  # its messages are not the wish's
+        wanted = self.copying.keep(wanted)
         changed, self.wanted = wanted != self.wanted, wanted
         effects: list[Effect] = []
         for dpid in self._gateways(terminals):

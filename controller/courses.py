@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from controller.core import Core
 from controller.known import Wanted
-from controller.model import Site, Terminal
+from controller.model import Mode, Site, Terminal
 from controller.policy.health import Path
 from controller.policy.reflexes import LEASE_S
 from controller.reports import Role
@@ -14,6 +14,7 @@ from controller.snapshot import (
     ActiveBy,
     AgentState,
     AgentView,
+    CopyingView,
     CourseView,
     DecisionView,
     EndView,
@@ -71,6 +72,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
     choice = steered.choose(now)
     return CourseView(
         terminal=name,
+        copying=_copying(core, steered, wall_offset_s),
         active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),
         active_by=active_by(core.wanted, steered.site, steered.terminal),
         movers=choice.movers,
@@ -81,6 +83,17 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
     )
+
+
+def _copying(core: Core, steered: Steered, wall_offset_s: float) -> CopyingView:
+    wanted, site, terminal = core.wanted, steered.site, steered.terminal
+    mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
+    watch = core.copying.watch(steered.name)
+    if mode is not Mode.AUTO:
+        return CopyingView(mode, acting, f"that is mode {mode.value}", None)
+    if watch is None:
+        return CopyingView(mode, acting, "nobody told anything yet from which it follows", None)
+    return CopyingView(mode, acting, watch.because, watch.since + wall_offset_s)
 
 
 def _uplinks(steered: Steered, wall_offset_s: float) -> Iterator[HealthView]:
@@ -149,6 +162,7 @@ def _decision(entry: Entry, wall_offset_s: float) -> DecisionView:
         entry.left,
         entry.because,
         entry.hard,
+        entry.copies,
         (gateway, *hands),
         entry.unmoved,
     )

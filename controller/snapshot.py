@@ -220,6 +220,7 @@ class DecisionView:
     left: str
     because: str
     hard: bool  # what was in flight on the path that was left is sent again
+    copies: bool | None  # in mode auto they begin, or end; None: it is of the uplink
     hands: tuple[HandView, ...]  # the gateway's first
     unmoved: str | None  # why no agent was ordered
 
@@ -244,10 +245,21 @@ class EndView:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyingView:
+    """Whether a terminal's packets are copied just now, and why: in mode auto that is decided."""
+
+    mode: Mode
+    acting: Mode  # never auto
+    because: str
+    since: float | None  # it is decided so; None: it is not decided, or was not yet
+
+
+@dataclass(frozen=True, slots=True)
 class CourseView:
     """Where one terminal is, why, and what it could do."""
 
     terminal: str
+    copying: CopyingView
     active_uplink: str
     active_by: ActiveBy
     movers: tuple[str, ...]  # the agents that move its connections

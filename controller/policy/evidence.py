@@ -24,6 +24,7 @@ from controller.policy.ways import Home, Leaves, Way, stays_inside
 from controller.reports import Connection, Subflow
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
+THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
 
 SubflowKey = tuple[str, int, str, int]
 
@@ -63,6 +64,7 @@ class Standing:
 class Weighed:
     ledger: dict[SubflowKey, Seen] = field(default_factory=dict)
     readings: dict[tuple[str, str], Reading] = field(default_factory=dict)  # by terminal and uplink
+    late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that are in no reading
     standings: dict[str, Standing] = field(default_factory=dict)  # by terminal
     serves_strangers: bool = False  # MPTCP connections of nobody that we know
 
@@ -71,6 +73,7 @@ class Weighed:
 class _Sum:
     segments: int = 0
     retransmits: int = 0
+    late: int = 0
     acked_bytes: int = 0
     stalled_ms: int = 0
     delivers: bool = False
@@ -105,7 +108,7 @@ def weigh(
                 standing.connections.setdefault(connection.token, []).append(held)
                 standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
             if before is not None:
-                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now, _queues(subflow))
+                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now, subflow)
                 if now.waited_ms:
                     stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
     for way, own, stalled_ms in stalls:
@@ -114,6 +117,7 @@ def weigh(
     for where, one in sums.items():
         stalled_ms = 0 if one.delivers else one.stalled_ms
         weighed.readings[where] = Reading(one.segments, one.retransmits, one.acked_bytes, stalled_ms)
+        weighed.late[where] = one.late
     return weighed
 
 
@@ -132,7 +136,7 @@ def _count(
     way: Way,
     old: Seen | None,
     now: Seen,
-    queues: bool,
+    subflow: Subflow,
 ) -> None:
     if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
         old = Seen(0, 0, 0, False, 0)  # a new one, perhaps between the same ports
@@ -141,13 +145,20 @@ def _count(
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
     found = sums.setdefault((way.terminal, laid_to or own), _Sum())
     found.acked_bytes += acked
-    if laid_to is not None and not queues:
+    if laid_to is not None and is_late(subflow):
+        found.late += now.segments_sent - old.segments_sent
+    if laid_to is not None and not _queues(subflow):
         found.segments += now.segments_sent - old.segments_sent
         found.retransmits += max(0, now.retransmits - old.retransmits)
 
 
 def _queues(subflow: Subflow) -> bool:
     return subflow.min_rtt_us > 0 and subflow.srtt_us > 2 * subflow.min_rtt_us + QUEUE_US
+
+
+def is_late(subflow: Subflow) -> bool:
+    """What it sends waits in a queue that others make."""
+    return _queues(subflow) and subflow.in_flight_segments <= THIN_SEGMENTS
 
 
 def _laid_to(way: Way, own: str, at_terminal: bool) -> str | None:

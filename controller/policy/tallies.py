@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from controller.policy.evidence import QUEUE_US
 from controller.policy.health import Reading
-from controller.reports import PathCopies, Subflow
+from controller.reports import PathCopies
 
 FEW = 3  # packets: fewer lost or late ones are bad luck
 CLEAN_LOSS = 0.01
 CLEAN_LATE = 0.03
-THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
 LATE_NS_LOG2 = 25  # 34 ms
 FAR_BEHIND = 2  # powers of two behind the middle copy: a path that is always slower by as much is not late
 
@@ -76,12 +74,6 @@ def of_senders(reading: Reading, late_segments: int, lasted_s: float) -> Evidenc
     """`late_segments`, of subflows that are late, are not in the reading: it leaves out what stands in a queue."""
     tally = Tally(reading.segments + late_segments, reading.retransmits, late_segments)
     return Evidence(Source.SENDERS, lasted_s, tally, reading.stalled_ms)
-
-
-def is_late(subflow: Subflow) -> bool:
-    """What it sends waits in a queue that others make."""
-    waits = subflow.min_rtt_us > 0 and subflow.srtt_us > 2 * subflow.min_rtt_us + QUEUE_US
-    return waits and subflow.in_flight_segments <= THIN_SEGMENTS
 
 
 def of_copies(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller.counting import counted
+from controller.policy.adaptive import Decision
 from controller.reports import ReflexFired, Resulted
 
 KEPT = 20  # a terminal
@@ -54,6 +55,7 @@ class Entry:
     left: str  # from which
     because: str
     hard: bool
+    copies: bool | None = None  # they begin, or end; None: it is of the uplink
     gateway: Moved = field(default_factory=Moved)
     hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
     unmoved: str | None = None  # why no agent was ordered, as long as none was
@@ -89,13 +91,20 @@ class Logbook:
         return list(reversed(self._entries.get(terminal, ())))
 
     def last(self, terminal: str) -> Entry | None:
-        found = self._entries.get(terminal)
-        return found[-1] if found else None
+        """Of those that are of the uplink."""
+        return next((entry for entry in self.entries(terminal) if entry.copies is None), None)
 
     def write(self, terminal: str, at: float, by: By, uplink: str, left: str, because: str, hard: bool) -> Entry:
         self._number += 1
-        entry = Entry(self._number, terminal, at, by, uplink, left, because, hard)
-        self._entries.setdefault(terminal, deque(maxlen=KEPT)).append(entry)
+        return self._keep(Entry(self._number, terminal, at, by, uplink, left, because, hard))
+
+    def copied(self, decision: Decision, active: str, now: float) -> Entry:
+        self._number += 1
+        name, because, copies = decision.terminal, decision.because, decision.copies
+        return self._keep(Entry(self._number, name, now, By.POLICY, active, active, because, False, copies))
+
+    def _keep(self, entry: Entry) -> Entry:
+        self._entries.setdefault(entry.terminal, deque(maxlen=KEPT)).append(entry)
         return entry
 
     def standing(self, terminal: str, uplink: str, by: By, now: float) -> Entry:

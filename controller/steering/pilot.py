@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.known import Port, Wanted
 from controller.model import Config, Site
+from controller.policy.adaptive import Decision as Copies
 from controller.policy.evidence import weigh
 from controller.policy.reach import Choice
 from controller.policy.reflexes import Reflex
@@ -137,8 +138,8 @@ class Pilot:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        home_of = (agent.homes if at_terminal else self._residents.alone).get
-        weighed = weigh(agent.ledger, event.connections, event.interval_ms, at_terminal, home_of, way_of)
+        homes = self._homes_told_by(agent)
+        weighed = weigh(agent.ledger, event.connections, event.interval_ms, at_terminal, homes.get, way_of)
         agent.ledger, agent.standings = weighed.ledger, weighed.standings
         agent.serves_strangers = weighed.serves_strangers
         concerns = frozenset((*agent.owns, *ways))
@@ -290,7 +291,23 @@ class Pilot:
             if steered is not None and steered.agents:
                 yield from self._orders.keep(steered, wanted, now)
 
+    def copied(self, decision: Copies, now: float) -> Entry:
+        """What was decided of its copies is done by gateways alone; reflexes are armed anew."""
+        self._touched[decision.terminal] = None
+        return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
+
     # Who is who
+
+    def _homes_told_by(self, agent: Agent) -> Mapping[str, Home]:
+        """By address, those of whom its reports tell."""
+        return agent.homes if agent.role is Role.TERMINAL else self._residents.alone
+
+    def speaker(self, session: int) -> tuple[bool, Mapping[str, Home]] | None:
+        """Whether it stands at the terminals' end, and the homes of which it tells; None: it tells of none."""
+        agent = self._sessions.get(session)
+        if agent is None or agent.role is Role.GATEWAY:
+            return None
+        return agent.role is Role.TERMINAL, self._homes_told_by(agent)
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
         """The terminals that the host of this agent is."""

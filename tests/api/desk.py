@@ -33,6 +33,7 @@ from controller.snapshot import (
     BucketView,
     ClassView,
     CopiesView,
+    CopyingView,
     CourseView,
     DecisionView,
     EndView,
@@ -186,6 +187,7 @@ LOST = replace(
 )
 COURSE = CourseView(
     terminal="client",
+    copying=CopyingView(Mode.AUTO, Mode.BICAST, "wifi: 6.1% of 300 packets lost", 1_700_000_002.0),
     active_uplink="lte",
     active_by=ActiveBy.POLICIES,
     movers=("relay-1",),
@@ -202,6 +204,18 @@ COURSE = CourseView(
     ),
     decisions=(
         DecisionView(
+            3,
+            1_700_000_002.0,
+            By.POLICY,
+            "lte",
+            "lte",
+            "lte: 6.1% of 300 packets lost, 0.0% late, as senders tell",
+            False,
+            True,
+            (HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
+            None,
+        ),
+        DecisionView(
             2,
             1_700_000_001.0,
             By.POLICY,
@@ -209,6 +223,7 @@ COURSE = CourseView(
             "wifi",
             "wifi: 12% of 300 segments sent again in 3 reports; lte is good",
             False,
+            None,
             (
                 HandView(None, True, "gateway home: 2 groups modified", 0, 0, 1),
                 HandView("relay-1", True, "it is active", 3, 140, 2),
@@ -223,6 +238,7 @@ COURSE = CourseView(
             "lte",
             "somebody asked for it",
             False,
+            None,
             (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
             "no agent reaches its connections",
         ),
@@ -267,6 +283,7 @@ AIR = AccessPointView(
     rule=CapRule.IDEAL,
     tables=None,
     bandwidth_bps=20_000_000,
+    measured=None,
     active=2,
     block_bytes=65_536,
     missing=(("gw-c2", "there is no network device gw-c2 here"),),

@@ -26,8 +26,9 @@ from controller.policy.adaptive import (
     moved,
     told,
 )
+from controller.policy.evidence import is_late
 from controller.policy.health import Reading
-from controller.policy.tallies import Evidence, Source, Tally, is_late, of_copies, of_senders
+from controller.policy.tallies import Evidence, Source, Tally, of_copies, of_senders
 from controller.reports import PathCopies, Subflow
 
 PERIOD_S = 0.25

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from controller.bicast import compile
+from controller.courses import course
+from controller.events import Change, ModifyGroup
 from controller.known import Known, Wanted
 from controller.model import Mode, Site
+from controller.policy.adaptive import TRY_S
+from controller.policy.reflexes import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.ways import Leaves, way
 from controller.program import Program
+from controller.reports import Role
+from controller.steering.logbook import By
 from tests.brain import sites
+from tests.brain.copied import ONE_PATH, Uploading, leaves
+from tests.brain.test_mirrors import document as mirrored
+from tests.brain.test_steering import arms
+from tests.fakes.switch import FakeSwitch
 
 LTE_IS_BARRED = {"home": frozenset({"lte"})}
 
@@ -42,3 +52,142 @@ def test_a_decision_says_nothing_of_a_terminal_in_another_mode() -> None:
     site = sites.paper_site()
     wanted = Wanted({"client": Mode.BICAST}, copies={"client": False})
     assert wanted.acting(site, site.terminals[0]) is Mode.BICAST
+
+
+# What is decided
+
+
+def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(5)
+    assert scene.leaves() == {"wifi"} and not scene.copying()
+    begun = scene.now
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"}
+    (entry,) = scene.copying()
+    assert entry.copies and entry.by is By.POLICY and entry.at - begun <= 1.0
+    assert "wifi: 5.0% of 600 packets lost" in entry.because and "as senders tell" in entry.because
+    assert entry.gateway.done and "groups modified" in entry.gateway.said and not entry.hands
+    told = course(scene.core, "client", scene.now, 0.0)
+    assert (told.copying.mode, told.copying.acting) == (Mode.AUTO, Mode.BICAST)
+    assert told.decisions[0].copies and told.copying.since == entry.at
+
+
+def test_a_path_that_is_clean_for_long_is_tried_alone_and_that_failed_is_copied_again() -> None:
+    scene = Uploading()
+    scene.uploads(TRY_S - 1)
+    assert scene.leaves() == {"wifi", "lte"} and not scene.copying()
+    scene.uploads(2)
+    assert scene.leaves() == {"wifi"} and not scene.copying()[0].copies
+    assert scene.core.wanted.copies == {"client": False}
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"} and scene.core.wanted.copies == {"client": True}
+
+
+class Probed(FakeSwitch):
+    """Between each two changes a packet comes."""
+
+    probing = False
+    lost = 0
+
+    def change(self, change: Change) -> None:
+        super().change(change)
+        if self.probing:
+            self.lost += "wifi" not in leaves(self)
+
+
+def test_a_decision_modifies_groups_alone_and_no_packet_is_lost_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.brain.test_steering.FakeSwitch", Probed)
+    scene = Uploading(ONE_PATH)
+    fake = scene.fakes[1]
+    assert isinstance(fake, Probed)
+    fake.probing = True
+    fake.changes.clear()
+    scene.uploads(1, loss=0.05)
+    scene.uploads(TRY_S + 1)
+    assert [entry.copies for entry in scene.copying()] == [False, True]
+    assert fake.changes and set(fake.changes) == {ModifyGroup} and not fake.lost
+    assert scene.installed() == scene.compiled()
+
+
+def test_both_ends_copy_where_the_other_one_is_ours() -> None:
+    scene = Uploading(ONE_PATH, written=mirrored())
+    scene.fakes[2] = FakeSwitch(sites.PORTS, dpid=2)
+    scene.connect(2)
+    scene.drain()
+    before = scene.installed(2)
+    scene.uploads(1, loss=0.05)
+    assert scene.copying()[0].copies and scene.installed(2) == scene.compiled(2) != before
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_is_lost_on_the_way_to_the_terminal_counts_where_that_is_copied_too(ours: bool) -> None:
+    scene = Uploading(ONE_PATH, written=mirrored() if ours else None)
+    relay = scene.relay()
+    scene.reports(relay)
+    scene.sends(Role.RELAY, relay, 2, loss=0.05)
+    assert [entry.copies for entry in scene.copying()] == ([True] if ours else [])
+
+
+def test_a_reflex_is_as_patient_as_the_copies_make_it() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.second()
+    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_MS
+    scene.uploads(2, loss=0.05)
+    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_COPIED_MS
+
+
+# What it is decided of
+
+
+def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew() -> None:
+    scene = Uploading(ONE_PATH)
+    for mode in (Mode.SINGLE, Mode.BICAST):
+        scene.carry(scene.core.wish_mode("client", mode, scene.now)[1])
+        scene.uploads(2, loss=0.05)
+        assert not scene.core.wanted.copies and not scene.copying()
+    scene.carry(scene.core.wish_mode("client", None, scene.now)[1])
+    scene.drain()
+    assert scene.leaves() == {"wifi", "lte"}
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.because == "nobody told anything yet from which it follows"
+
+
+def test_a_class_in_auto_is_as_it_is_decided_for_its_terminal() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "auto"}
+    scene = Uploading(ONE_PATH, written=written)
+    site = scene.switch().site
+    assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.SINGLE
+    scene.uploads(1, loss=0.05)
+    assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.BICAST
+
+
+def test_of_whose_tcp_some_is_always_copied_no_report_tells_which_was_lost() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "bicast"}
+    scene = Uploading(ONE_PATH, written=written)
+    scene.uploads(2, loss=0.05)
+    assert not scene.copying()
+
+
+def test_what_was_sent_while_the_active_uplink_was_another_one_counts_for_nothing() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    for uplink in ("lte", "wifi") * 4:
+        scene.switch_to(uplink)
+        scene.uploads(0.25, loss=0.2)
+    assert not scene.copying()
+
+
+def test_a_decision_outlives_a_restart() -> None:
+    scene = Uploading()
+    scene.uploads(TRY_S + 1)
+    scene.restart()
+    scene.drain()
+    assert scene.leaves() == {"wifi"}
+    scene.reports(scene.hand)
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"}

@@ -1,0 +1,59 @@
+"""A terminal that sends by both of its subflows, in mode auto, with the reports of it four times a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.known import Wanted
+from controller.reports import Role
+from controller.steering.logbook import Entry
+from tests.brain.sites import PORTS
+from tests.brain.test_steering import RELAY_ADDRESS, Scene
+from tests.fakes.hand import FakeHand
+from tests.fakes.packet import tcp
+from tests.fakes.switch import FakeSwitch
+
+PERIOD_S = 0.25
+ONE_PATH = Wanted(copies={"client": False})
+GATEWAY_MAC = "08:00:27:f9:49:62"
+UPLINKS = {PORTS["wifi0"].number: "wifi", PORTS["lte0"].number: "lte"}
+
+
+class Uploading(Scene):
+    def __init__(self, wanted: Wanted | None = None, mode: str = "auto", written: dict[str, Any] | None = None) -> None:
+        super().__init__(wanted, mode, written)
+        self.connection()
+        self.hand = self.client()
+        self.reports(self.hand)
+
+    def uploads(self, seconds: float, loss: float = 0.0, segments: int = 100) -> None:
+        """Every packet of it may be lost, by whatever it goes."""
+        self.sends(Role.TERMINAL, self.hand, seconds, loss, segments)
+
+    def sends(self, role: Role, hand: FakeHand, seconds: float, loss: float, segments: int = 100) -> None:
+        for _ in range(round(seconds / PERIOD_S)):
+            for connection in self.world:
+                for subflow in connection.carrying():
+                    end = subflow.terminal if role is Role.TERMINAL else subflow.server
+                    end.segments_sent += segments
+                    end.retransmits += round(segments * loss)
+                    end.bytes_acked += segments * 1400
+            self.now += PERIOD_S
+            self.reports(hand)
+
+    def reports(self, hand: FakeHand) -> None:
+        self.tell(hand.report(int(PERIOD_S * 1000)))
+        self.drain()
+
+    def leaves(self, dpid: int = 1) -> set[str]:
+        """By which uplinks a packet of its TCP does."""
+        return leaves(self.fakes[dpid])
+
+    def copying(self) -> list[Entry]:
+        """What was decided of copies, the newest first."""
+        return [entry for entry in self.entries() if entry.copies is not None]
+
+
+def leaves(fake: FakeSwitch) -> set[str]:
+    packet = tcp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+    return {UPLINKS[sent.port] for sent in fake.send(packet, PORTS["c1"].number).sent}
