@@ -115,7 +115,9 @@ class Air:
         flows = of_connections(event.connections) if own else ()
         for name in own:
             place = self._place_of[name]
-            theirs = (flow for flow in flows if self._concerns(name, own, flow.terminal_address))
+            theirs = [flow for flow in flows if self._concerns(name, own, flow.terminal_address)]
+            if place.meter is not None:
+                place.meter.told(name, theirs, event.interval_ms / 1000, now)
             place.heard(place.terminals[name], theirs, who.name, who.period_s, now, event.cut, self._rides(name))
 
     def _concerns(self, name: str, own: Collection[str], address: str) -> bool:
@@ -139,12 +141,12 @@ class Air:
                 for name, terminal in place.terminals.items()
             }
             for terminal in place.terminals.values():
+                theirs = [flow for at in terminal.addresses for flow in by_address.get(str(at.address), ())]
+                if place.meter is not None:
+                    place.meter.passed(terminal.name, theirs, event.interval_ms / 1000, now)
                 itself = own.get(terminal.name)
                 if itself is None or not itself.sees or not itself.heard_of_late(now):
-                    theirs = (by_address.get(str(at.address), ()) for at in terminal.addresses)
-                    place.heard(
-                        terminal, chain.from_iterable(theirs), None, who.period_s, now, rides=self._rides(terminal.name)
-                    )
+                    place.heard(terminal, theirs, None, who.period_s, now, rides=self._rides(terminal.name))
 
     def _resulted(self, who: Holder, event: Resulted, now: float) -> None:
         refused = who.refused
@@ -158,7 +160,7 @@ class Air:
             log.info("agent %s reports and holds no caps: %s", who.name, who.why_not(*needed))
 
     def told(self) -> tuple[AccessPointView, ...]:
-        return tuple(told(self._config, self._places, self._hands, self._here))
+        return tuple(told(self._config, self._places, self._hands, self._here, self._tended_at))
 
     # What they are told
 

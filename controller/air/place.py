@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from controller.model import AccessPoint, Site, Terminal
+from controller.air.meter import Meter
+from controller.model import AccessPoint, CapRule, Site, Terminal
 from controller.policy import sharers
 from controller.policy.cap_windows import Window
 from controller.policy.caps import Ruling, decide
@@ -22,6 +23,9 @@ class Place:
         self.site, self.access_point = site, access_point
         self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
         self.ruling = Ruling(access_point)
+        self.meter: Meter | None = None  # what is written is not measured, nor what no rule divides
+        if access_point.rule is CapRule.IDEAL and access_point.bandwidth_bps is None:
+            self.meter = Meter()
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
         self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
@@ -35,7 +39,7 @@ class Place:
         here = self.terminals.keys() & other._sharers.keys()
         self._sharers = {name: other._sharers[name] for name in here}
         if self.access_point == other.access_point:
-            self.ruling = other.ruling
+            self.ruling, self.meter = other.ruling, other.meter
 
     def heard(
         self,
@@ -63,7 +67,11 @@ class Place:
         at_once = self._stale and len(self._sharers) <= FEW
         if not at_once and now - self._decided_at < TICK_S:
             return
-        self.ruling = decide(self.access_point, self._sharers.values(), self.ruling, now)
+        access_point = self.access_point
+        if self.meter is not None:
+            measured_bps = self.meter.look(self._sharers.values(), self.ruling, now)
+            access_point = replace(access_point, bandwidth_bps=measured_bps)
+        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now)
         self._decided_at, self._stale = now, False
 
     def held(self, terminal: str, sockets: int | None, now: float) -> None:

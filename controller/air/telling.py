@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from controller.air.choosing import Hand
 from controller.air.holder import Holder
 from controller.air.place import Place
-from controller.air.told import AccessPointView, SharerView, WindowView
+from controller.air.told import AccessPointView, MeasuredView, SharerView, WindowView
 from controller.counting import counted
 from controller.model import AccessPoint, CapRule, Config, Site
 from controller.reports import CAPS, CLAMPS, NARROWS, Role
@@ -19,21 +19,27 @@ EVERY_PORT = "all"  # as an agent says where it cannot tell one from another
 
 
 def told(
-    config: Config, places: Mapping[tuple[str, str], Place], hands: Mapping[str, Hand | str], here: Mapping[int, Holder]
+    config: Config,
+    places: Mapping[tuple[str, str], Place],
+    hands: Mapping[str, Hand | str],
+    here: Mapping[int, Holder],
+    now: float,
 ) -> Iterator[AccessPointView]:
     """`hands`: by terminal, who holds it, or why nobody does; `here`: agents, by session."""
     for site in config.sites:
         for each in site.access_points:
             place = places.get((site.name, each.name))
-            yield _place(site, place, hands, here) if place else _off(site, each)
+            yield _place(site, place, hands, here, now) if place else _off(site, each)
 
 
 def _off(site: Site, one: AccessPoint) -> AccessPointView:
     unheard = tuple(_unheard(each.name, OFF) for each in site.terminals if each.access_point == one.name)
-    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, 0, None, (), unheard)
+    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, None, 0, None, (), unheard)
 
 
-def _place(site: Site, place: Place, hands: Mapping[str, Hand | str], here: Mapping[int, Holder]) -> AccessPointView:
+def _place(
+    site: Site, place: Place, hands: Mapping[str, Hand | str], here: Mapping[int, Holder], now: float
+) -> AccessPointView:
     one, ruling = place.access_point, place.ruling
     gateway = next((who for who in here.values() if who.role is Role.GATEWAY and who.name == site.name), None)
     missing = gateway.capping.missing if gateway is not None and gateway.capping is not None else ()
@@ -42,12 +48,20 @@ def _place(site: Site, place: Place, hands: Mapping[str, Hand | str], here: Mapp
         gateway=site.name,
         rule=one.rule,
         tables=one.tables if one.rule is CapRule.PAPER else None,
-        bandwidth_bps=one.bandwidth_bps,
+        bandwidth_bps=ruling.access_point.bandwidth_bps,
+        measured=_measured(place, now),
         active=ruling.active,
         block_bytes=ruling.block_bytes or None,
         missing=tuple((port, because) for port, because in missing if port in (*place.ports, EVERY_PORT)),
         terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
     )
+
+
+def _measured(place: Place, now: float) -> MeasuredView | None:
+    rate = place.meter.rate if place.meter is not None else None
+    if rate is None or rate.bps is None:
+        return None
+    return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at))
 
 
 def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder]) -> SharerView:

@@ -38,12 +38,22 @@ class SharerView:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredView:
+    """A bandwidth that nobody wrote."""
+
+    least_bps: float  # that was delivered when it was confirmed last
+    most_bps: float | None  # that was allowed, and did not come; None: no more was tried
+    age_s: float  # since then
+
+
+@dataclass(frozen=True, slots=True)
 class AccessPointView:
     name: str
     gateway: str
     rule: CapRule
     tables: CapTables | None  # None: the rule follows none
-    bandwidth_bps: int | None
+    bandwidth_bps: int | None  # that is divided; None: it is not known
+    measured: MeasuredView | None  # None: it is written in gateway.yaml, or not known
     active: int  # terminals that share it now
     block_bytes: int | None  # that programs on them had best write at once; None: as they like
     missing: tuple[tuple[str, str], ...]  # ports of the gateway without a program, and why

@@ -17,8 +17,6 @@ def _access_point(name: str, place: Place) -> AccessPoint:
     keys = place.mapping("bandwidth_bps", "rule", "tables")
     bandwidth_bps = keys.maybe("bandwidth_bps", lambda at: at.integer(LEAST_BPS, 10**12), None)
     rule = keys.maybe("rule", lambda at: at.choice({rule.value: rule for rule in CapRule}), CapRule.OFF)
-    if rule is CapRule.IDEAL and bandwidth_bps is None:
-        raise keys["rule"].wrong("also `bandwidth_bps` of this access point, which `ideal` divides; or another rule")
     every = {tables.value: tables for tables in CapTables}
     return AccessPoint(
         name, bandwidth_bps, rule, keys.maybe("tables", lambda at: at.choice(every), CapTables.JELLY_BEAN)

@@ -29,7 +29,7 @@ def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int],
 
 
 def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
-    bandwidth = f"{part.bandwidth_bps / 1e6:g} Mbit/s"
+    bandwidth = f"{part.bandwidth_bps / 1e6:.4g} Mbit/s"
     place = f" to {other}" if other else ""
     fitting = part.fitting(rtt_us)
     parted = f" of which {one.most} each" if part.connections > 1 else ""

@@ -55,8 +55,13 @@ class Part:
         return -(-(self.bandwidth_bps * rtt_us + SEGMENT_US) // (SEGMENT_US * max(1, self.active)))
 
     @property
+    def wants_bandwidth(self) -> bool:
+        """And has none: nothing can be divided."""
+        return self.access_point.rule is CapRule.IDEAL and self.access_point.bandwidth_bps is None
+
+    @property
     def bandwidth_bps(self) -> int:
-        assert self.access_point.bandwidth_bps is not None, "`ideal` is refused without it"
+        assert self.access_point.bandwidth_bps is not None, "there is no window of what wants it"
         return self.access_point.bandwidth_bps
 
 

@@ -14,7 +14,7 @@ Of other terminals counts how many are active, and what several say of a place t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller.model import AccessPoint, CapRule
 from controller.policy.cap_accounts import account
@@ -76,22 +76,28 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
         return Ruling(access_point)
     here = [sharer for sharer in sharers if not silent(sharer, now)]
     active = sum(sharer.active for sharer in here)
-    if before is None or before.access_point != access_point:
+    # Also where its bandwidth has become another: of round trips the same is known.
+    if before is None or replace(before.access_point, bandwidth_bps=access_point.bandwidth_bps) != access_point:
         before = Ruling(access_point)
     witnesses, queue_us = Witnesses(here), _queue_us(before)
-    caps = {sharer.terminal: _cap(sharer, witnesses, active, before, queue_us) for sharer in here}
+    caps = {sharer.terminal: _cap(access_point, sharer, witnesses, active, before, queue_us) for sharer in here}
     return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
 
 
-def _cap(sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, queue_us: float) -> Cap:
+def _cap(
+    access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, queue_us: float
+) -> Cap:
     old = before.caps.get(sharer.terminal)
     known = _known(sharer, witnesses, old.shortest_us if old and old.rides == sharer.rides else {}, queue_us)
     bounded = (old.bounded if old else 0) + len(known.bounded.keys() - (old.bounding if old else frozenset()))
     connections = sharer.live_connections
-    part = Part(before.access_point, active, max(connections, 1))
-    # What others do now acts at once; only what a terminal's own figures do by themselves is left to settle.
-    settled = old.windows if old and before.active == active and old.connections == connections else {}
-    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in known.rtt_us.items()}
+    part = Part(access_point, active, max(connections, 1))
+    # What others do now acts at once, and so does another bandwidth; only what a terminal's own figures do by
+    # themselves is left to settle.
+    same = before.access_point == access_point and before.active == active
+    settled = old.windows if old and same and old.connections == connections else {}
+    measured = {} if part.wants_bandwidth else known.rtt_us
+    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
     most, least = _together(sharer, windows)
     return Cap(
         active=sharer.active,
@@ -203,6 +209,8 @@ def _because(sharer: Sharer, part: Part, known: _Known, windows: Mapping[Pair, W
         return f"idle: it sent less than {BULK_BYTES // 1000} kB within a second"
     if not sharer.live:
         return "no cap: it sends, but no connection by itself enough to be held"
+    if part.wants_bandwidth:
+        return "no cap: the bandwidth of its access point is not known yet"
     if not windows:
         return "no cap: its shortest round trip is not known"
     return account(part, known.rtt_us, known.srtt_us, windows)
