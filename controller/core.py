@@ -56,7 +56,7 @@ class Core:
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.copying = Copying(self.pilot)
-        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides)
+        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
         self.moves = Moves()
 
     def handle(self, event: SwitchEvent | AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
@@ -180,6 +180,10 @@ class Core:
         up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
         return ridden(site, steered.terminal, self.wanted, usable)
+
+    def _waits_for(self, session: int) -> bool:
+        """Whether an agent should report as often as it may."""
+        return self.copying.wants_often(session, self.wanted)
 
     def _copy(self, now: float) -> Iterator[Effect | AgentEffect]:
         """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at

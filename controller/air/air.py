@@ -47,10 +47,11 @@ class Air:
         tickets: Tickets,
         speaks_for: Callable[[int], tuple[str, ...]],
         rides: Callable[[str], str],
+        often: Callable[[int], bool],
     ) -> None:
         """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session; `rides`, by
-        which uplinks a terminal's packets go."""
-        self._tickets, self._speaks_for, self._rides = tickets, speaks_for, rides
+        which uplinks a terminal's packets go; `often`, whether somebody else waits for an agent's reports."""
+        self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
         self._here: dict[int, Holder] = {}  # by session
         self._places: dict[tuple[str, str], Place] = {}  # by site and access point, those with a rule
         self._hands: dict[str, Hand | str] = {}  # by terminal: who holds it, or why nobody does
@@ -175,7 +176,8 @@ class Air:
         often = {who.session for who in seen} | drafts.keys()
         for who in self._here.values():
             draft = drafts.get(who.session)
-            yield from who.tell(who.session in often, draft.order() if draft else None, self._tickets, now)
+            is_often = who.session in often or self._often(who.session)
+            yield from who.tell(is_often, draft.order() if draft else None, self._tickets, now)
         self.next_at = now + TICK_S if self._places else None
         if not self._places and any(not who.rests for who in self._here.values()):
             self.next_at = now + UNDONE_S

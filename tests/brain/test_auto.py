@@ -13,7 +13,7 @@ from controller.policy.adaptive import TRY_S
 from controller.policy.reflexes import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.ways import Leaves, way
 from controller.program import Program
-from controller.reports import Role
+from controller.reports import ReportEvery, Role
 from controller.steering.logbook import By
 from tests.brain import sites
 from tests.brain.copied import ONE_PATH, Uploading, leaves
@@ -191,3 +191,16 @@ def test_a_decision_outlives_a_restart() -> None:
     scene.reports(scene.hand)
     scene.uploads(1, loss=0.05)
     assert scene.leaves() == {"wifi", "lte"}
+
+
+def test_whoever_speaks_for_it_reports_four_times_a_second_as_long_as_it_is_decided_of() -> None:
+    scene = Uploading()
+    scene.second()
+    assert asked(scene) == [250]
+    scene.carry(scene.core.wish_mode("client", Mode.SINGLE, scene.now)[1])
+    scene.second()
+    assert asked(scene) == [250, 1000]
+
+
+def asked(scene: Uploading) -> list[int]:
+    return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
