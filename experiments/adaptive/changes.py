@@ -18,5 +18,5 @@ def read(client: Client, terminal: str) -> list[Change]:
     """The oldest first."""
     lag = time.time() - time.monotonic()
     decisions = client.get("terminals", terminal, "decisions")["decisions"]
-    found = [Change(one["at"] - lag, one["copies"], one["because"]) for one in decisions if "copies" in one]
+    found = [Change(one["at"] - lag, one["copies"], one["because"]) for one in decisions if one["copies"] is not None]
     return sorted(found, key=lambda change: change.at)

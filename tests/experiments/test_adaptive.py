@@ -156,7 +156,12 @@ def test_each_mode_has_its_turn_before_any_has_another() -> None:
 
 
 def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seen = [under(1_000_000, 0, 900_000), a_run(ADAPTIVE, *AS_PROMISED), a_run(ALWAYS), a_run(NEVER)]
+    seen: list[Scripted | Budgeted] = [
+        under(1_000_000, 0, 900_000),
+        a_run(ADAPTIVE, *AS_PROMISED),
+        a_run(ALWAYS),
+        a_run(NEVER),
+    ]
     CAMPAIGN.present(Plan("some", 1, PHASE_S), seen, tmp_path, as_json=True)
     told = json.loads(capsys.readouterr().out)
     with Path(told["csv"]).open(encoding="utf-8") as file:
