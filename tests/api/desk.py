@@ -205,18 +205,6 @@ COURSE = CourseView(
     decisions=(
         DecisionView(
             3,
-            1_700_000_002.0,
-            By.POLICY,
-            "lte",
-            "lte",
-            "lte: 6.1% of 300 packets lost, 0.0% late, as senders tell",
-            False,
-            True,
-            (HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
-            None,
-        ),
-        DecisionView(
-            2,
             1_700_000_001.0,
             By.POLICY,
             "lte",
@@ -231,7 +219,7 @@ COURSE = CourseView(
             None,
         ),
         DecisionView(
-            1,
+            2,
             1_700_000_000.0,
             By.PEOPLE,
             "wifi",
@@ -241,6 +229,18 @@ COURSE = CourseView(
             None,
             (HandView(None, None, "gateway home: 2 groups modified", 0, 0, 1),),
             "no agent reaches its connections",
+        ),
+        DecisionView(
+            1,
+            1_699_999_999.0,
+            By.POLICY,
+            "lte",
+            "lte",
+            "lte: 6.1% of 300 packets lost, 0.0% late, as senders tell",
+            False,
+            True,
+            (HandView(None, True, "gateway home: 4 groups modified", 0, 0, 1),),
+            None,
         ),
     ),
 )

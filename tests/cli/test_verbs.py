@@ -309,6 +309,9 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
     told = capsys.readouterr().out
     for part in (
         "client is on lte: policies chose it",
+        "\nit is in mode auto, with copies since 20",
+        ": wifi: 6.1% of 300 packets lost\n",
+        "policies: copies begin\n    because lte: 6.1% of 300 packets lost",
         "its connections are moved by relay-1",
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
         "\nwas armed at client, which is silent: from lte to wifi after 150 ms without progress; its lease ends at 20",
@@ -323,7 +326,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         assert part in told
     assert told.index("policies: from wifi to lte") < told.index("somebody: from lte to wifi")
     assert main(["why", "client", "--json"]) == OK
-    assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [2, 1]
+    assert [one["number"] for one in json.loads(capsys.readouterr().out)["decisions"]] == [3, 2, 1]
     assert main(["why", "nobody"]) == REFUSED
     assert "client, tablet" in _sentence(capsys)
 
