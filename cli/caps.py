@@ -9,7 +9,7 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
-from cli.status import aligned
+from cli.status import aligned, bandwidth
 
 NOWHERE = "no access point is in gateway.yaml; docs/caps.md tells how one is written there"
 
@@ -42,12 +42,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _access_points(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("ACCESS POINT", "GATEWAY", "RULE", "BANDWIDTH", "ACTIVE", "BEST WRITTEN AT ONCE")
+    yield ("ACCESS POINT", "GATEWAY", "RULE", "ACTIVE", "BEST WRITTEN AT ONCE", "BANDWIDTH")
     for one in access_points:
         rule = f"{one['rule']} ({one['tables']})" if one["tables"] else one["rule"]
-        bandwidth = "-" if one["bandwidth_bps"] is None else f"{one['bandwidth_bps'] / 1e6:g} Mbit/s"
         block = "-" if one["block_bytes"] is None else f"{one['block_bytes']} bytes"
-        yield (one["name"], one["gateway"], rule, bandwidth, str(one["active"]), block)
+        yield (one["name"], one["gateway"], rule, str(one["active"]), block, bandwidth(one))
 
 
 def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

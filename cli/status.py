@@ -13,6 +13,7 @@ from cli import OK
 from cli.client import add_options, asked
 from controller.counting import counted
 from controller.enrolling import Standing
+from controller.model import CapRule
 from controller.web.client import Client, Denied
 
 CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
     parts = (_gateways(status, now), _uplinks(status), _tunnels(status), _copies(status), _terminals(status))
     tables = [table for table in map(aligned, parts) if table]
+    if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
+        tables.append(aligned(_access_points(ruled)))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:
@@ -240,6 +243,25 @@ def _mode(one: dict[str, Any]) -> str:
     """Of a terminal, or of one class of its traffic; and what it comes to, where that is another."""
     mode = str(one["mode"]) + ("*" if one["mode_wished"] else "")
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
+
+
+def _access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    yield ("ACCESS POINT", "GATEWAY", "RULE", "ACTIVE", "BANDWIDTH")
+    for one in ruled:
+        yield (one["name"], one["gateway"], one["rule"], str(one["active"]), bandwidth(one))
+
+
+def bandwidth(access_point: dict[str, Any]) -> str:
+    """Of an access point, with where it is known from."""
+    bps, measured = access_point["bandwidth_bps"], access_point["measured"]
+    if bps is None:
+        return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"
+    said = f"{bps / 1e6:.4g} Mbit/s"
+    if measured is None:
+        return f"{said}, written in gateway.yaml"
+    most_bps = measured["most_bps"]
+    to = "up" if most_bps is None else f"to {most_bps / 1e6:.3g}"
+    return f"{said} ({measured['least_bps'] / 1e6:.3g} {to}), delivered, {_ago(measured['age_s'])} ago"
 
 
 def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:

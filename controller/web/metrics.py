@@ -210,6 +210,9 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
     sharers = GaugeMetricFamily(
         "bicast_access_point_sharers", "Terminals that share it now", labels=["gateway", "access_point"]
     )
+    bandwidth = GaugeMetricFamily(
+        "bicast_access_point_bandwidth_bps", "What `ideal` divides there", labels=["gateway", "access_point"]
+    )
     active = GaugeMetricFamily("bicast_cap_active", "1 while the terminal sends", labels=labels)
     most = GaugeMetricFamily(
         "bicast_cap_most_segments", "What all of the terminal's connections may have on their way", labels=labels
@@ -224,6 +227,8 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
     )
     for one in access_points:
         sharers.add_metric([one.gateway, one.name], one.active)
+        if one.bandwidth_bps is not None:
+            bandwidth.add_metric([one.gateway, one.name], one.bandwidth_bps)
         for each in one.terminals:
             at = [one.gateway, one.name, each.terminal]
             active.add_metric(at, float(each.active))
@@ -233,7 +238,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:
                     family.add_metric(at, value)
-    yield from (sharers, active, most, least, held, ratio, doubts)
+    yield from (sharers, bandwidth, active, most, least, held, ratio, doubts)
 
 
 class _Traffic:

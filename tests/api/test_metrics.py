@@ -102,12 +102,14 @@ def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.
     air = replace(SHARED.access_points[0], terminals=(SHARED.access_points[0].terminals[0], unknown))
     desk.snapshot = replace(SHARED, access_points=(air,))
     samples = _samples(http)
-    assert samples[_key("bicast_access_point_sharers", gateway="home", access_point="air")] == 2
+    there = {"gateway": "home", "access_point": "air"}
+    carried = {name: samples[_key(f"bicast_access_point_{name}", **there)] for name in ("sharers", "bandwidth_bps")}
+    assert carried == {"sharers": 2, "bandwidth_bps": 20_000_000}
     of = {name: {"gateway": "home", "access_point": "air", "terminal": name} for name in ("client", "tablet")}
     told = {"active": 1, "most_segments": 10, "least_segments": 8, "held": 1, "rtt_ratio": 1.5, "doubts_total": 0}
     assert {name: samples[_key(f"bicast_cap_{name}", **of["client"])] for name in told} == told
-    there = {name: samples.get(_key(f"bicast_cap_{name}", **of["tablet"])) for name in told}
-    assert there == {
+    unheard = {name: samples.get(_key(f"bicast_cap_{name}", **of["tablet"])) for name in told}
+    assert unheard == {
         "active": 1, "most_segments": None, "least_segments": None, "held": 0, "rtt_ratio": None, "doubts_total": 3
     }  # fmt: skip
 

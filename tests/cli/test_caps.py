@@ -10,6 +10,7 @@ import pytest
 
 from cli import OK
 from cli.__main__ import main
+from controller.air.told import MeasuredView
 from controller.model import CapRule, CapTables
 from tests.api.desk import AIR, SHARED, Desk
 
@@ -23,14 +24,40 @@ def test_each_terminal_is_shown_with_its_cap_its_holder_and_the_reason(api: str,
     desk.snapshot = replace(SHARED, access_points=(AIR, paper))
     assert main(["caps"]) == OK
     told = capsys.readouterr().out
-    assert re.search(r"^air +home +ideal +20 Mbit/s +2 +65536 bytes$", told, re.MULTILINE)
-    assert re.search(r"^attic +home +paper \(jb\) +- +2 ", told, re.MULTILINE)
+    assert re.search(r"^air +home +ideal +2 +65536 bytes +20 Mbit/s, written in gateway.yaml$", told, re.MULTILINE)
+    assert re.search(r"^attic +home +paper \(jb\) +2 .* -$", told, re.MULTILINE)
     held = r"^client +air +yes +2 +x1\.5 +10 +8 +client \(congestion-control\) +ideal: 3 active, 20 Mbit/s x 16\.2 ms"
     assert re.search(held, told, re.MULTILINE)
     assert re.search(r"^tablet +air +yes +2 .* 10 +8 +- +no agent speaks for it, and the gateway's", told, re.MULTILINE)
     assert told.endswith("! tablet: not believed: a round trip of 0\n")
     assert main(["caps", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)[0]["terminals"][0]["windows"][0]["other_address"] == "203.0.113.5"
+
+
+def test_a_bandwidth_that_was_measured_is_shown_with_its_interval_and_its_age(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    def shown(bandwidth_bps: int | None, measured: MeasuredView | None) -> tuple[str, str]:
+        place = replace(AIR, bandwidth_bps=bandwidth_bps, measured=measured)
+        desk.snapshot = replace(
+            SHARED, access_points=(place, replace(AIR, name="still", rule=CapRule.OFF, missing=(), terminals=()))
+        )
+        said = []
+        for verb, block in (("caps", " +65536 bytes"), ("status", "")):
+            assert main([verb]) == OK
+            told = capsys.readouterr().out
+            found = re.search(rf"^air +home +ideal +2{block} +(.*)$", told, re.MULTILINE)
+            assert found is not None and (verb == "caps" or "still" not in told)
+            said.append(found[1])
+        caps, status = said
+        return caps, status
+
+    assert set(shown(18_710_000, MeasuredView(17.9e6, 20.58e6, 4.2))) == {
+        "18.71 Mbit/s (17.9 to 20.6), delivered, 4 s ago"
+    }
+    assert set(shown(18_000_000, MeasuredView(18e6, None, 61.0))) == {"18 Mbit/s (18 up), delivered, 1 min ago"}
+    assert set(shown(None, None)) == {"not known yet"}
+    assert set(shown(20_000_000, None)) == {"20 Mbit/s, written in gateway.yaml"}
 
 
 def test_what_is_ordered_and_not_answered_yet_and_what_nobody_tells_is_said(
