@@ -74,6 +74,13 @@ def version(place: Place, *good: int) -> int:
     return value
 
 
+def count(place: Place) -> int:
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise place.wrong("a whole number from 0 on")
+    return value
+
+
 def moment(place: Place) -> float:
     """Unix seconds."""
     value = place.value

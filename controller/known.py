@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.model import Address, Mode, Site, Terminal
+from controller.policy.budget import Spent
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class Wanted:
     decided: Mapping[str, str] = field(default_factory=dict)  # uplinks, too
     once: frozenset[str] = frozenset()  # sites that let one copy of each packet pass: towards them all is copied
     copies: Mapping[str, bool] = field(default_factory=dict)  # decided in mode auto; of whom nothing is: they are had
+    spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, of uplinks with a budget
     barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks that may carry no copies now
 
     def mode(self, terminal: Terminal) -> Mode:

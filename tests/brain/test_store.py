@@ -9,6 +9,7 @@ import pytest
 
 from controller.known import Wanted
 from controller.model import Mode
+from controller.policy.budget import Counted, Spent
 from controller.store import Store, StoreError
 
 
@@ -30,6 +31,22 @@ def test_a_wish_for_a_class_is_there_again(tmp_path: Path) -> None:
     assert Store(str(tmp_path / "state.json")).load() == wanted
 
 
+def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_path: Path) -> None:
+    spent = {
+        "home/lte": Spent("2026-11-22", 12, 100, Counted(40, 90)),
+        "home/sat": Spent("2026-11-22"),
+    }
+    wanted = Wanted(copies={"phone": False, "client": True}, spent=spent)
+    Store(str(tmp_path / "state.json")).save(wanted)
+    assert Store(str(tmp_path / "state.json")).load() == wanted
+
+
+def test_what_a_version_kept_that_knew_no_copies_is_there_too(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text('{"version": 3, "modes": {}, "active": {}, "decided": {"phone": "lte"}, "once": ["home"]}')
+    assert Store(str(path)).load() == Wanted(decided={"phone": "lte"}, once=frozenset({"home"}))
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
     with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
@@ -49,6 +66,9 @@ def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
         "null",
         '{"version": 3}',
         '{"version": 2, "modes": {}, "active": {}}',
+        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {"a": 1}, "spent": {}}',
+        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {"a/b": {}}}',
+        '{"version": 5, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}}',
         '{"version": 1, "modes": {"a": "x"}, "active": {}}',
         '{"version": 1, "modes": {}, "active": {"a": 5}}',
     ],
