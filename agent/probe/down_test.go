@@ -119,7 +119,7 @@ func TestWhateverLengthIsAskedForTheReflectorGoesOn(t *testing.T) {
 	}
 	prober.down, prober.ledger.down = true, true
 	for range asked {
-		prober.ledger.begin(0, 64)
+		prober.ledger.begin(0, 0, 64)
 	}
 	go prober.listen()
 	p.once(3, prober.Close) // to the opening, and to two requests
@@ -162,6 +162,56 @@ func TestAPlanOfTheWayBackThatCannotBeIsRefused(t *testing.T) {
 		change(&plan)
 		if err := plan.Check(); err == nil || !strings.Contains(err.Error(), said) {
 			t.Errorf("%v, expected %q in it", err, said)
+		}
+	}
+}
+
+func TestATrainThatTheWayThereSpacedSaysNothingOfTheWayHere(t *testing.T) {
+	const us, packets = 1000, 40
+	for name, each := range map[string]struct {
+		written, there, here int64 // from one packet to the next, in ns
+		stall                int64 // of us, in the middle
+		leftOut              int
+	}{
+		"a slow way there":           {written: 10 * us, there: 170 * us, here: 170 * us, leftOut: 1},
+		"a slow way here":            {written: 10 * us, there: 170 * us, here: 590 * us},
+		"a way here that is slower":  {written: 10 * us, there: 170 * us, here: 190 * us},
+		"two ways faster than hosts": {written: 10 * us, there: 10 * us, here: 10 * us},
+		"a sender that stalled":      {written: 10 * us, there: 10 * us, here: 30 * us, stall: 200_000 * us},
+	} {
+		l := ledger{down: true, of: map[uint32]*[2]int64{}}
+		for n := range int64(packets) {
+			written := n * each.written
+			if n > packets*3/4 {
+				written += each.stall
+			}
+			l.begin(time.Duration(written), 1, 1440)
+			there := max(1e15+n*each.there, 1e15+written)
+			l.took(answer{head: head{7, uint32(n + 1)}, received: there, length: 1440}, max(2e15+n*each.here, there+1e15))
+		}
+		l.begin(time.Second, 0, 64)
+		r := l.result(packets + 1)
+		if r.LeftOut != each.leftOut || len(r.Samples) != 1+packets*(1-each.leftOut) || strings.Contains(summary(r), "left out") != (each.leftOut > 0) {
+			t.Errorf("%s: %d trains are left out, %d packets stay, expected %d", name, r.LeftOut, len(r.Samples), each.leftOut)
+		}
+	}
+}
+
+func TestWhereMostTrainsWereSpacedOnTheWayThereAllWere(t *testing.T) {
+	const trains, packets = 5, 20
+	for stalled, leftOut := range map[int]int{0: 5, 2: 5, 3: 2} { // trains that came here later than they might have
+		l := ledger{down: true, of: map[uint32]*[2]int64{}}
+		for n := range trains * packets {
+			there := time.Duration(n) * 170 * time.Microsecond
+			here := there
+			if n/packets < stalled {
+				here *= 2
+			}
+			l.begin(time.Duration(n)*time.Microsecond, 1+n/packets, 1440)
+			l.took(answer{head: head{7, uint32(n + 1)}, received: 1e15 + int64(there), length: 1440}, 2e15+int64(here))
+		}
+		if r := l.result(trains * packets); r.LeftOut != leftOut || len(r.Samples) != (trains-leftOut)*packets {
+			t.Errorf("%d trains are left out, %d packets stay, expected %d", r.LeftOut, len(r.Samples), leftOut)
 		}
 	}
 }

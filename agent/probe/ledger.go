@@ -2,6 +2,7 @@ package probe
 
 import (
 	"sync"
+	"time"
 
 	"bicast/agent/stamps"
 )
@@ -9,6 +10,7 @@ import (
 // entry is one packet that was sent, or could not be.
 type entry struct {
 	train, length int
+	written       time.Duration
 	id            uint32
 	sent, heard   bool
 	received      int64
@@ -35,10 +37,10 @@ func (l *ledger) number() uint32 {
 }
 
 // begin is before a packet is sent: its answer may be there before its id is.
-func (l *ledger) begin(train, length int) {
+func (l *ledger) begin(now time.Duration, train, length int) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.entries = append(l.entries, entry{train: train, length: length})
+	l.entries = append(l.entries, entry{train: train, length: length, written: now})
 }
 
 // wrote is of the last that was begun.
@@ -136,18 +138,30 @@ func (l *ledger) result(first int) Result {
 			break
 		}
 	}
+	entries := l.entries[:min(first, len(l.entries))]
 	r := Result{Down: l.down, Queued: which == 0 && !l.down, FarHardware: l.far}
-	for _, e := range l.entries[:min(first, len(l.entries))] {
-		s := Sample{Train: e.train, Length: e.length, Came: e.heard}
-		if l.down {
-			s.Sent, s.Received = e.answered, e.answerCame
-		} else {
-			s.Received, s.Answered, s.Heard = e.received, e.answered, e.answerCame
+	var left map[int]bool
+	if l.down {
+		left = spacedElsewhere(entries)
+	}
+	r.LeftOut = len(left)
+	for _, e := range entries {
+		if !left[e.train] {
+			r.Samples = append(r.Samples, l.sample(e, which))
 		}
-		if times := l.of[e.id]; !l.down && e.sent && times != nil {
-			s.Sent = times[which]
-		}
-		r.Samples = append(r.Samples, s)
 	}
 	return r
+}
+
+func (l *ledger) sample(e entry, which int) Sample {
+	s := Sample{Train: e.train, Length: e.length, Came: e.heard}
+	if l.down {
+		s.Sent, s.Received = e.answered, e.answerCame
+		return s
+	}
+	s.Received, s.Answered, s.Heard = e.received, e.answered, e.answerCame
+	if times := l.of[e.id]; e.sent && times != nil {
+		s.Sent = times[which]
+	}
+	return s
 }

@@ -31,6 +31,7 @@ type Sample struct {
 type Result struct {
 	Samples     []Sample
 	Down        bool // from the far end to us, in the order of asking
+	LeftOut     int  // trains down that only tell how fast the way up is
 	Hardware    bool // our times are the network card's
 	FarHardware bool // the far end's are
 	Queued      bool // our driver does not say when packets leave: it is when they were queued
@@ -129,6 +130,9 @@ func (r Result) Summary(to io.Writer) {
 	fmt.Fprintf(to, "stamps: here of the %s, there of the %s\n", whose(r.Hardware), whose(r.FarHardware))
 	if r.Queued {
 		fmt.Fprintln(to, "the driver does not tell when packets leave: sent_ns is when they went into its queue")
+	}
+	if r.LeftOut > 0 {
+		fmt.Fprintf(to, "left out %d trains: the way there, which their requests took, spaced them, and not the way here\n", r.LeftOut)
 	}
 	fmt.Fprintf(to, "late by more than a tenth of the pause: %d; the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
 	if longest, lost := r.Through(); longest > 0 {
