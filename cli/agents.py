@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from cli import OK
 from cli.client import add_options, asked
-from cli.status import aligned
+from cli.tables import aligned
 from controller.model import EVERYBODY
 
 ANYWHERE = "CONTROLLER"  # in the place of a host: the controller listens at all of its addresses

@@ -9,7 +9,8 @@ from typing import Any
 
 from cli import OK
 from cli.client import add_options, asked
-from cli.status import aligned, bandwidth
+from cli.measured import bandwidth
+from cli.tables import aligned
 
 NOWHERE = "no access point is in gateway.yaml; docs/caps.md tells how one is written there"
 

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from cli import OK
+from cli import OK, measured
 from cli.client import add_options, asked
+from cli.tables import ago, aligned
 from controller.counting import counted
 from controller.enrolling import Standing
 from controller.model import CapRule
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     parts = (_gateways(status, now), _uplinks(status), _tunnels(status), _copies(status), _terminals(status))
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
-        tables.append(aligned(_access_points(ruled)))
+        tables.append(aligned(measured.access_points(ruled)))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:
@@ -140,7 +141,7 @@ def _outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
         name, tried_at = one["name"], one["tried_at"]
         if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
             yield (
-                f"agent {name}: it was revoked and still tries, {_ago(now - tried_at)} ago from {one['tried_from']}; "
+                f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
                 f"stop it there, or let it back with `./bicast enroll {name}` and `bicast-agent join`"
             )
 
@@ -156,7 +157,7 @@ def _gateways(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
     yield ("GATEWAY", "DPID", "STATE", "SINCE", "PEER", "RECONCILES", "CHANGES", "REFUSED")
     for one in status["gateways"]:
         counts = (str(one[count]) for count in ("reconciles", "changes_sent", "refusals"))
-        yield (one["name"], one["dpid"], one["state"], _ago(now - one["since"]), one["peer"] or "-", *counts)
+        yield (one["name"], one["dpid"], one["state"], ago(now - one["since"]), one["peer"] or "-", *counts)
 
 
 def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -245,29 +246,10 @@ def _mode(one: dict[str, Any]) -> str:
     return mode if one["acting"] == one["mode"] else f"{mode} ({one['acting']})"
 
 
-def _access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("ACCESS POINT", "GATEWAY", "RULE", "ACTIVE", "BANDWIDTH")
-    for one in ruled:
-        yield (one["name"], one["gateway"], one["rule"], str(one["active"]), bandwidth(one))
-
-
-def bandwidth(access_point: dict[str, Any]) -> str:
-    """Of an access point, with where it is known from."""
-    bps, measured = access_point["bandwidth_bps"], access_point["measured"]
-    if bps is None:
-        return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"
-    said = f"{bps / 1e6:.4g} Mbit/s"
-    if measured is None:
-        return f"{said}, written in gateway.yaml"
-    most_bps = measured["most_bps"]
-    to = "up" if most_bps is None else f"to {most_bps / 1e6:.3g}"
-    return f"{said} ({measured['least_bps'] / 1e6:.3g} {to}), delivered, {_ago(measured['age_s'])} ago"
-
-
 def _agents(status: dict[str, Any], now: float) -> Iterator[tuple[str, ...]]:
     yield ("AGENT", "ROLE", "STATE", "REPORT", "TERMINALS", "PATHS BY", "VERSION", "CANNOT")
     for one in status["agents"]:
-        report = "-" if one["reported_at"] is None else f"{_ago(now - one['reported_at'])} ago"
+        report = "-" if one["reported_at"] is None else f"{ago(now - one['reported_at'])} ago"
         lacks = one["missing"] if one["state"] != "gone" else ()
         missing = ", ".join(each["capability"] for each in lacks) or "-"
         terminals = ", ".join(one["terminals"]) or "-"
@@ -281,16 +263,3 @@ def _traffic(sent: dict[str, int] | None, received: dict[str, int] | None) -> tu
         for unit in ("packets", "bytes")
         for counters in (sent, received)
     )
-
-
-def _ago(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(0, int(seconds))} s"
-
-
-def aligned(rows: Iterator[tuple[str, ...]]) -> str:
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
