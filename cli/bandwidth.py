@@ -17,6 +17,7 @@ from controller.policy.fusing import Figure, Measured, Method, fused
 from controller.probed import Probed, Unreadable, read
 
 HEADERS = {"udp": 28, "udp6": 48}  # of IP and UDP: what a path's MTU has more than the longest payload
+NO_TRAINS = ("none were sent", "none were sent, or the way there spaced them all")
 LOST_FOR_THEIR_LENGTH = 3  # packets: fewer may be chance
 
 
@@ -26,8 +27,9 @@ def add(subparsers: Any) -> None:
         help="tell the rate of a path that was probed",
         description="Tell the rate of a path from what `bicast-agent probe` wrote of it (docs/probe.md): by single "
         "packets, each with the interval that has the true rate in it in 95 of 100 cases, by trains where it has some, "
-        "and what follows from both. What two hosts take for each byte beside the link is found with --link, once, on "
-        "a link of known rate between them, and taken off with --alpha.",
+        "and what follows from both. It is the rate from here to the far end, of `probe --down` from there to here. "
+        "What two hosts take for each byte beside the link is found with --link, once, on a link of known rate between "
+        "them, and taken off with --alpha.",
     )
     parser.add_argument("file", metavar="FILE", help="what the probe wrote")
     parser.add_argument(
@@ -61,8 +63,9 @@ def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
         if isinstance(each, Rate)
     ]
     found: dict[str, Any] = {
+        "direction": "down" if probed.down else "up",
         "one_packet": _document(by_packet),
-        "trains": _document(by_trains) if probed.trains else {"because": "none were sent"},
+        "trains": _document(by_trains) if probed.trains else {"because": NO_TRAINS[probed.down]},
         "path": _document(fused(measured, 0.0)),
         "sent": probed.sent,
         "lost": probed.lost,
@@ -70,7 +73,8 @@ def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
         "calibrated": alpha is not UNCALIBRATED,
     }
     if isinstance(by_packet, Rate):
-        found["drift_ppm"] = one_way(probed.samples).drift * 1e6
+        of_theirs = -1e6 if probed.down else 1e6  # it is the receiver's clock against the sender's
+        found["drift_ppm"] = of_theirs * one_way(probed.samples).drift
     if probed.longer_lost >= LOST_FOR_THEIR_LENGTH:
         found["mtu_bytes"] = probed.longest_came + HEADERS[probed.over]
     return found
@@ -84,6 +88,8 @@ def _document(found: Rate | Figure | Unknown) -> dict[str, Any]:
 
 def _lines(found: dict[str, Any]) -> list[str]:
     lines = [f"{name:<13}{_words(found[key])}" for name, key in NAMES.items()]
+    if found["direction"] == "down":
+        lines.append("from the far end to here")
     lines.append(f"{counted(found['sent'], 'packets')} alone, {found['lost']} lost, {found['reordered']} out of order")
     if not found["calibrated"]:
         lines.append("what these hosts take for each byte is not known: with --alpha it is surer (docs/probe.md)")

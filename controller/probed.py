@@ -37,6 +37,7 @@ class Probed:
     longest_came: int
     longer_lost: int  # packets
     over: str  # udp or udp6
+    down: bool = False  # they came from the far end to here
 
     @property
     def reordered(self) -> int:
@@ -47,14 +48,17 @@ class Probed:
 
 def read(text: str) -> Probed:
     lines = text.splitlines()
-    over = "udp6" if lines and lines[0].startswith("#") and "transport=udp6" in lines[0].split() else "udp"
-    return of_packets(list(_packets(lines)), over)
+    said = lines[0].split() if lines and lines[0].startswith("#") else []
+    over = "udp6" if "transport=udp6" in said else "udp"
+    return of_packets(list(_packets(lines)), over, "direction=down" in said)
 
 
-def of_packets(packets: Sequence[ProbePacket], over: str) -> Probed:
-    """In the order of sending."""
+def of_packets(packets: Sequence[ProbePacket], over: str, down: bool = False) -> Probed:
+    """In the order of sending; down, of asking: requests may have been overtaken."""
     alone = [packet for packet in packets if packet.train == 0]
     timed = [packet for packet in alone if packet.timed]
+    if down:
+        timed.sort(key=lambda packet: packet.sent_ns or 0)
     if not timed:
         sent = counted(len(alone), "packets")
         raise Unreadable(f"{sent} sent by themselves, of which none came: expected some to tell a rate by")
@@ -69,6 +73,7 @@ def of_packets(packets: Sequence[ProbePacket], over: str) -> Probed:
         longest,
         sum(packet.length > longest for packet in alone),
         over,
+        down,
     )
 
 

@@ -57,6 +57,27 @@ def test_over_ipv6_headers_are_longer() -> None:
     assert (six.over, list(six.trains[0][1])) == ("udp6", [1502, 1502])
 
 
+def test_what_came_down_has_two_times_and_is_in_the_order_in_which_it_left() -> None:
+    text = written(
+        f"0,640,{START + 200},{START + 900},,",  # its request was overtaken
+        f"0,64,{START + 100},{START + 500},,",
+        f"0,1440,{START + 300},,,",  # lost on its way here
+        "0,1440,,,,",  # or its request
+        f"0,128,,{START + 800},,",  # what told when it left was lost
+        f"0,96,{START + 400},{START + 700},,",
+        f"1,640,,{START + 5000},,",
+        f"1,640,{START + 4100},{START + 6000},,",
+    )
+    probed = read(text.replace("udp", "udp direction=down"))
+    assert (probed.down, probed.sent, probed.lost, probed.longest_came, probed.longer_lost) == (True, 6, 2, 640, 2)
+    assert list(probed.samples.lengths) == [64, 640, 96]
+    assert probed.reordered == 1
+    ((moments, _),) = probed.trains
+    assert list(moments) == [0, pytest.approx(1e-6)]
+    up = read(text)
+    assert (up.down, list(up.samples.lengths)) == (False, [640, 64, 96])
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -60,6 +60,20 @@ def test_a_path_is_told_by_packets_alone_by_trains_and_by_both(
     assert found["one_packet"]["least_bps"] < 100e6 < found["one_packet"]["most_bps"]
 
 
+def test_a_path_to_here_is_told_by_what_came_down_and_the_far_ends_clock_is_the_senders(
+    tmp_path: Path, lines: list[str], capsys: Captured
+) -> None:
+    down = [lines[0] + " direction=down", lines[1], *(",".join([*line.split(",")[:4], "", ""]) for line in lines[2:])]
+    place = file(tmp_path, down)
+    assert main(["bandwidth", place]) == OK
+    told = capsys.readouterr().out.splitlines()
+    assert told[3] == "from the far end to here"
+    assert any(line.startswith("the far end's clock goes -3") for line in told)
+    assert main(["bandwidth", place, "--json", "--alpha", "0.35"]) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert (found["direction"], found["path"]["bps"]) == ("down", pytest.approx(100e6, rel=0.01))
+
+
 def test_a_link_of_known_rate_tells_what_hosts_take(tmp_path: Path, lines: list[str], capsys: Captured) -> None:
     assert main(["bandwidth", file(tmp_path, lines), "--link", "100", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)["alpha_ns_per_byte"] == pytest.approx(0.35, abs=0.1)
