@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.model import Address, Mode, Site, Terminal
-from controller.policy.budget import Spent
 
 T = TypeVar("T")
 
@@ -20,6 +19,24 @@ class Port:
 
 
 Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80::1 may be on two uplinks
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """As a switch counts up."""
+
+    copied_bytes: int  # by this uplink
+    carried_bytes: int  # by all uplinks of the site, copies among them
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What copies have used of an uplink with a budget."""
+
+    day: str
+    copied_bytes: int = 0
+    used_up: int | None = None  # the budget that is, till the day ends; a greater one is not
+    counted: Counted | None = None  # when last read
 
 
 @dataclass(frozen=True, slots=True)

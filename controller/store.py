@@ -13,9 +13,8 @@ from pathlib import Path
 from controller import kept
 from controller.config import MOST_SITES
 from controller.configuration.document import ConfigError, Place
-from controller.known import Wanted
+from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
-from controller.policy.budget import Counted, Spent
 
 VERSION = 4
 SINCE = ("decided", "once", "copies", "spent")  # version 2, version 3, the rest 4

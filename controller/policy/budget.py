@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from controller.known import Counted, Spent
 from controller.model import Limits
 
 SHARE_S = 300.0  # "the last minutes"
@@ -31,24 +32,6 @@ class Moment:
     day: str  # where we are: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """As a switch counts up."""
-
-    copied_bytes: int  # by this uplink
-    carried_bytes: int  # by all uplinks of the site, copies among them
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What must outlive a restart."""
-
-    day: str
-    copied_bytes: int = 0
-    used_up: int | None = None  # the budget that is, till the day ends; a greater one is not
-    counted: Counted | None = None  # when last read
 
 
 @dataclass(frozen=True, slots=True)

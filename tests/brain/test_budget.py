@@ -7,15 +7,14 @@ from dataclasses import asdict, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.known import Counted, Spent
 from controller.model import Limits
 from controller.policy.budget import (
     LITTLE_BYTES,
     LOOKED_AGAIN_S,
     SHARE_S,
     Account,
-    Counted,
     Moment,
-    Spent,
     barred,
     counted,
     opened,

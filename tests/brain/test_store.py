@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.known import Wanted
+from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
-from controller.policy.budget import Counted, Spent
 from controller.store import Store, StoreError
 
 
