@@ -55,7 +55,7 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
-        self.copying = Copying(self.pilot)
+        self.copying = Copying(self.pilot, self.ends)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
         self.moves = Moves()
 

@@ -64,12 +64,21 @@ class Ends:
                 self._look(here, wanted, ports(), now)
 
     def _look(self, who: Eliminator, wanted: Wanted, ports: Ports, now: float) -> None:
-        if who.told is None or who.name not in self._orders:
+        ends = self.at(who.session)
+        if who.told is None or ends is None:
             return
+        here, there = ends
+        self._silence.look(here, there, who.told, here.name in self.once, wanted, ports, now)
+
+    def at(self, session: int) -> tuple[Site, Site] | None:
+        """The site where this agent lets one copy of each packet pass, and its other end; None: it is at none."""
+        who = self._here.get(session)
+        if who is None or who.name not in self._orders:
+            return None
         here = next(site for site in self._config.sites if site.name == who.name)
         there = self._config.other_end(here)
         assert there is not None  # it has an order
-        self._silence.look(here, there, who.told, here.name in self.once, wanted, ports, now)
+        return here, there
 
     def silent(self, *sites: Site) -> dict[str, str]:
         """Uplinks by which no copies come in at one of these while others bring them, and why they are taken so."""

@@ -1,8 +1,7 @@
 """Which terminals have copies, in mode auto: evidence in, decisions out. What is decided of each is policy/adaptive's.
 
-reports ──► senders ──┐
-                      ├──► a watch for each terminal ──► decisions ──► the core changes what is wanted
-active uplinks ───────┘
+reports ──► senders ──► of a terminal ──┐
+        └─► brought ──► of an uplink ───┴─► a watch for each terminal ──► decisions ──► the core changes what is wanted
 """
 
 from __future__ import annotations
@@ -10,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from controller.farend.brought import Brought
+from controller.farend.ends import Ends
 from controller.known import Wanted, without
 from controller.model import Mode
 from controller.policy import adaptive
 from controller.policy.adaptive import Decision, Watch
 from controller.policy.tallies import Evidence
-from controller.reports import AgentClosed, AgentEvent, Reported
+from controller.reports import AgentClosed, AgentEvent, Elimination, Reported
 from controller.steering.pilot import Pilot
 from controller.steering.senders import Senders
 from controller.steering.steered import Steered
 
 
 class Copying:
-    def __init__(self, pilot: Pilot) -> None:
-        self._pilot = pilot
-        self._senders = Senders()
+    def __init__(self, pilot: Pilot, ends: Ends) -> None:
+        self._pilot, self._ends = pilot, ends
+        self._senders, self._brought = Senders(), Brought()
         self._watches: dict[str, Watch] = {}  # by terminal
 
     def watch(self, terminal: str) -> Watch | None:
@@ -51,11 +52,25 @@ class Copying:
         match event:
             case AgentClosed():
                 self._senders.closed(event.session)
+            case Reported(elimination=Elimination()):
+                yield from self._came(event, wanted, now)
             case Reported():
                 speaker = self._pilot.speaker(event.session)
                 if speaker is not None:
                     for name, evidence in self._senders.told(event, *speaker, wanted).items():
                         yield from self._told(self._pilot.steered[name], evidence, wanted, now)
+
+    def _came(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
+        ends = self._ends.at(event.session)
+        if ends is None or event.elimination is None:
+            return
+        here, there = ends
+        lasted_s = event.interval_ms / 1000
+        home = here if here.mirrors is None else there
+        for uplink, evidence in self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items():
+            for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
+                if wanted.active_uplink(home, steered.terminal) == uplink:
+                    yield from self._told(steered, evidence, wanted, now)
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if not _is_auto(steered, wanted) or steered.moved_since(now - evidence.lasted_s):
