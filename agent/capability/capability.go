@@ -10,6 +10,7 @@ import (
 	"bicast/agent/caps"
 	"bicast/agent/clamp"
 	"bicast/agent/eliminate"
+	"bicast/agent/measuring"
 	"bicast/agent/pathmanager"
 	"bicast/agent/tunnel"
 	"bicast/agent/window"
@@ -26,6 +27,7 @@ const (
 	Caps      = "caps"
 	Clamp     = "clamp"
 	Window    = "window"
+	Probe     = "probe"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -39,6 +41,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
+		told(Probe, measuring.Probe()),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"bicast/agent/eliminate"
 	"bicast/agent/hands"
 	"bicast/agent/inside"
+	"bicast/agent/measuring"
 	"bicast/agent/reflex"
 	"bicast/agent/report"
 	"bicast/agent/session"
@@ -39,6 +40,7 @@ type Host struct {
 	tunnels   *tunnel.Hand    // likewise
 	terminals *inside.Inside  // likewise: what both want at their ports
 	windows   *windows        // nil: of a relay
+	measuring *measuring.Hand
 
 	mutex sync.Mutex // of the reader, which remembers when it read
 }
@@ -75,8 +77,10 @@ func Open(s Settings) (*Host, error) {
 	}
 	within := func(work func() error) error { return h.inside(netns, work) }
 	h.windows = openWindows(s, within)
+	h.measuring = measuring.NewHand(within, log)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
+		h.measuring = measuring.NewHand(outside, log) // by uplinks, which leave as tunnels do, not by the bridge
 		h.terminals = inside.New(within, log)
 		h.copies = eliminate.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
@@ -118,7 +122,7 @@ func (h *Host) Close() error {
 
 // Run keeps what the controller ordered, until the context ends and everything of it has.
 func (h *Host) Run(ctx context.Context) {
-	var parts []func(context.Context)
+	parts := []func(context.Context){h.measuring.Run}
 	if h.reflexes != nil {
 		parts = append(parts, h.reflexes.Run)
 	}
@@ -169,6 +173,7 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	}
 	if err == nil {
 		report.Capping = h.windows.report()
+		report.Answering, report.Health = h.measuring.Report()
 	}
 	return report, err
 }
@@ -182,7 +187,7 @@ func (h *Host) Fired() <-chan *agentv1.Fired {
 }
 
 // Probed tells what came of probes.
-func (h *Host) Probed() <-chan *agentv1.Probed { return nil }
+func (h *Host) Probed() <-chan *agentv1.Probed { return h.measuring.Probed() }
 
 // Obey carries out an order. What it does not know, and what this host cannot do, it says.
 func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
@@ -211,6 +216,12 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.tunnels.Order(order.Tunnels))
 	case *agentv1.Directive_Caps:
 		return answered(h.windows.order(order.Caps))
+	case *agentv1.Directive_Answer:
+		return answered(h.measuring.Answer(order.Answer))
+	case *agentv1.Directive_Health:
+		return answered(h.measuring.Health(order.Health))
+	case *agentv1.Directive_Probe:
+		return answered(h.measuring.Probe(directive.GetId(), order.Probe))
 	default:
 		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/agent/hands"
+	"bicast/agent/measuring"
 	"bicast/agent/reflex"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
@@ -121,15 +123,29 @@ func (anyKernel) PreferEndpoints([]netip.Addr, []netip.Addr, bool) (mptcp.Change
 	return mptcp.Change{}, nil
 }
 
+// nowhere is where no packet leaves.
+func nowhere(func() error) error { return errors.New("there is no network") }
+
 func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 	path := &agentv1.Path{TerminalAddresses: []string{"10.0.1.7"}}
 	other := &agentv1.Path{TerminalAddresses: []string{"fe80::1%x"}}
+	way := &agentv1.MeasuredWay{Device: "x", Local: "192.0.2.2", Remote: "192.0.2.1"}
 	for _, directive := range []*agentv1.Directive{
 		{},
 		{Order: &agentv1.Directive_Prefer{Prefer: &agentv1.Prefer{Path: path, Others: []*agentv1.Path{other}, Hard: true}}},
 		{Order: &agentv1.Directive_Arm{Arm: &agentv1.Arm{Name: "x", Watched: path, Fallback: other, NoProgressMs: 60, LeaseMs: 1}}},
 		{Order: &agentv1.Directive_Disarm{Disarm: &agentv1.Disarm{Name: "x"}}},
 		{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: []*agentv1.Tunnel{{Name: "x", Port: "x", Vni: 1}}}}},
+		{Order: &agentv1.Directive_Answer{Answer: &agentv1.Answer{Sessions: []*agentv1.AnswerSession{
+			{Number: 1, Key: make([]byte, 32), HealthPort: 8620, ProbePort: 8631}, {Number: 2, Key: make([]byte, 32), HealthPort: 8620},
+		}}}},
+		{Order: &agentv1.Directive_Health{Health: &agentv1.Health{Paths: []*agentv1.HealthPath{
+			{Name: "x", Way: way, Port: 8620, Number: 1, Key: make([]byte, 32), PauseMs: 100},
+		}}}},
+		{Order: &agentv1.Directive_Probe{Probe: &agentv1.Probe{
+			Name: "x", Way: way, Port: 8631, Key: make([]byte, 32), ShortestBytes: 16, LongestBytes: 1440, StepBytes: 16, Tries: 10, PauseUs: 200,
+			Trains: 1, TrainPackets: 2,
+		}}},
 	} {
 		bytes, err := proto.Marshal(directive)
 		if err != nil {
@@ -147,6 +163,7 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 				return []netip.Addr{netip.MustParseAddr("10.0.1.7")}, nil
 			}}}
 			h.reflexes = reflex.New(role, anyKernel{}.Connections, h.hands.Prefer, slog.New(slog.DiscardHandler))
+			h.measuring = measuring.NewHand(nowhere, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			if result := h.Obey(ctx, directive); result == nil || result.GetSaid() == "" {
 				t.Fatalf("%v is answered by %v, expected a result that says something", directive, result)

@@ -66,6 +66,15 @@ type Socket struct {
 	users      sync.RWMutex // who holds it to read uses the descriptors
 }
 
+// Probe tells why this kernel stamps no packets; nil where it does.
+func Probe() error {
+	socket, err := open(netip.AddrPort{}, netip.AddrPort{}, "")
+	if err == nil {
+		socket.Close()
+	}
+	return err
+}
+
 // Listen hears everybody at an address, and with a device by that alone. A port without an address is of all addresses that
 // the host has and gets, also by IPv6 where it has that.
 func Listen(at netip.AddrPort, device string) (*Socket, error) {

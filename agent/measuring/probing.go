@@ -1,0 +1,118 @@
+package measuring
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"bicast/agent/clock"
+	"bicast/agent/probe"
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+)
+
+const mostSet = time.Millisecond // of this host's clock; more makes times of before and after nothing to compare
+
+// Probe begins one. What came of it is told by its directive (Probed).
+func (h *Hand) Probe(directive uint64, order *agentv1.Probe) (string, error) {
+	plan, err := planOf(order)
+	if err != nil {
+		return "", err
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.alive.Err() != nil {
+		return "", errEnding
+	}
+	if h.probes != "" {
+		return "", fmt.Errorf("%s is being measured: one path at a time", h.probes)
+	}
+	var prober *probe.Prober
+	err = h.outside(func() (err error) {
+		from, to := ends(order.GetWay(), order.GetPort())
+		prober, err = probe.DialFrom(from, to, order.GetWay().GetDevice(), probe.Key(order.GetKey()))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	h.probes = order.GetName()
+	h.running.Add(1)
+	go func() {
+		defer h.running.Done()
+		h.measure(directive, prober, plan)
+	}()
+	return fmt.Sprintf("begun: %s in about %v", counting.Of(packets(plan), "packet"), lasts(plan)), nil
+}
+
+// measure tells what came once another probe may begin: who hears of this one may order that.
+func (h *Hand) measure(directive uint64, prober *probe.Prober, plan probe.Plan) {
+	defer prober.Close()
+	before := h.now()
+	result, err := prober.Measure(h.alive, plan)
+	message := probedMessage(result, cmp.Or(err, result.Ended), setBetween(before, h.now()))
+	message.Directive = directive
+	h.mutex.Lock()
+	h.probes = ""
+	h.mutex.Unlock()
+	select {
+	case h.probed <- message:
+	case <-h.alive.Done():
+	}
+}
+
+// setBetween is by how much this host's clock was set; 0 where it was not, or so little that it is of no account.
+func setBetween(before, after clock.Instant) time.Duration {
+	if by := after.Offset() - before.Offset(); by.Abs() > mostSet {
+		return by
+	}
+	return 0
+}
+
+func probedMessage(result probe.Result, because error, set time.Duration) *agentv1.Probed {
+	if set != 0 && !result.Hardware { // a card has a clock of its own
+		return &agentv1.Probed{Because: fmt.Sprintf("this host's clock was set by %v while it ran", set.Round(time.Microsecond))}
+	}
+	message := &agentv1.Probed{Transport: "udp", Hardware: result.Hardware && result.FarHardware}
+	if because != nil {
+		message.Because = because.Error()
+	}
+	if result.Six {
+		message.Transport = "udp6"
+	}
+	var sender, receiver origin
+	for _, s := range result.Samples {
+		sender.take(s.Sent, s.Heard)
+		receiver.take(s.Received, s.Answered)
+	}
+	message.SenderOriginNs, message.ReceiverOriginNs = int64(sender), int64(receiver)
+	for _, s := range result.Samples {
+		message.Trains = append(message.Trains, uint32(s.Train))
+		message.Lengths = append(message.Lengths, uint32(s.Length))
+		message.SentNs = append(message.SentNs, sender.since(s.Sent))
+		message.ReceivedNs = append(message.ReceivedNs, receiver.since(s.Received))
+		if !result.Down {
+			message.AnsweredNs = append(message.AnsweredNs, receiver.since(s.Answered))
+			message.HeardNs = append(message.HeardNs, sender.since(s.Heard))
+		}
+	}
+	return message
+}
+
+// origin is the first time of a clock that is known; 0: none is so far.
+type origin int64
+
+func (o *origin) take(times ...int64) {
+	for _, at := range times {
+		if at != 0 && (*o == 0 || at < int64(*o)) {
+			*o = origin(at)
+		}
+	}
+}
+
+func (o origin) since(at int64) uint64 {
+	if at == 0 {
+		return 0
+	}
+	return uint64(at-int64(o)) + 1
+}
