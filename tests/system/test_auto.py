@@ -1,0 +1,70 @@
+"""Mode auto, end to end: a real sender on a link that begins to lose has copies a second later, and why says it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cli.__main__ import main
+from experiments.live.agents import SETTINGS, TERMINAL, agent
+from experiments.live.laboratory import Laboratory, laboratory
+from experiments.live.streaming import streaming
+from experiments.running import API, LOOK_EVERY_S
+from tests.system.evidence import SLOWNESS
+from topologies.paper import SERVER
+
+CAMERA = ("4000000", "cubic")
+PROMISED_S = 1.0
+WITHIN_S = PROMISED_S + 1.5 * SLOWNESS  # a report that is under way, and a machine that is busy
+
+
+@pytest.fixture
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """On one path: a controller before this one is told to have decided so."""
+    with laboratory(tmp_path_factory.mktemp("logs"), SETTINGS) as raised:
+        raised.controller.client.set_mode(TERMINAL, "auto")
+        raised.controller.stop()
+        file = raised.controller.file.parent / "state.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"copies": {TERMINAL: False}}))
+        raised.controller.start()
+        raised.controller.await_steady()
+        yield raised
+
+
+def acting(lab: Laboratory) -> str:
+    return str(lab.controller.client.get("terminals", TERMINAL)["acting"])
+
+
+def newest(lab: Laboratory) -> dict[str, Any]:
+    return dict(lab.controller.client.get("terminals", TERMINAL, "decisions")["decisions"][0])
+
+
+def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
+    lab: Laboratory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        agent(lab.controller, lab.client, TERMINAL, "terminal") as speaker,
+        streaming(lab.server, lab.client, SERVER, upload=True, pace=CAMERA) as stream,
+    ):
+        stream.await_flowing()
+        speaker.await_seeing()
+        time.sleep(PROMISED_S)  # nothing is lost meanwhile, and nothing follows
+        assert acting(lab) == "single"
+        began, by_lte = time.time(), lab.net.uplink("lte").counters()[0].out_bytes
+        lab.net.uplink("wifi").forward.set(loss_percent=8.0)
+        while acting(lab) == "single" and time.time() - began < WITHIN_S:
+            time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+        decision = newest(lab)
+        assert decision["copies"] and decision["at"] - began <= WITHIN_S
+        assert "lost" in decision["because"] and "as senders tell" in decision["because"]
+        time.sleep(PROMISED_S)
+        assert lab.net.uplink("lte").counters()[0].out_bytes - by_lte > 200_000, "of 500 kB that are sent meanwhile"
+        assert stream.finish().whole
+    monkeypatch.setenv("BICAST_API", API)
+    assert main(["why", TERMINAL]) == 0
+    told = capsys.readouterr().out
+    assert "it is in mode auto, with copies since" in told and "policies: copies begin\n    because wifi: " in told
