@@ -7,7 +7,7 @@ It runs in one thread (service.py) and knows neither OpenFlow nor gRPC nor HTTP.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller import modes
@@ -31,6 +31,10 @@ from controller.events import (
 )
 from controller.farend.ends import Ends
 from controller.known import Wanted, without
+from controller.measuring.book import Page
+from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.measuring import Measuring
+from controller.measuring.turns import Way
 from controller.model import AUTO, Config, Mode, Site, Terminal
 from controller.policy.adaptive import Decision
 from controller.policy.ways import ridden
@@ -43,9 +47,12 @@ from controller.wishes import Answer, Impossible, named, reachable
 
 log = logging.getLogger(__name__)
 
+Outcome = Effect | AgentEffect | Estimate
+
 
 class Core:
-    def __init__(self, config: Config, wanted: Wanted, now: float) -> None:
+    def __init__(self, config: Config, wanted: Wanted, now: float, measured: Mapping[Way, Page] | None = None) -> None:
+        """`measured` is what was known of roads when the controller ended, its times by this one's clock."""
         self.config = config
         self.wanted = wanted
         self.config_failures = 0
@@ -57,17 +64,20 @@ class Core:
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.copying = Copying(self.pilot, self.ends)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
+        self.measuring = Measuring(config, self._tickets, measured or {})
         self.moves = Moves()
 
-    def handle(self, event: SwitchEvent | AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
+    def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
         if isinstance(event, AgentEvent):
             yield from self._agent(event, now)
+        elif isinstance(event, Estimated):
+            self.measuring.estimated(event, now)
         else:
             yield from self._switch(event, now)
 
     # Switches
 
-    def _switch(self, event: SwitchEvent, now: float) -> Iterator[Effect | AgentEffect]:
+    def _switch(self, event: SwitchEvent, now: float) -> Iterator[Outcome]:
         if isinstance(event, SwitchOpened):
             yield from self._opened(event, now)
             return
@@ -99,7 +109,7 @@ class Core:
             case Solicited():
                 yield from switch.solicited(event, now)
 
-    def tick(self, now: float) -> Iterator[Effect | AgentEffect]:
+    def tick(self, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
         yield from self._follow(now)
         for switch in self.switches.values():
@@ -111,19 +121,20 @@ class Core:
             yield from switch.tick(self.wanted, now)
         yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
+        yield from self.measuring.tend(now)
 
     def rests_at(self) -> float | None:
         due = (self.moves.next_at, self.air.next_at, *(switch.rests_at() for switch in self.switches.values()))
         return min((at for at in due if at is not None), default=None)
 
-    def rest(self, now: float) -> Iterator[Effect | AgentEffect]:
+    def rest(self, now: float) -> Iterator[Outcome]:
         """Between bursts of events, and at rests_at: what can be done once for many of them."""
         yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)
         yield from self.air.tend(now)
 
-    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Effect | AgentEffect]:
+    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Outcome]:
         switch = self.switches.get(event.dpid)
         if switch is None:
             reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
@@ -134,24 +145,24 @@ class Core:
         else:
             yield from self._served(switch, event, now)
 
-    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Effect | AgentEffect]:
+    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Outcome]:
         log.info("%s: switch %016x is here, from %s", switch.site.name, event.dpid, event.peer)
         yield from switch.opened(event, now)
         yield from self._ports_seen(switch, now)
 
-    def _left(self, switch: Switch, now: float) -> Iterator[Effect | AgentEffect]:
+    def _left(self, switch: Switch, now: float) -> Iterator[Outcome]:
         switch.closed(now)
         newcomer = switch.door.enter()
         if newcomer is not None:
             yield from self._served(switch, newcomer, now)
 
-    def _ports_seen(self, switch: Switch, now: float) -> Iterator[Effect | AgentEffect]:
+    def _ports_seen(self, switch: Switch, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
         yield from self.pilot.tend(self.wanted, now)
 
     # Agents
 
-    def _agent(self, event: AgentEvent, now: float) -> Iterator[Effect | AgentEffect]:
+    def _agent(self, event: AgentEvent, now: float) -> Iterator[Outcome]:
         whole = self.air.whole(event, now)
         match whole:
             case Reported():
@@ -167,6 +178,7 @@ class Core:
             case ReflexFired():
                 yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
         self.air.hear(event, now)
+        yield from self.measuring.hear(event, now)
         self._decide_of_copies(self.copying.hear(event, self.wanted, now), now)
         if whole is not None:
             self.ends.hear(whole, self.wanted, self.switches.ports, now)
@@ -185,7 +197,7 @@ class Core:
         """Whether an agent should report as often as it may."""
         return self.copying.wants_often(session, self.wanted)
 
-    def _copy(self, now: float) -> Iterator[Effect | AgentEffect]:
+    def _copy(self, now: float) -> Iterator[Outcome]:
         """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
         an end counts as dead for those who ride it."""
         yield from self.ends.tend(now)
@@ -227,7 +239,7 @@ class Core:
 
     # Configuration
 
-    def reconfigure(self, config: Config, now: float) -> Iterator[Effect | AgentEffect]:
+    def reconfigure(self, config: Config, now: float) -> Iterator[Outcome]:
         """Take a new configuration whole."""
         self.ends.reconfigure(config)
         self._others_eliminate(now)
@@ -236,6 +248,7 @@ class Core:
         self.pilot.reconfigure(config, self.wanted, now)
         self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)
+        self.measuring.reconfigure(config)
         for switch in self.switches.values():
             if switch.session is not None:
                 yield from self._ports_seen(switch, now)
@@ -249,7 +262,7 @@ class Core:
 
     def wish_mode(
         self, name: str, mode: Mode | None, now: float, traffic: str | None = None
-    ) -> tuple[Answer, list[Effect | AgentEffect]]:
+    ) -> tuple[Answer, list[Outcome]]:
         """`traffic` is the name of a class."""
         terminals = named(self.config.sites, name)
         if traffic is not None:
@@ -257,7 +270,7 @@ class Core:
         wanted, said = modes.wished(self.wanted, terminals, traffic, mode)
         return self._wish(wanted, terminals, tuple(each + self._when(site) for site, each in said), [], now)
 
-    def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
+    def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Outcome], list[Entry]]:
         """The entries tell what agents make of it, when they have answered."""
         terminals = named(self.config.sites, name)
         if uplink == AUTO:
@@ -283,7 +296,7 @@ class Core:
 
     def _leave_to_policies(
         self, terminals: list[tuple[Site, Terminal]], now: float
-    ) -> tuple[Answer, list[Effect | AgentEffect], list[Entry]]:
+    ) -> tuple[Answer, list[Outcome], list[Entry]]:
         wished = [each for each in terminals if each[1].name in self.wanted.active]
         names = {terminal.name for _, terminal in wished}
         active, decided = without(self.wanted.active, names), without(self.wanted.decided, names)
@@ -307,8 +320,8 @@ class Core:
         said: tuple[str, ...],
         entries: list[Entry],
         now: float,
-    ) -> tuple[Answer, list[Effect | AgentEffect]]:
-        learned: list[Effect | AgentEffect] = list(self.rest(now))  # its messages are not the wish's
+    ) -> tuple[Answer, list[Outcome]]:
+        learned: list[Outcome] = list(self.rest(now))  # its messages are not the wish's
         wanted = self.copying.keep(wanted)
         changed, self.wanted = wanted != self.wanted, wanted
         effects: list[Effect] = []

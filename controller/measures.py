@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LATE_S = 10  # a window that has packets in it at any pace
+
 
 @dataclass(frozen=True, slots=True)
 class Answering:
@@ -51,6 +53,12 @@ class PathHealth:
     lost_back: int
     late: int  # answered, and so long after the shortest of the last minute that who waits for it feels it
     windows: tuple[HealthWindow, ...]
+
+    @property
+    def answers(self) -> bool:
+        """The other end does, as was seen of late."""
+        late = next((window for window in self.windows if window.seconds == LATE_S), None)
+        return late is not None and late.sent > late.lost
 
 
 @dataclass(frozen=True, slots=True)

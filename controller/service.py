@@ -13,10 +13,15 @@ from typing import TypeVar
 
 from controller import config as configuration
 from controller.configuration.document import ConfigError
-from controller.core import Core
+from controller.core import Core, Outcome
 from controller.courses import course
+from controller.estimator import Estimator
 from controller.events import Effect, NeighbourSeen, Solicited, SwitchEvent
 from controller.inbox import Inbox
+from controller.keeping import Pages
+from controller.known import Wanted
+from controller.measuring.book import shifted
+from controller.measuring.estimating import Estimate, Estimated
 from controller.model import Config, Mode
 from controller.program import Program
 from controller.reports import AgentEffect, AgentEvent
@@ -48,22 +53,26 @@ class Service:
         self._config_path = config_path
         self._store = store
         self._perform = perform
-        self._core = Core(config, store.load(), time.monotonic())
-        self._saved = self._tried = self._core.wanted  # what a restart would find, and what it should
+        measured = {way: shifted(page, -_wall_offset_s()) for way, page in store.measured().items()}
+        self._core = Core(config, store.load(), time.monotonic(), measured)
+        self._saved = self._tried = self._lasting()  # what a restart would find, and what it should
         self._awaited: list[tuple[list[Entry | Moved], threading.Event]] = []  # by people: what both hands make of it
         self._inbox = Inbox()
+        self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
     def start(self) -> None:
+        self._estimator.start()
         self._thread.start()
 
     def stop(self) -> None:
         self._inbox.put(None)
         self._thread.join()
+        self._estimator.stop()
 
-    # From switches and agents
+    # From switches, agents and the estimator
 
-    def post(self, event: SwitchEvent | AgentEvent, taken: Callable[[], None] | None = None) -> None:
+    def post(self, event: SwitchEvent | AgentEvent | Estimated, taken: Callable[[], None] | None = None) -> None:
         """`taken` is called, in the core's thread, when the core has made of it what it will."""
 
         def job() -> None:
@@ -84,9 +93,18 @@ class Service:
     def set_active(self, terminal: str, uplink: str) -> Answer:
         return self._made(terminal, lambda now: self._core.wish_active(terminal, uplink, now))
 
-    def _made(
-        self, terminal: str, wish: Callable[[float], tuple[Answer, list[Effect | AgentEffect], list[Entry]]]
-    ) -> Answer:
+    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
+        """Have both directions probed at once; what comes of it a snapshot tells. `site`: either end's, where others
+        have uplinks of that name. `link_bps`: the rate of a link that is known, by which these hosts are calibrated."""
+
+        def asked() -> Answer:
+            answer = self._core.measuring.wish(site, uplink, link_bps)
+            self._carry_out(self._core.measuring.tend(time.monotonic()))
+            return answer
+
+        return self._ask(asked)
+
+    def _made(self, terminal: str, wish: Callable[[float], tuple[Answer, list[Outcome], list[Entry]]]) -> Answer:
         """Waits a little until switches hold it, and for what agents make of it: what these say later is told by
         `decisions`."""
         answered = threading.Event()
@@ -158,7 +176,7 @@ class Service:
 
     def _keep_decisions(self) -> None:
         """Policies do not wait for a disk, and what could not be kept is not tried again before something changes."""
-        if self._core.wanted is self._tried:
+        if all(now is tried for now, tried in zip(self._lasting(), self._tried, strict=True)):
             return
         try:
             self._save()
@@ -170,9 +188,12 @@ class Service:
             if all(each.answered for each in awaited):
                 answered.set()
 
-    def _carry_out(self, effects: Iterable[Effect | AgentEffect]) -> None:
+    def _carry_out(self, effects: Iterable[Outcome]) -> None:
         for effect in effects:
-            self._perform(effect)
+            if isinstance(effect, Estimate):
+                self._estimator.put(effect)
+            else:
+                self._perform(effect)
 
     def _ask(self, question: Callable[[], T]) -> T:
         answer: Future[T] = Future()
@@ -192,7 +213,7 @@ class Service:
             answer.cancel()
             raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
 
-    def _kept(self, answer: Answer, effects: list[Effect | AgentEffect]) -> Answer:
+    def _kept(self, answer: Answer, effects: list[Outcome]) -> Answer:
         self._carry_out(effects)
         try:
             self._save()
@@ -202,10 +223,14 @@ class Service:
         return answer
 
     def _save(self) -> None:
-        self._tried = self._core.wanted
-        if self._core.wanted != self._saved:
-            self._store.save(self._core.wanted)
-            self._saved = self._core.wanted
+        self._tried = self._lasting()
+        if self._tried != self._saved:
+            wanted, measured = self._tried
+            self._store.save(wanted, {way: shifted(page, _wall_offset_s()) for way, page in measured.items()})
+            self._saved = self._tried
+
+    def _lasting(self) -> tuple[Wanted, Pages]:
+        return self._core.wanted, self._core.measuring.pages
 
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)

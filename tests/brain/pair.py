@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from controller.bicast import compile
 from controller.bridge.switch import Switch
-from controller.core import Core
+from controller.core import Core, Outcome
 from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Read, SwitchClosed, SwitchEvent
 from controller.known import Known, Port, Wanted
+from controller.measuring.estimating import Estimate, Estimated, estimated
 from controller.model import Config
 from controller.program import Program
-from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, HangUp
+from controller.reports import AgentClosed, AgentEvent, Direct, HangUp
 from tests.fakes.hand import FakeHand
 from tests.fakes.switch import FakeSwitch
 
@@ -33,6 +34,7 @@ class Pair:
         self._sessions = 0
         self.hands: dict[int, FakeHand] = {}  # by session, which numbers agents apart from switches
         self._to_hands: deque[Direct] = deque()
+        self.estimates: deque[Estimate] = deque()  # that nobody has made yet
         self._agents = 0
 
     # The world
@@ -74,7 +76,8 @@ class Pair:
         self._lines, self._at, self._dead = {}, {}, []
         hands, self.hands = list(self.hands.values()), {}
         self._to_hands.clear()
-        self.core = Core(config or self.core.config, self.core.wanted, self.now)
+        self.estimates.clear()
+        self.core = Core(config or self.core.config, self.core.wanted, self.now, self.core.measuring.pages)
         for dpid in dpids:
             self.connect(dpid)
         for hand in hands:
@@ -108,17 +111,19 @@ class Pair:
         if name in self.fakes[dpid].ports:
             self.port(name, replace(self.fakes[dpid].ports[name], up=up), dpid)
 
-    def tell(self, event: SwitchEvent | AgentEvent) -> None:
+    def tell(self, event: SwitchEvent | AgentEvent | Estimated) -> None:
         self.carry(self.core.handle(event, self.now))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
         self.carry(self.core.tick(self.now))
 
-    def carry(self, effects: Iterable[Effect | AgentEffect]) -> None:
+    def carry(self, effects: Iterable[Outcome]) -> None:
         for effect in effects:
             if isinstance(effect, Direct):
                 self._to_hands.append(effect)
+            elif isinstance(effect, Estimate):
+                self.estimates.append(effect)
             elif isinstance(effect, HangUp):
                 self.leave(self.hands[effect.session])
             elif effect.session in self._lines:
@@ -134,6 +139,9 @@ class Pair:
             direct = self._to_hands.popleft()
             if direct.session in self.hands:
                 self.tell(self.hands[direct.session].carry_out(direct))
+            return True
+        if self.estimates:
+            self.tell(estimated(self.estimates.popleft()))
             return True
         session = next((session for session, line in self._lines.items() if line), None)
         if session is None:

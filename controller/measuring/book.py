@@ -1,0 +1,92 @@
+"""What is known of one road in one direction, by which method, and what came of its last probe.
+
+What is to be had is told by fusing.py. That single packets find less than trains do has one reason: they are told of
+several links in a row, and trains of the narrowest alone. Such a figure is kept as what it is, and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from controller.measuring.estimating import Estimated
+from controller.measuring.pace import Spent
+from controller.policy.bandwidth import Alpha, Rate, Unknown
+from controller.policy.fusing import Figure, Measured, Method, fused
+
+KEPT_PROBES = 4  # so many of the last are remembered for what they spent
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A new one is made with every probe. Times are of the core's clock."""
+
+    alpha: Alpha | None = None  # None: nobody has calibrated these hosts
+    measured: tuple[Measured, ...] = ()  # the last of each method
+    unknown: tuple[tuple[Method, str], ...] = ()  # methods that told nothing the last time, and why
+    spent: tuple[Spent, ...] = ()
+    error: str = ""  # why the last probe was not whole; empty: it was
+    ended: int = 0  # probes, by this controller
+    sent: int = 0  # packets alone, of the last probe
+    lost: int = 0
+    reordered: int = 0
+
+    def figure(self, delivered: Measured | None, now: float) -> Figure | Unknown:
+        """`delivered`: the most that some flow got of late."""
+        return fused(self.measured if delivered is None else (*self.measured, delivered), now)
+
+    def probed_bps(self) -> float | None:
+        """However long ago it was: to know how much may be sent. None: no probe has told."""
+        if not self.measured:
+            return None
+        at = max(one.at for one in self.measured)
+        figure = fused(self.measured, at)
+        return figure.bps if isinstance(figure, Figure) else None
+
+
+def begun(page: Page, sent_bytes: int, now: float) -> Page:
+    return replace(page, spent=(*page.spent, Spent(now, sent_bytes))[-KEPT_PROBES:])
+
+
+def failed(page: Page, because: str) -> Page:
+    return replace(page, error=because, ended=page.ended + 1)
+
+
+def not_begun(page: Page, because: str) -> Page:
+    """What it was to cost was not spent."""
+    return replace(page, spent=page.spent[:-1], error=because, ended=page.ended + 1)
+
+
+def written(page: Page, told: Estimated) -> Page:
+    found = {Method.ONE_PACKET: told.one_packet, Method.TRAINS: told.trains}
+    if _several(told.one_packet, told.trains):
+        found = {Method.SEVERAL_LINKS: told.one_packet, Method.TRAINS: told.trains}
+    rates = tuple(Measured(method, each, told.of.at) for method, each in found.items() if isinstance(each, Rate))
+    before = tuple(one for one in page.measured if one.method not in _replaced(rates))
+    return replace(
+        page,
+        alpha=told.alpha if isinstance(told.alpha, Alpha) else page.alpha,
+        measured=(*before, *rates),
+        unknown=tuple((method, each.because) for method, each in found.items() if isinstance(each, Unknown)),
+        error=told.of.probed.because or (told.alpha.because if isinstance(told.alpha, Unknown) else ""),
+        ended=page.ended + 1,
+        sent=told.sent,
+        lost=told.lost,
+        reordered=told.reordered,
+    )
+
+
+def shifted(page: Page, by_s: float) -> Page:
+    """By another clock."""
+    measured = tuple(replace(one, at=one.at + by_s) for one in page.measured)
+    return replace(page, measured=measured, spent=tuple(replace(one, at=one.at + by_s) for one in page.spent))
+
+
+def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
+    return isinstance(one_packet, Rate) and isinstance(trains, Rate) and one_packet.most_bps < trains.least_bps
+
+
+def _replaced(rates: tuple[Measured, ...]) -> set[Method]:
+    """A single packet's figure is of one link or of several: the newer one tells of which."""
+    methods = {one.method for one in rates}
+    alone = {Method.ONE_PACKET, Method.SEVERAL_LINKS}
+    return methods | (alone if methods & alone else set())

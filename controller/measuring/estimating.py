@@ -1,0 +1,79 @@
+"""From a probe's packets to rates. It may take a second, so it is not done in the core's thread: what is to be
+estimated goes out as an effect, and what was comes back as an event.
+
+No packets are so odd that this fails: what makes no rate is not known, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from controller.measures import Probed
+from controller.policy import trains
+from controller.policy.bandwidth import (
+    CALIBRATED,
+    UNCALIBRATED,
+    Alpha,
+    Rate,
+    Samples,
+    Unknown,
+    calibrated,
+    one_way,
+    rate,
+)
+from controller.probed import Unreadable, of_packets
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    site: str
+    uplink: str
+    down: bool
+    probed: Probed
+    alpha: Alpha | None  # None: nobody has calibrated these hosts
+    link_bps: float | None  # the link's rate, where a person says it: calibrate them
+    at: float  # when the probe was over, by the core's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    of: Estimate
+    one_packet: Rate | Unknown
+    trains: Rate | Unknown
+    alpha: Alpha | Unknown | None  # None: nobody asked for it
+    sent: int = 0  # packets alone
+    lost: int = 0
+    reordered: int = 0
+
+
+def estimated(order: Estimate) -> Estimated:
+    try:
+        probed = of_packets(order.probed.packets, order.probed.transport)
+    except Unreadable as unreadable:
+        nothing = Unknown(str(unreadable))
+        return Estimated(order, nothing, nothing, nothing if order.link_bps else None)
+    with np.errstate(all="ignore"):  # what comes of it is looked at
+        alpha = _anyhow(partial(_alpha, probed.samples, order.link_bps)) if order.link_bps else None
+        known = alpha if isinstance(alpha, Alpha) else order.alpha or UNCALIBRATED
+        one_packet = _anyhow(partial(rate, probed.samples, known))
+        by_trains = _anyhow(partial(trains.rate, probed.trains))
+    return Estimated(order, one_packet, by_trains, alpha, probed.sent, probed.lost, probed.reordered)
+
+
+def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:
+    found = rate(samples, CALIBRATED)
+    return found if isinstance(found, Unknown) else calibrated(one_way(samples), link_bps)
+
+
+def _anyhow(estimate: Callable[[], T]) -> T | Unknown:
+    try:
+        return estimate()
+    except (ArithmeticError, ValueError, IndexError) as error:  # np.linalg.LinAlgError is a ValueError
+        return Unknown(f"no line goes through these packets ({error})")

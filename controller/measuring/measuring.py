@@ -1,0 +1,258 @@
+"""The roads between sites, measured: by small packets all the time, and by probes now and then. What is found is told,
+kept, and evidence for others; nothing is decided here.
+
+    configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
+                                                           └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import repeat
+
+from controller.measures import PathHealth, Probed
+from controller.measuring import book, telling
+from controller.measuring.book import Page
+from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.host import Host
+from controller.measuring.meetings import Meetings
+from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, paid_at, period_s
+from controller.measuring.plan import Plan, plan
+from controller.measuring.roads import At, Road, Unmeasured, roads, wanted
+from controller.measuring.turns import Turn, Turns, Way
+from controller.measuring.views import RoadView
+from controller.model import Config
+from controller.orders import Direct
+from controller.policy.bandwidth import said
+from controller.policy.fusing import Figure, Measured
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, Reported, Resulted, Role
+from controller.tickets import Tickets
+from controller.wishes import Answer, Impossible
+
+log = logging.getLogger(__name__)
+
+NEW = Page()
+DIRECTIONS = (False, True)  # down or not
+
+
+class Measuring:
+    def __init__(self, config: Config, tickets: Tickets, kept: Mapping[Way, Page]) -> None:
+        """`kept` is what was known when the controller ended, its times by this one's clock."""
+        self._tickets = tickets
+        self._here: dict[int, Host] = {}  # by session
+        self._meetings = Meetings(tickets)
+        self._turns = Turns()
+        self._estimating: set[Way] = set()
+        self._answer_since: dict[At, float] = {}  # roads by which the far end is seen to answer
+        self._not_before: dict[Way, float] = {}  # where a probe could not begin
+        self._delivered: dict[Way, Measured] = {}  # the most that some flow got of late
+        self.pages: Mapping[Way, Page] = kept  # a new one whenever anything in it changes
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        found = list(roads(config))
+        self._roads = {road.at: road for road in found if isinstance(road, Road)}
+        self._roads_of: dict[str, list[Road]] = {}  # by either end
+        for road in self._roads.values():
+            for end in road.ends:
+                self._roads_of.setdefault(end, []).append(road)
+        self._unmeasured = tuple(road for road in found if isinstance(road, Unmeasured))
+        self._meetings.keep(self._roads)
+        ways = {(at, down) for at in self._roads for down in DIRECTIONS}
+        self._turns.keep(ways)
+        self.pages = {way: page for way, page in self.pages.items() if way in ways}
+        self._answer_since = {at: since for at, since in self._answer_since.items() if at in self._roads}
+
+    # What agents say
+
+    def hear(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
+        here = self._here.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                self._here[event.session] = Host(event)
+            case AgentClosed():
+                self._here.pop(event.session, None)
+                for turn in self._turns.gone(event.session):
+                    self._failed(turn, f"the agent {turn.road.near} went away while it probed")
+            case Resulted() if here:
+                self._meetings.answered(here.resulted(event))
+                self._begun(event, now)
+            case Reported() if here:
+                here.reported(event)
+                self._look(here, now)
+            case Probed():
+                yield from self._probed(event, now)
+        who = here or self._here.get(event.session)
+        if who is not None:
+            yield from self._tell(who.name, now)
+
+    def _begun(self, event: Resulted, now: float) -> None:
+        turn = None if event.done else self._turns.end(event.directive)
+        if turn is not None:
+            self._not_before[turn.way] = now + AGAIN_AFTER_S
+            self._write(turn.way, book.not_begun(self._page(turn.way), f"agent {turn.road.near}: {event.said}"))
+
+    def _probed(self, event: Probed, now: float) -> Iterator[Estimate]:
+        turn = self._turns.end(event.directive)
+        if turn is None or turn.way not in self._ways():
+            return
+        if not event.packets:
+            self._failed(turn, event.because or "no packet of it was sent")
+            return
+        self._estimating.add(turn.way)
+        (site, uplink), down = turn.way
+        yield Estimate(site, uplink, down, event, self._page(turn.way).alpha, turn.link_bps, now)
+
+    def estimated(self, event: Estimated, now: float) -> None:
+        """`now` is later than what was estimated."""
+        way: Way = ((event.of.site, event.of.uplink), event.of.down)
+        self._estimating.discard(way)
+        if way not in self._ways():
+            return
+        self._write(way, book.written(self._page(way), event))
+        figure = self._page(way).figure(self._delivered.get(way), now)
+        found = said(figure.bps) if isinstance(figure, Figure) else f"not known: {figure.because}"
+        log.info("%s: %s %s: %s", event.of.site, event.of.uplink, telling.named(event.of.down), found)
+
+    def _failed(self, turn: Turn, because: str) -> None:
+        log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, telling.named(turn.down), because)
+        self._write(turn.way, book.failed(self._page(turn.way), because))
+
+    def _look(self, who: Host, now: float) -> None:
+        for road in (each for each in self._roads_of.get(who.name, ()) if each.near == who.name):
+            path = who.health.get(road.uplink)
+            if path is not None and path.answers:
+                self._answer_since.setdefault(road.at, now)
+            else:
+                self._answer_since.pop(road.at, None)
+
+    # What they are told
+
+    def tend(self, now: float) -> Iterator[Direct]:
+        """What all of them are to do, and whose turn it is."""
+        for host in tuple(self._here.values()):
+            yield from self._tell(host.name, now)
+        for way in tuple(self._turns.asked):
+            because = self.why_not(self._roads[way[0]])
+            if because is not None:
+                del self._turns.asked[way]
+                self._write(way, book.failed(self._page(way), because))
+        for turn in self._turns.late(now):
+            self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
+        yield from self._probe(now)
+
+    def _tell(self, site: str, now: float) -> Iterator[Direct]:
+        """A site's agent, and those at the other ends of its roads."""
+        roads = self._roads_of.get(site, ())
+        for road in roads:
+            near, far = self._at(road.near), self._at(road.far)
+            if near is None or far is None or near.unable or far.unable:
+                continue
+            if self._meetings.meet(road, near, far):
+                self._answer_since.pop(road.at, None)
+        for name in sorted({site, *(end for road in roads for end in road.ends)}):
+            host = self._at(name)
+            if host is not None:
+                yield from host.tell(self._meetings.answer(host), self._meetings.health(host), self._tickets, now)
+
+    def _probe(self, now: float) -> Iterator[Direct]:
+        due = ((self._due_at(way, now), way) for way in self._ways())
+        those = [(way not in self._turns.asked, at, way) for at, way in due if at is not None and at <= now]
+        for _, _, (at, down) in sorted(those):
+            road = self._roads[at]
+            near, met = self._at(road.near), self._meetings.of(road)
+            if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
+                planned = self._plan((at, down))
+                directive = self._tickets.draw()
+                self._turns.begin(road, down, near.session, planned, directive, now)
+                self._write((at, down), book.begun(self._page((at, down)), planned.bytes, now))
+                yield Direct(near.session, directive, planned.order(road, down, met.number))
+
+    def _due_at(self, way: Way, now: float) -> float | None:
+        """None: nothing says when."""
+        at, page = way[0], self._page(way)
+        if way in self._turns.asked or at not in self._answer_since:
+            return now if way in self._turns.asked else None
+        due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(way, now))
+        if page.spent:
+            last = page.spent[-1]
+            due_at = max(due_at, last.at + period_s(last.bytes, page.probed_bps()))
+        budget = self._roads[at].budget_bytes_per_day
+        if budget is None:
+            return due_at
+        spent = [one for down in DIRECTIONS for one in self._page((at, down)).spent]
+        paid = paid_at(spent, self._plan(way).bytes, budget, now)
+        return None if paid is None else max(due_at, paid)
+
+    def _plan(self, way: Way) -> Plan:
+        return plan(way[1], self._turns.asked.get(way) or self._page(way).probed_bps())
+
+    # What people wish
+
+    def wish(self, site: str | None, uplink: str, link_bps: float | None) -> Answer:
+        """Both directions of these at once, whatever they have cost today; or Impossible."""
+        meant = wanted((*self._roads.values(), *self._unmeasured), site, uplink)
+        for road in meant:
+            because = self.why_not(road)
+            if because is not None:
+                raise Impossible(f"{road.uplink} of {road.site} cannot be measured: {because}")
+        for road in meant:
+            for down in DIRECTIONS:
+                self._turns.ask((road.at, down), link_bps)
+        return Answer(tuple(f"{road.uplink} of {road.site} is measured, both ways" for road in meant), True, 0)
+
+    # What is known
+
+    def health(self, site: str, uplink: str) -> PathHealth | None:
+        """As it was told last, by who is in session. `site` is either end."""
+        near = next((road.near for road in self._roads_of.get(site, ()) if road.uplink == uplink), None)
+        host = self._at(near) if near is not None else None
+        return host.health.get(uplink) if host is not None else None
+
+    def told(self, now: float) -> tuple[RoadView, ...]:
+        return (*map(self._told, self._roads.values(), repeat(now)), *map(telling.unmeasured, self._unmeasured))
+
+    def _told(self, road: Road, now: float) -> RoadView:
+        directions = (
+            telling.direction(
+                down,
+                self._page((road.at, down)),
+                self._delivered.get((road.at, down)),
+                self._is_running((road.at, down)),
+                self._due_at((road.at, down), now),
+                now,
+            )
+            for down in DIRECTIONS
+        )
+        return telling.road(road, self.why_not(road), self.health(road.site, road.uplink), tuple(directions))
+
+    def why_not(self, road: Road) -> str | None:
+        """None: it is measured."""
+        near, far = self._at(road.near), self._at(road.far)
+        if near is None or far is None:
+            return f"no agent of role gateway that was enrolled as {road.far if near else road.near} is connected"
+        said = far.answering.because if far.answering is not None else ""
+        because = near.unable or far.unable or far.refused or said or near.refused
+        if because:
+            return because
+        if self._meetings.of(road) is None:
+            return f"the agent {road.far} has not said yet that it answers"
+        path = near.health.get(road.uplink)
+        return path.because or None if path is not None else f"the agent {road.near} has not told of it yet"
+
+    def _is_running(self, way: Way) -> bool:
+        return way in self._turns.asked or self._turns.runs(way) or way in self._estimating
+
+    def _ways(self) -> list[Way]:
+        return [(at, down) for at in self._roads for down in DIRECTIONS]
+
+    def _at(self, name: str) -> Host | None:
+        return next((each for each in self._here.values() if each.name == name), None)
+
+    def _page(self, way: Way) -> Page:
+        return self.pages.get(way, NEW)
+
+    def _write(self, way: Way, page: Page) -> None:
+        if way[0] in self._roads:
+            self.pages = {**self.pages, way: page}

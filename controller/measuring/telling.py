@@ -1,0 +1,63 @@
+"""What is told of roads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from controller.measures import PathHealth
+from controller.measuring.book import Page
+from controller.measuring.roads import Road, Unmeasured
+from controller.measuring.views import DirectionView, HealthView, MethodView, RoadView
+from controller.policy.fusing import Figure, Measured
+
+
+def road(one: Road, why_not: str | None, health: PathHealth | None, directions: tuple[DirectionView, ...]) -> RoadView:
+    return RoadView(one.site, one.uplink, one.near, one.far, why_not, _health(health) if health else None, directions)
+
+
+def unmeasured(one: Unmeasured) -> RoadView:
+    return RoadView(one.site, one.uplink, *one.ends, one.because, None, ())
+
+
+def direction(
+    down: bool, page: Page, delivered: Measured | None, running: bool, next_at: float | None, now: float
+) -> DirectionView:
+    found = page.figure(delivered, now)
+    figure = found if isinstance(found, Figure) else None
+    return DirectionView(
+        direction=named(down),
+        bps=figure.bps if figure else None,
+        least_bps=figure.least_bps if figure else None,
+        most_bps=figure.most_bps if figure and math.isfinite(figure.most_bps) else None,
+        age_s=figure.age_s(now) if figure else None,
+        methods=tuple(map(str, figure.methods)) if figure else (),
+        because="" if isinstance(found, Figure) else found.because,
+        by_method=tuple(_methods(page, now)),
+        alpha_ns_per_byte=page.alpha.s_per_byte * 1e9 if page.alpha else None,
+        running=running,
+        ended=page.ended,
+        next_in_s=max(0.0, next_at - now) if next_at is not None else None,
+        error=page.error,
+        sent=page.sent,
+        lost=page.lost,
+        reordered=page.reordered,
+    )
+
+
+def named(down: bool) -> str:
+    return "down" if down else "up"
+
+
+def _methods(page: Page, now: float) -> Iterator[MethodView]:
+    why = dict(page.unknown)
+    for one in page.measured:
+        rate = one.rate
+        age_s = max(0.0, now - one.at)
+        yield MethodView(one.method, rate.bps, rate.least_bps, rate.most_bps, age_s, why.pop(one.method, ""))
+    for method, because in why.items():
+        yield MethodView(method, None, None, None, None, because)
+
+
+def _health(told: PathHealth) -> HealthView:
+    return HealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)

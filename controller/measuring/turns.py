@@ -1,0 +1,72 @@
+"""Whose turn it is to be probed: one road in one direction at a time of each agent, and first what a person asked for.
+
+due ──► begun ──► told of (whole or not) ──► due again, as pace.py says
+          │
+          └──► refused, or its agent gone: the turn is free
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.measuring.plan import Plan
+from controller.measuring.roads import At, Road
+
+Way = tuple[At, bool]  # a road, and whether down
+
+TOLD_WITHIN_S = 60.0  # of when a probe should be over
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    road: Road
+    down: bool
+    session: int  # of the near end's agent
+    until: float
+    asked: bool
+    link_bps: float | None
+
+    @property
+    def way(self) -> Way:
+        return self.road.at, self.down
+
+
+class Turns:
+    def __init__(self) -> None:
+        self.asked: dict[Way, float | None] = {}  # by people, in this order; the rate of the link where they know it
+        self._running: dict[int, Turn] = {}  # by directive
+
+    def ask(self, way: Way, link_bps: float | None) -> None:
+        self.asked.pop(way, None)
+        self.asked[way] = link_bps
+
+    def keep(self, ways: Iterable[Way]) -> None:
+        there = set(ways)
+        self.asked = {way: link for way, link in self.asked.items() if way in there}
+
+    def is_free(self, road: Road) -> bool:
+        """Neither of its ends measures anything."""
+        busy = {name for turn in self._running.values() for name in (turn.road.near, turn.road.far)}
+        return busy.isdisjoint((road.near, road.far))
+
+    def runs(self, way: Way) -> bool:
+        return any(turn.way == way for turn in self._running.values())
+
+    def begin(self, road: Road, down: bool, session: int, plan: Plan, directive: int, now: float) -> None:
+        way = (road.at, down)
+        until = now + 2 * plan.lasts_s + TOLD_WITHIN_S
+        self._running[directive] = Turn(road, down, session, until, way in self.asked, self.asked.pop(way, None))
+
+    def end(self, directive: int) -> Turn | None:
+        return self._running.pop(directive, None)
+
+    def gone(self, session: int) -> list[Turn]:
+        """Those of an agent that is."""
+        return self._end(directive for directive, turn in self._running.items() if turn.session == session)
+
+    def late(self, now: float) -> list[Turn]:
+        return self._end(directive for directive, turn in self._running.items() if now > turn.until)
+
+    def _end(self, directives: Iterable[int]) -> list[Turn]:
+        return [self._running.pop(directive) for directive in list(directives)]
