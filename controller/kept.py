@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import stat
 from contextlib import suppress
@@ -79,6 +80,13 @@ def count(place: Place) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise place.wrong("a whole number from 0 on")
     return value
+
+
+def number(place: Place) -> float:
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise place.wrong("a number")
+    return float(value)
 
 
 def moment(place: Place) -> float:

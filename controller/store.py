@@ -1,18 +1,22 @@
-"""What must outlive a restart: the wishes of people, what policies decided, and what copies have used of budgets.
+"""What must outlive a restart: the wishes of people, what policies decided, what copies have used of budgets, and what
+was measured.
 
 One small file, replaced whole, so never half written. Version 1 knew no decisions, 2 no sites, and 3 no decisions of
-copies: they are read.
+copies: they are read. Nothing may have been measured yet.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
-from controller import kept
+from controller import keeping, kept
 from controller.config import MOST_SITES
-from controller.configuration.document import ConfigError, Place
+from controller.configuration.document import ConfigError, Mapped, Place
+from controller.keeping import Pages
 from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
 
@@ -20,6 +24,8 @@ VERSION = 4
 SINCE = ("decided", "once", "copies", "spent")  # version 2, version 3, the rest 4
 SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4}  # how many of them
 MODES = {str(each): each for each in Mode}
+
+T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -31,20 +37,27 @@ class Store:
         self._path = Path(path)
 
     def load(self) -> Wanted:
+        return self._read(_wanted, Wanted())
+
+    def measured(self) -> Pages:
+        """Its times are Unix seconds."""
+        return self._read(_measured, {})
+
+    def _read(self, read: Callable[[Place], T], otherwise: T) -> T:
         try:
             text = kept.read(self._path)
         except FileNotFoundError:
-            return Wanted()
+            return otherwise
         except OSError as error:
             raise StoreError(
                 f"{self._path} cannot be read ({error.strerror}): {kept.remedy(error)}, or move it away to forget"
             ) from None
         try:
-            return _read(kept.document(self._path, text))
+            return read(kept.document(self._path, text))
         except ConfigError as error:
             raise StoreError(f"{error}; this is what was wished and decided: move it away to forget") from None
 
-    def save(self, wanted: Wanted) -> None:
+    def save(self, wanted: Wanted, measured: Pages | None = None) -> None:
         held = {
             "version": VERSION,
             "modes": dict(wanted.modes),
@@ -53,6 +66,7 @@ class Store:
             "once": sorted(wanted.once),
             "copies": dict(wanted.copies),
             "spent": {name: asdict(spent) for name, spent in wanted.spent.items()},
+            "roads": keeping.written(measured or {}),
         }
         try:
             kept.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
@@ -63,9 +77,17 @@ class Store:
             ) from None
 
 
-def _read(place: Place) -> Wanted:
+def _keys(place: Place) -> Mapped:
     newer = SINCE[: SINCE_VERSION[kept.version(place, *SINCE_VERSION)]]
-    keys = place.mapping(required=("version", "modes", "active", *newer))
+    return place.mapping("roads", required=("version", "modes", "active", *newer))
+
+
+def _measured(place: Place) -> Pages:
+    return _keys(place).maybe("roads", keeping.read, {})
+
+
+def _wanted(place: Place) -> Wanted:
+    keys = _keys(place)
     return Wanted(
         {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
         _uplinks(keys["active"]),
