@@ -117,16 +117,17 @@ func TestALongAnswerIsOnlyForWhoProvedHisAddress(t *testing.T) {
 	v.challenged(here, 7)
 	v.ignored(here, v.request(7, 1, 1440)) // he has not heard what was sent there
 	v.open(here, 7)
-	for length, asked := range map[int]bool{0: false, 63: false, 64: true, 1440: true, Longest: true, Longest + 1: false, 1<<16 - 1: false} {
-		b := v.request(7, uint32(10+length), length)
+	for n, length := range []int{0, 63, 64, 1440, Longest, Longest + 1, 1<<16 - 1} {
+		number := uint32(1 + n)
+		b := v.request(7, number, length)
 		v.ignored(elsewhere, b)
 		v.ignored(netip.AddrPortFrom(here.Addr(), 4001), b)
-		v.ignored(here, v.request(8, uint32(10+length), length))
-		if !asked {
+		v.ignored(here, v.request(8, number, length))
+		if length < 64 || length > Longest {
 			v.ignored(here, b)
 			continue
 		}
-		if said := v.door.take(v.now, here, b); !said.answers || said.to.length != length || int(said.to.number) != 10+length {
+		if said := v.door.take(v.now, here, b); !said.answers || said.to.length != length || said.to.number != number {
 			t.Fatalf("%+v, expected an answer of %d bytes", said, length)
 		}
 		v.ignored(here, b)

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"sync"
-	"time"
 
 	"bicast/agent/stamps"
 )
@@ -10,10 +9,10 @@ import (
 // entry is one packet that was sent, or could not be.
 type entry struct {
 	train, length int
-	written       time.Duration
 	id            uint32
 	sent, heard   bool
 	received      int64
+	written       int64 // of the answer, as the far end's process says
 	answered      int64
 	answerCame    int64
 }
@@ -37,10 +36,10 @@ func (l *ledger) number() uint32 {
 }
 
 // begin is before a packet is sent: its answer may be there before its id is.
-func (l *ledger) begin(now time.Duration, train, length int) {
+func (l *ledger) begin(train, length int) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.entries = append(l.entries, entry{train: train, length: length, written: now})
+	l.entries = append(l.entries, entry{train: train, length: length})
 }
 
 // wrote is of the last that was begun.
@@ -74,7 +73,7 @@ func (l *ledger) took(a answer, at int64) {
 		return
 	}
 	if e := &l.entries[a.number-1]; !e.heard && e.length == a.length {
-		e.heard, e.received, e.answerCame = true, a.received, at
+		e.heard, e.received, e.written, e.answerCame = true, a.received, a.written, at
 		l.heard++
 		l.far = a.hardware
 	}
@@ -142,7 +141,7 @@ func (l *ledger) result(first int) Result {
 	r := Result{Down: l.down, Queued: which == 0 && !l.down, FarHardware: l.far}
 	var left map[int]bool
 	if l.down {
-		left = spacedElsewhere(entries)
+		left = spacedThere(entries)
 	}
 	r.LeftOut = len(left)
 	for _, e := range entries {

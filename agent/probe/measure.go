@@ -251,7 +251,7 @@ func (p *Prober) made(number uint32, length int) []byte {
 
 // put sends; a packet that the host itself has no room for is lost, as one that a router has none for.
 func (p *Prober) put(train, length int, b []byte) error {
-	p.ledger.begin(clock.Monotonic(), train, length)
+	p.ledger.begin(train, length)
 	id, err := p.socket.Write(b)
 	if err == nil {
 		p.ledger.wrote(id)

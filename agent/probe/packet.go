@@ -112,7 +112,8 @@ func openRequest(key *Key, b []byte) (request, bool) {
 // answer is to one probe, and has always the same length: the way back takes all alike. To a request it has the length that
 // was asked for, and behind its first 64 bytes whatever cannot be compressed.
 //
-//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zeros
+//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zero
+//	40 when it was written    48 zeros
 type answer struct {
 	head
 	received int64 // nanoseconds since 1970, of the answering end's clock; 0: not known
@@ -120,6 +121,7 @@ type answer struct {
 	left     int64 // of the answer to that number
 	length   int
 	hardware bool
+	written  int64 // nanoseconds, of some clock of the answering end
 }
 
 func (a answer) seal(key *Key) []byte { return a.put(key, back, make([]byte, answerBytes)) }
@@ -141,6 +143,7 @@ func (a answer) put(key *Key, k kind, b []byte) []byte {
 	if a.hardware {
 		b[38] = 1
 	}
+	binary.BigEndian.PutUint64(b[40:], uint64(a.written))
 	return closed(key, k, b)
 }
 
@@ -159,6 +162,7 @@ func readAnswer(key *Key, k kind, b []byte) (answer, bool) {
 	return answer{
 		head: headOf(b), received: int64(binary.BigEndian.Uint64(b[16:])), earlier: binary.BigEndian.Uint32(b[24:]),
 		left: int64(binary.BigEndian.Uint64(b[28:])), length: int(binary.BigEndian.Uint16(b[36:])), hardware: b[38] == 1,
+		written: int64(binary.BigEndian.Uint64(b[40:])),
 	}, true
 }
 

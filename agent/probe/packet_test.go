@@ -17,7 +17,7 @@ func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
 		}
 	}
 	for _, a := range []answer{
-		{head{1, 2}, 1_800_000_000_123_456_789, 1, 1_800_000_000_000_000_001, 1440, true}, {head: head{1<<32 - 1, 1<<32 - 1}, length: 1<<16 - 1},
+		{head{1, 2}, 1_800_000_000_123_456_789, 1, 1_800_000_000_000_000_001, 1440, true, 1 << 62}, {head: head{1<<32 - 1, 1<<32 - 1}, length: 1<<16 - 1},
 	} {
 		b := a.seal(&testKey)
 		if got, right := openAnswer(&testKey, b); !right || got != a || len(b) != answerBytes {
@@ -26,7 +26,7 @@ func TestWhatIsSealedIsOpenedAsItWas(t *testing.T) {
 	}
 	for _, length := range []int{answerBytes, answerBytes + 1, 1440, Longest} {
 		b := bytes.Repeat([]byte{7}, length)
-		a := answer{head{5, 9}, 1_800_000_000_123_456_789, 8, 1_800_000_000_000_000_001, length, true}
+		a := answer{head{5, 9}, 1_800_000_000_123_456_789, 8, 1_800_000_000_000_000_001, length, true, 7}
 		got, right := openFilled(&testKey, a.fill(&testKey, b))
 		if !right || got != a || !bytes.Equal(b[answerBytes:], bytes.Repeat([]byte{7}, length-answerBytes)) {
 			t.Fatalf("%+v of %d bytes was opened as %+v, %v", a, length, got, right)

@@ -104,7 +104,9 @@ func (r *Reflector) answer(event stamps.Event, b []byte) {
 }
 
 func (r *Reflector) say(event stamps.Event, to request) {
-	said := answer{head: to.head, received: event.At, length: event.Length, hardware: r.socket.Hardware()}
+	said := answer{
+		head: to.head, received: event.At, length: event.Length, hardware: r.socket.Hardware(), written: int64(clock.Monotonic()),
+	}
 	told := r.left[:min(1, len(r.left))]
 	for _, each := range told {
 		said.earlier, said.left = each.number, each.at

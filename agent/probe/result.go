@@ -27,11 +27,11 @@ type Sample struct {
 	Sent, Received, Answered, Heard int64
 }
 
-// Result is all that was sent, in that order.
+// Result is all that was sent, in that order, but for trains that are left out.
 type Result struct {
 	Samples     []Sample
 	Down        bool // from the far end to us, in the order of asking
-	LeftOut     int  // trains down that only tell how fast the way up is
+	LeftOut     int  // trains down that were spaced before they left
 	Hardware    bool // our times are the network card's
 	FarHardware bool // the far end's are
 	Queued      bool // our driver does not say when packets leave: it is when they were queued
@@ -132,7 +132,7 @@ func (r Result) Summary(to io.Writer) {
 		fmt.Fprintln(to, "the driver does not tell when packets leave: sent_ns is when they went into its queue")
 	}
 	if r.LeftOut > 0 {
-		fmt.Fprintf(to, "left out %d trains: the way there, which their requests took, spaced them, and not the way here\n", r.LeftOut)
+		fmt.Fprintf(to, "left out %d trains: they came as they were written, behind the way up of their requests, or by a far end that is no faster\n", r.LeftOut)
 	}
 	fmt.Fprintf(to, "late by more than a tenth of the pause: %d; the latest by %v\n", r.Late.Packets, r.Late.Most.Round(time.Microsecond))
 	if longest, lost := r.Through(); longest > 0 {
