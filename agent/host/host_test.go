@@ -3,7 +3,9 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -189,5 +191,40 @@ func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
 	}
 	if able := told(t, open(t, host.Path(), agentv1.Role_ROLE_GATEWAY).Hello(), "tunnel"); !able.GetAvailable() {
 		t.Fatalf("%v, expected root to be able to here", able)
+	}
+}
+
+func TestAGatewayMeasuresWhereItsUplinksLeaveAndOthersWhereTheirConnectionsAre(t *testing.T) {
+	host := lab.One(t)
+	const port = 18620
+	answer := &agentv1.Answer{Sessions: []*agentv1.AnswerSession{{Number: 1, Key: make([]byte, 32), HealthPort: port}}}
+	taken := func() error {
+		conn, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	for role, outside := range map[agentv1.Role]bool{
+		agentv1.Role_ROLE_TERMINAL: false, agentv1.Role_ROLE_RELAY: false, agentv1.Role_ROLE_GATEWAY: true,
+	} {
+		h := open(t, host.Path(), role)
+		if able := told(t, h.Hello(), "probe"); !able.GetAvailable() {
+			t.Fatalf("%v as %v, expected root to be able to here", able, role)
+		}
+		obey := func(order *agentv1.Answer) {
+			t.Helper()
+			if result := h.Obey(context.Background(), &agentv1.Directive{Order: &agentv1.Directive_Answer{Answer: order}}); !result.GetDone() {
+				t.Fatalf("%v as %v", result, role)
+			}
+		}
+		obey(answer)
+		if here, there := taken() != nil, host.Try(taken) != nil; here != outside || there == outside {
+			t.Fatalf("%v answers in this namespace: %v, in its own: %v", role, here, there)
+		}
+		if report, err := h.Report(); err != nil || report.GetAnswering() == nil {
+			t.Fatalf("%v, %v, expected it to tell of answers", report, err)
+		}
+		obey(nil)
 	}
 }

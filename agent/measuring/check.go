@@ -24,8 +24,8 @@ const (
 	shortestUp, shortestDown, longest = 16, 64, 1440 // bytes of UDP payload
 	shortestPause                     = 200          // µs, of probes
 	mostInTrain                       = 200
-	mostPackets                       = 40_000 // what is told of them has room in one word
-	mostTime                          = 10 * time.Minute
+	mostPackets                       = 20_000 // what a controller takes in one word
+	mostTime                          = 30 * time.Minute
 )
 
 var errEnding = errors.New("this agent is ending")

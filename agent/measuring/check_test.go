@@ -141,8 +141,8 @@ func TestAProbeThatCannotBeIsRefusedWithWhatIsExpected(t *testing.T) {
 		"trains of 1 |expected 2":      func(o *agentv1.Probe) { o.TrainPackets = 1 },
 		"trains of 201 ":               func(o *agentv1.Probe) { o.TrainPackets = 201 },
 		"4294967295 trains":            func(o *agentv1.Probe) { o.Trains = 1<<32 - 1 },
-		"40005 packets|40000 in 10m0s": func(o *agentv1.Probe) { o.Tries, o.Trains, o.TrainPackets, o.StepBytes = 8000, 1, 5, 300 },
-		"in 10m1":                      func(o *agentv1.Probe) { o.Tries, o.Trains, o.StepBytes, o.PauseUs = 1001, 0, 5000, 601_000 },
+		"20005 packets|20000 in 30m0s": func(o *agentv1.Probe) { o.Tries, o.Trains, o.TrainPackets, o.StepBytes = 4000, 1, 5, 300 },
+		"1801 packets in 30m1":         func(o *agentv1.Probe) { o.Tries, o.Trains, o.StepBytes, o.PauseUs = 1801, 0, 5000, 1_000_000 },
 	}
 	for words, change := range farEnds {
 		cases[words] = func(o *agentv1.Probe) { change(o.Way) }

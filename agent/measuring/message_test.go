@@ -34,8 +34,10 @@ func TestWhatCameOfAProbeInTheContractsWords(t *testing.T) {
 	if !slices.Equal(m.Trains, []uint32{0, 0, 1}) || !slices.Equal(m.Lengths, []uint32{64, 80, 80}) {
 		t.Errorf("%v", m)
 	}
-	result.Down, result.FarHardware = true, false
-	if m := probedMessage(result, nil, 0); len(m.SentNs) != 3 || len(m.AnsweredNs)+len(m.HeardNs) != 0 || m.Hardware || m.Because != "" {
+	result = probe.Result{Down: true, Hardware: true, LeftOut: 2, Samples: []probe.Sample{{Length: 64, Came: true, Sent: 900, Received: day}}}
+	m = probedMessage(result, nil, 0)
+	if m.SentNs[0] != 1 || m.ReceivedNs[0] != 1 || len(m.AnsweredNs) != 1 || len(m.HeardNs) != 1 || m.AnsweredNs[0]+m.HeardNs[0] != 0 ||
+		m.SenderOriginNs != 900 || m.ReceiverOriginNs != day || m.Hardware || !strings.Contains(m.Because, "2 trains left out") {
 		t.Errorf("%v", m)
 	}
 	if m := probedMessage(probe.Result{}, errors.New("nobody answers"), 0); m.Because != "nobody answers" || len(m.Lengths) != 0 {
@@ -58,6 +60,18 @@ func TestOfAClockThatWasSetMeanwhileNothingIsTold(t *testing.T) {
 		result.Hardware = true
 		if m := probedMessage(result, nil, setBetween(before, after)); m.Because != "" || len(m.Lengths) != 3 {
 			t.Errorf("set by %v, and a card that has a clock of its own: %v", each.set, m)
+		}
+	}
+}
+
+func TestOfAFarEndsClockThatWasSetByHoursNothingIsTold(t *testing.T) {
+	for _, set := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		result := probe.Result{Took: 9 * time.Second, Samples: []probe.Sample{
+			{Length: 64, Came: true, Sent: day, Received: day, Heard: day + 1},
+			{Length: 64, Came: true, Sent: day + int64(9*time.Second), Received: day + int64(9*time.Second+set)},
+		}}
+		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Because, "a clock was set: its times are of") {
+			t.Errorf("set by %v: %v", set, m)
 		}
 	}
 }

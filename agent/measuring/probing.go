@@ -11,7 +11,10 @@ import (
 	"bicast/internal/counting"
 )
 
-const mostSet = time.Millisecond // of this host's clock; more makes times of before and after nothing to compare
+const (
+	mostSet   = time.Millisecond // of this host's clock; more makes times of before and after nothing to compare
+	mostAfter = time.Minute      // that the last answers may come after the last packet
+)
 
 // Probe begins one. What came of it is told by its directive (Probed).
 func (h *Hand) Probe(directive uint64, order *agentv1.Probe) (string, error) {
@@ -69,50 +72,68 @@ func setBetween(before, after clock.Instant) time.Duration {
 	return 0
 }
 
-func probedMessage(result probe.Result, because error, set time.Duration) *agentv1.Probed {
+func probedMessage(result probe.Result, failed error, set time.Duration) *agentv1.Probed {
 	if set != 0 && !result.Hardware { // a card has a clock of its own
 		return &agentv1.Probed{Because: fmt.Sprintf("this host's clock was set by %v while it ran", set.Round(time.Microsecond))}
 	}
-	message := &agentv1.Probed{Transport: "udp", Hardware: result.Hardware && result.FarHardware}
-	if because != nil {
-		message.Because = because.Error()
-	}
-	if result.Six {
-		message.Transport = "udp6"
-	}
-	var sender, receiver origin
+	var sender, receiver span
 	for _, s := range result.Samples {
 		sender.take(s.Sent, s.Heard)
 		receiver.take(s.Received, s.Answered)
 	}
-	message.SenderOriginNs, message.ReceiverOriginNs = int64(sender), int64(receiver)
+	if over := max(sender.lasts(), receiver.lasts()); over > result.Took+mostAfter {
+		return &agentv1.Probed{Because: fmt.Sprintf("a clock was set: its times are of %v, and it ran for %v",
+			over.Round(time.Second), result.Took.Round(time.Second))}
+	}
+	message := &agentv1.Probed{
+		Because: lessBecause(result, failed), Transport: "udp", Hardware: result.Hardware && result.FarHardware,
+		SenderOriginNs: sender.first, ReceiverOriginNs: receiver.first,
+	}
+	if result.Six {
+		message.Transport = "udp6"
+	}
 	for _, s := range result.Samples {
 		message.Trains = append(message.Trains, uint32(s.Train))
 		message.Lengths = append(message.Lengths, uint32(s.Length))
 		message.SentNs = append(message.SentNs, sender.since(s.Sent))
 		message.ReceivedNs = append(message.ReceivedNs, receiver.since(s.Received))
-		if !result.Down {
-			message.AnsweredNs = append(message.AnsweredNs, receiver.since(s.Answered))
-			message.HeardNs = append(message.HeardNs, sender.since(s.Heard))
-		}
+		message.AnsweredNs = append(message.AnsweredNs, receiver.since(s.Answered))
+		message.HeardNs = append(message.HeardNs, sender.since(s.Heard))
 	}
 	return message
 }
 
-// origin is the first time of a clock that is known; 0: none is so far.
-type origin int64
-
-func (o *origin) take(times ...int64) {
-	for _, at := range times {
-		if at != 0 && (*o == 0 || at < int64(*o)) {
-			*o = origin(at)
-		}
+// lessBecause is why there is less than was ordered; empty: there is all of it.
+func lessBecause(result probe.Result, failed error) string {
+	switch {
+	case failed != nil:
+		return failed.Error()
+	case result.LeftOut > 0:
+		return fmt.Sprintf("%s left out: the way there, which their requests took, spaced them, and not the way here",
+			counting.Of(result.LeftOut, "train"))
+	default:
+		return ""
 	}
 }
 
-func (o origin) since(at int64) uint64 {
+// span is of the times of a clock; 0 is none.
+type span struct{ first, last int64 }
+
+func (s *span) take(times ...int64) {
+	for _, at := range times {
+		if at != 0 && (s.first == 0 || at < s.first) {
+			s.first = at
+		}
+		s.last = max(s.last, at)
+	}
+}
+
+func (s *span) lasts() time.Duration { return time.Duration(s.last - s.first) }
+
+// since is 1 at the first time, and 0 where there is none.
+func (s *span) since(at int64) uint64 {
 	if at == 0 {
 		return 0
 	}
-	return uint64(at-int64(o)) + 1
+	return uint64(at-s.first) + 1
 }
