@@ -49,7 +49,8 @@ def _over_time(panel: Axes, runs: Sequence[Scripted], bps: Callable[[Scripted, f
         mbps = [bps(run, step, step + STEP_S) / 1e6 for step in steps]
         label = "" if mode in known else NAMES[mode]
         known.add(mode)
-        panel.plot([step - began for step in steps], mbps, color=COLOURS[mode], label=label, linewidth=0.9, alpha=0.7)
+        since_s = [step - began for step in steps]
+        panel.plot(since_s, mbps, color=COLOURS[mode], label=label, drawstyle="steps-post", linewidth=0.9, alpha=0.7)
     for part in runs[0].parts if runs else ():
         since, until = (moment - runs[0].moments[0] for moment in (part.since, part.until))
         if part.phase.bad:
