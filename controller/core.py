@@ -111,6 +111,7 @@ class Core:
 
     def tick(self, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
+        self._decide_of_copies(self.copying.look(self.wanted, now), now)
         yield from self._follow(now)
         for switch in self.switches.values():
             if switch.session is not None and (why := switch.silent(now)) is not None:
@@ -124,11 +125,12 @@ class Core:
         yield from self.measuring.tend(now)
 
     def rests_at(self) -> float | None:
-        due = (self.moves.next_at, self.air.next_at, *(switch.rests_at() for switch in self.switches.values()))
+        due = (self.moves.next_at, self.air.next_at, self.copying.next_at, *(switch.rests_at() for switch in self.switches.values()))
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[Outcome]:
         """Between bursts of events, and at rests_at: what can be done once for many of them."""
+        self._decide_of_copies(self.copying.rest(self.wanted, now), now)
         yield from self._follow(now)
         for switch in self.switches.values():
             yield from switch.rest(self.wanted, now)

@@ -111,6 +111,11 @@ def dead(watch: Watch, because: str, now: float) -> Watch:
     return replace(_afresh(watch), dead=because, because=f"{watch.active} is dead ({because})", told_at=now)
 
 
+def revived(watch: Watch) -> Watch:
+    """Who said that it is dead says so no more."""
+    return replace(_afresh(watch), because=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
+
+
 def moved(watch: Watch, active: str, now: float) -> Watch:
     """What was heard is of another uplink. Copies, or none, are as they were."""
     if active == watch.active:
@@ -135,6 +140,12 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
     if not _is_measured(watch, now):
         because += "; what one path loses nobody tells while there are copies, so it is tried"
     return Decision(terminal, False, because, now)
+
+
+def unheard(terminal: str, watch: Watch, now: float) -> Decision | None:
+    """Nobody tells any more how its active uplink fares. None: it stays as it is."""
+    because = f"nobody tells how {watch.active} fares, and one path that nobody watches may lose anything"
+    return None if watch.copies else Decision(terminal, True, because, now)
 
 
 def decided(watch: Watch, decision: Decision) -> Watch:

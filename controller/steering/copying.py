@@ -1,7 +1,9 @@
 """Which terminals have copies, in mode auto: evidence in, decisions out. What is decided of each is policy/adaptive's.
 
-reports ──► senders ──► of a terminal ──┐
-        └─► brought ──► of an uplink ───┴─► a watch for each terminal ──► decisions ──► the core changes what is wanted
+reports ─┬─► senders ──► of a terminal ─┐
+         ├─► brought ──► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
+         └─► probes ───► likewise ──────┤
+ports, reflexes, silence ──► it is dead ┘
 """
 
 from __future__ import annotations
@@ -15,18 +17,26 @@ from controller.known import Wanted, without
 from controller.model import Mode
 from controller.policy import adaptive
 from controller.policy.adaptive import Decision, Watch
+from controller.policy.health import Health
 from controller.policy.tallies import Evidence
-from controller.reports import AgentClosed, AgentEvent, Elimination, Reported
+from controller.reports import AgentClosed, AgentEvent, Reported, Role
 from controller.steering.pilot import Pilot
+from controller.steering.probes import Probes
 from controller.steering.senders import Senders
 from controller.steering.steered import Steered
+
+UNHEARD_S = 10.0  # on one path: agents come back
+LOOKS_APART_S = 0.1
 
 
 class Copying:
     def __init__(self, pilot: Pilot, ends: Ends) -> None:
         self._pilot, self._ends = pilot, ends
-        self._senders, self._brought = Senders(), Brought()
+        self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
         self._watches: dict[str, Watch] = {}  # by terminal
+        self._measured_at: dict[tuple[str, str], float] = {}  # by home and uplink: what tells of it with nobody sending
+        self._looked_at = float("-inf")
+        self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
 
     def watch(self, terminal: str) -> Watch | None:
         """None: nothing was heard of it in mode auto."""
@@ -52,25 +62,62 @@ class Copying:
         match event:
             case AgentClosed():
                 self._senders.closed(event.session)
-            case Reported(elimination=Elimination()):
-                yield from self._came(event, wanted, now)
+                self._probes.closed(event.session)
             case Reported():
+                yield from self._measured(event, wanted, now)
                 speaker = self._pilot.speaker(event.session)
                 if speaker is not None:
                     for name, evidence in self._senders.told(event, *speaker, wanted).items():
                         yield from self._told(self._pilot.steered[name], evidence, wanted, now)
 
-    def _came(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
+    def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
+        """What the agent at a site tells of its uplinks."""
         ends = self._ends.at(event.session)
-        if ends is None or event.elimination is None:
+        if ends is None:
             return
         here, there = ends
-        lasted_s = event.interval_ms / 1000
-        home = here if here.mirrors is None else there
-        for uplink, evidence in self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items():
+        lasted_s, home = event.interval_ms / 1000, here if here.mirrors is None else there
+        told = list(self._probes.told(event).items())
+        if event.elimination is not None:
+            told += self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items()
+        for uplink, evidence in told:
+            self._measured_at[home.name, uplink] = now
             for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
                 if wanted.active_uplink(home, steered.terminal) == uplink:
                     yield from self._told(steered, evidence, wanted, now)
+
+    @property
+    def next_at(self) -> float | None:
+        """When it is worth while to ask at rest."""
+        return self._looked_at + LOOKS_APART_S if self._pilot.told_of_paths else None
+
+    def rest(self, wanted: Wanted, now: float) -> Iterator[Decision]:
+        """As soon as others know something new; but a port may come and go a thousand times a second."""
+        if self.next_at is not None and now >= self.next_at:
+            yield from self.look(wanted, now)
+
+    def look(self, wanted: Wanted, now: float) -> Iterator[Decision]:
+        """What time tells, and what others know of active uplinks."""
+        self._pilot.told_of_paths, self._looked_at = False, now
+        for steered in self._pilot.steered.values():
+            if _is_auto(steered, wanted):
+                watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
+                decision = adaptive.unheard(steered.name, watch, now) if self._is_unheard(steered, watch, now) else None
+                yield from self._decided(steered.name, watch, now, decision)
+
+    def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
+        path = steered.paths[watch.active]
+        if path.health is not Health.DEAD:
+            return adaptive.revived(watch)
+        return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
+
+    def _is_unheard(self, steered: Steered, watch: Watch, now: float) -> bool:
+        told_at = self._measured_at.get((steered.site.home, watch.active), float("-inf"))
+        tells = any(agent.role is Role.TERMINAL for agent in steered.agents.values()) or now - told_at < UNHEARD_S
+        if watch.copies or tells:
+            self._unheard_since.pop(steered.name, None)
+            return False
+        return now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if not _is_auto(steered, wanted) or steered.moved_since(now - evidence.lasted_s):
@@ -81,12 +128,14 @@ class Copying:
     def _watch(self, steered: Steered, wanted: Wanted, now: float) -> Watch:
         active = wanted.active_uplink(steered.site, steered.terminal)
         known = self._watches.get(steered.name)
+        if known is None and steered.name in wanted.copies:
+            return Watch(active, now, wanted.copies[steered.name], "it was decided before this controller was started")
         if known is None:
-            return Watch(active, now, wanted.copies.get(steered.name, True))
+            return Watch(active, now)
         return adaptive.moved(known, active, now)
 
-    def _decided(self, name: str, watch: Watch, now: float) -> Iterator[Decision]:
-        decision = adaptive.decide(name, watch, now)
+    def _decided(self, name: str, watch: Watch, now: float, decision: Decision | None = None) -> Iterator[Decision]:
+        decision = decision or adaptive.decide(name, watch, now)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
             yield decision

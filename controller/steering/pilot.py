@@ -40,6 +40,7 @@ class Pilot:
         self.agents: dict[str, Agent] = {}  # by name; those that have gone stay known
         self.logbook = Logbook()
         self.steered: dict[str, Steered] = {}  # by terminal
+        self.told_of_paths = False  # by ports, reflexes or ends, since somebody looked
         self._orders = Orders(self.agents, self.logbook, tickets)
         self._sessions: dict[int, Agent] = {}
         self._residents = Residents(())
@@ -80,6 +81,7 @@ class Pilot:
 
     def _all_told(self, site: Site, tell: Callable[[Steered], None], wanted: Wanted, now: float) -> list[Entry]:
         entries = []
+        self.told_of_paths = True
         for steered in (self.steered[terminal.name] for terminal in site.terminals):
             tell(steered)
             self._touched[steered.name] = None
@@ -188,6 +190,7 @@ class Pilot:
             agent.doubt(event)
             return []
         agent.hear(now)
+        self.told_of_paths = True
         steered.fired(expected, event.stalled_ms, now)
         stalled = f"no progress for {event.stalled_ms} ms with data in flight; {expected.limits}"
         because = f"{expected.watched} is dead ({stalled})"

@@ -38,7 +38,7 @@ class Uploading(Scene):
                     end.segments_sent += segments
                     end.retransmits += round(segments * loss)
                     end.bytes_acked += segments * 1400
-            self.now += PERIOD_S
+            self.pass_time(PERIOD_S)
             self.reports(hand)
 
     def reports(self, hand: FakeHand) -> None:

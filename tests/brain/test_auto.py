@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from controller.bicast import compile
@@ -9,11 +12,12 @@ from controller.courses import course
 from controller.events import Change, ModifyGroup
 from controller.known import Known, Wanted
 from controller.model import Mode, Site
-from controller.policy.adaptive import TRY_S
+from controller.policy.adaptive import TRY_S, Decision
 from controller.policy.reflexes import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.ways import Leaves, way
 from controller.program import Program
 from controller.reports import ReportEvery, Role
+from controller.steering.copying import UNHEARD_S, Copying
 from controller.steering.logbook import By
 from tests.brain import sites
 from tests.brain.copied import ONE_PATH, Uploading, leaves
@@ -204,3 +208,88 @@ def test_whoever_speaks_for_it_reports_four_times_a_second_as_long_as_it_is_deci
 
 def asked(scene: Uploading) -> list[int]:
     return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
+
+
+# What others know of the active uplink
+
+
+def on_wifi_by_wish(wanted: Wanted = ONE_PATH) -> Uploading:
+    return Uploading(replace(wanted, active={"client": "wifi"}))
+
+
+def test_an_active_uplink_that_is_dead_has_copies_at_once_and_till_it_is_not() -> None:
+    scene = on_wifi_by_wish()
+    scene.uploads(1)
+    scene.now += 0.1
+    scene.up("wifi0", False)
+    scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because == "wifi is dead (its port is down)" and scene.leaves() == {"lte"}
+    scene.uploads(2 * TRY_S)
+    assert len(scene.copying()) == 1, "it has not come up"
+    scene.up("wifi0", True)
+    scene.uploads(TRY_S + 2)
+    assert [entry.copies for entry in scene.copying()] == [False, True] and scene.leaves() == {"wifi"}
+
+
+def test_where_policies_leave_a_dead_uplink_there_is_nothing_to_copy_for() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    scene.up("wifi0", False)
+    scene.drain()
+    assert scene.active == "lte" and not scene.copying() and scene.leaves() == {"lte"}
+    scene.uploads(1)
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.active == "lte" and not watch.copies
+
+
+def test_a_reflex_that_fired_for_a_wished_uplink_is_told_too() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.second()
+    fired = scene.hand.fires("client", 200)
+    scene.core.wanted = replace(scene.core.wanted, active={"client": "wifi"})
+    scene.tell(fired)
+    scene.now += 0.1
+    assert scene.core.rests_at() == scene.now
+    scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and "a reflex fired after 200 ms" in entry.because
+
+
+def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    scene.leave(scene.hand)
+    for _ in range(int(UNHEARD_S) + 2):
+        assert not scene.copying() or scene.now >= UNHEARD_S
+        scene.pass_time(1)
+        scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
+
+
+def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.restart()
+    for _ in range(20):
+        scene.second()
+    assert not scene.copying() and scene.leaves() == {"wifi"}
+
+
+def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = on_wifi_by_wish()
+    looked = 0
+    look = Copying.look
+
+    def noted(copying: Copying, wanted: Wanted, now: float) -> Iterator[Decision]:
+        nonlocal looked
+        looked += 1
+        return look(copying, wanted, now)
+
+    monkeypatch.setattr(Copying, "look", noted)
+    for _ in range(500):
+        scene.now += 0.001
+        scene.up("wifi0", False)
+        scene.up("wifi0", True)
+        scene.drain()
+    assert 1 < looked <= 6

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from controller.measures import PathHealth
 from controller.model import Mode
 from controller.policy.adaptive import CLEAN_S
 from controller.steering.logbook import Entry
@@ -29,7 +31,7 @@ class Copied(Ends):
 
     def __init__(self, written: dict[str, Any] | None = None) -> None:
         super().__init__(written or auto())
-        self.agent("home")
+        self.near: FakeEliminator = self.agent("home")
         self.far: FakeEliminator = self.agent("far")
         self.second()
 
@@ -39,6 +41,12 @@ class Copied(Ends):
             self.far.brings("wifi", first=wifi)
             self.far.brings("lte", first=max(0, lte - wifi), eliminated=min(wifi, lte))
             self.second()
+
+    def told_of(self) -> str:
+        """The client's active uplink."""
+        watch = self.core.copying.watch("client")
+        assert watch is not None
+        return watch.because
 
     def decided(self, terminal: str = "client") -> list[Entry]:
         return [entry for entry in self.core.pilot.logbook.entries(terminal) if entry.copies is not None]
@@ -57,9 +65,8 @@ def test_an_uplink_that_brings_less_keeps_its_copies() -> None:
     ends = Copied()
     ends.comes(SECONDS, wifi=95)
     assert not ends.decided()
-    watch = ends.core.copying.watch("client")
-    assert watch is not None and "wifi: 5.0% of 100 packets lost" in watch.because
-    assert "as is seen where copies come in" in watch.because
+    assert "wifi: 5.0% of 100 packets lost" in ends.told_of()
+    assert "as is seen where copies come in" in ends.told_of()
 
 
 def test_an_uplink_that_brings_more_than_another_has_lost_nothing() -> None:
@@ -74,7 +81,7 @@ def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(mode
     written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
     ends = Copied(written)
     ends.comes(SECONDS, wifi=50)
-    assert ends.core.copying.watch("client") is None and not ends.decided()
+    assert ends.told_of() == "it is not known yet" and not ends.decided()
     assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
 
 
@@ -91,8 +98,7 @@ def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> Non
         for name in ("client", "phone"):
             ends.carry(ends.core.wish_active(name, uplink, ends.now)[1])
         ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
-    watch = ends.core.copying.watch("client")
-    assert watch is None or "0.0% of" in watch.because
+    assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
 
 
 def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
@@ -100,4 +106,46 @@ def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
     ends.far.gone = {"lte0": "it has an XDP program already"}
     ends.second()
     ends.comes(SECONDS, wifi=50)
-    assert ends.core.copying.watch("client") is None
+    assert ends.told_of() == "it is not known yet"
+
+
+# Small packets
+
+
+def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
+    """Ten a second by Wi-Fi, with nobody sending."""
+    path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())
+    for _ in range(seconds):
+        path = replace(path, sent=path.sent + 10, lost=path.lost + lost, late=path.late + late)
+        ends.pass_time(1.0)
+        ends.tell(replace(ends.near.report(), health=(path,)))
+        ends.drain()
+
+
+@pytest.mark.parametrize(("lost", "late"), [(3, 0), (0, 4)])
+def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost: int, late: int) -> None:
+    ends = Copied()
+    probed(ends, 35)
+    (ended,) = ends.decided()
+    assert not ended.copies and "wifi: 0.0% of 3" in ended.because and "tried" not in ended.because
+    probed(ends, 3, lost, late)
+    for name in ("client", "phone"):
+        begun, _ = ends.decided(name)
+        assert begun.copies and "as probes tell" in begun.because
+
+
+def test_counts_of_probes_that_begin_anew_or_cannot_be_say_nothing() -> None:
+    ends = Copied()
+    probed(ends, 35)
+    path = PathHealth("wifi", "", 100, 0, 0, 0, 0, ())
+    odd = (
+        replace(path, sent=10, lost=10),
+        replace(path, sent=20, lost=5000),
+        replace(path, sent=30, lost=0, late=-1),
+        replace(path, sent=40, because="it has no device", lost=30),
+    )
+    for each in (path, *odd, replace(path, name="moon", lost=50)):
+        ends.pass_time(1.0)
+        ends.tell(replace(ends.near.report(), health=(each,)))
+        ends.drain()
+    assert len(ends.decided()) == 1
