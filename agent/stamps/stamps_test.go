@@ -152,15 +152,28 @@ func TestAnAnswerGoesOutFromWhereItWasHeard(t *testing.T) {
 }
 
 func TestAtAllAddressesAnAnswerGoesOutFromTheOneThatWasAsked(t *testing.T) {
-	client, server := lab.Two(t)
-	var far *Socket
-	server.Do(func() (err error) {
-		far, err = Listen(netip.AddrPortFrom(netip.Addr{}, 862), "")
-		return err
-	})
-	defer far.Close()
-	p := &pair{t: t, client: client, far: far, buffer: make([]byte, 1<<16)}
-	for _, asked := range []string{"10.1.0.2", "10.2.0.2", lab.Service, "fd01::2", lab.Service6} {
+	for _, hasSix := range []bool{true, false} {
+		client, server := lab.Two(t)
+		addresses := []string{"10.1.0.2", "10.2.0.2", lab.Service}
+		if hasSix {
+			addresses = append(addresses, "fd01::2", lab.Service6)
+		} else {
+			server.Sysctl("ipv6/conf/all/disable_ipv6", "1")
+		}
+		var far *Socket
+		server.Do(func() (err error) {
+			far, err = Listen(netip.AddrPortFrom(netip.Addr{}, 862), "")
+			return err
+		})
+		(&pair{t: t, client: client, far: far, buffer: make([]byte, 1<<16)}).answersFrom(addresses)
+		far.Close()
+	}
+}
+
+func (p *pair) answersFrom(addresses []string) {
+	t, client, far := p.t, p.client, p.far
+	t.Helper()
+	for _, asked := range addresses {
 		to := netip.AddrPortFrom(netip.MustParseAddr(asked), far.Local().Port())
 		client.Do(func() (err error) {
 			p.near, err = Dial(netip.AddrPort{}, to, "wifi") // which hears nobody else
