@@ -125,7 +125,8 @@ class Core:
         yield from self.measuring.tend(now)
 
     def rests_at(self) -> float | None:
-        due = (self.moves.next_at, self.air.next_at, self.copying.next_at, *(switch.rests_at() for switch in self.switches.values()))
+        due = [switch.rests_at() for switch in self.switches.values()]
+        due += [self.moves.next_at, self.air.next_at, self.copying.next_at]
         return min((at for at in due if at is not None), default=None)
 
     def rest(self, now: float) -> Iterator[Outcome]:
