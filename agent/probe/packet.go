@@ -13,8 +13,8 @@
 //
 // Nobody can have a stranger sent more than he sends himself. An answer that is longer than what it answers goes to the one
 // address that a challenge was sent to and its nonce came back from: who writes another's address on his packets does not
-// hear that nonce, whatever he recorded. Each request says its length under the key and is answered once, and what all answers have
-// together, also of who has the key, is bounded (plan.go: share).
+// hear that nonce, whatever he recorded. Each request says its length under the key and is answered once, and what all
+// answers have together, also of who has the key, is bounded (plan.go: share).
 package probe
 
 import (
@@ -112,7 +112,8 @@ func openRequest(key *Key, b []byte) (request, bool) {
 // answer is to one probe, and has always the same length: the way back takes all alike. To a request it has the length that
 // was asked for, and behind its first 64 bytes whatever cannot be compressed.
 //
-//	16 received    24 number of an earlier answer    28 when that left    36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zero
+//	16 received    24 number of an earlier answer    28 when that left
+//	36 length of the probe, or its own to a request    38 1: stamps of a network card    39 zero
 //	40 when it was written    48 zeros
 type answer struct {
 	head

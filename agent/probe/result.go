@@ -55,7 +55,8 @@ func (r Result) Write(to io.Writer) error {
 		direction = " direction=down"
 	}
 	out := bufio.NewWriter(to)
-	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s%s\ntrain,length,sent_ns,received_ns,answered_ns,heard_ns\n", by, transport, direction)
+	fmt.Fprintf(out, "# bicast probe 1 stamps=%s transport=%s%s\n", by, transport, direction)
+	fmt.Fprintln(out, "train,length,sent_ns,received_ns,answered_ns,heard_ns")
 	for _, s := range r.Samples {
 		line := strconv.AppendInt(nil, int64(s.Train), 10)
 		line = strconv.AppendInt(append(line, ','), int64(s.Length), 10)
