@@ -89,7 +89,7 @@ class Copying:
     @property
     def next_at(self) -> float | None:
         """When it is worth while to ask at rest."""
-        return self._looked_at + LOOKS_APART_S if self._pilot.told_of_paths else None
+        return self._looked_at + LOOKS_APART_S if self._watches and self._pilot.told_of_paths else None
 
     def rest(self, wanted: Wanted, now: float) -> Iterator[Decision]:
         """As soon as others know something new; but a port may come and go a thousand times a second."""
