@@ -278,6 +278,7 @@ def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
 
 def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = on_wifi_by_wish()
+    scene.pass_time(1.0)
     looked = 0
     look = Copying.look
 
