@@ -89,7 +89,6 @@ def _of_decisions(runs: Sequence[Scripted]) -> Iterator[Figure]:
     yield from _decided("  copies end, from a clean phase's beginning on", clean, None)
     changes = [float(len(run.changes_in(part))) for run, part in parts]
     yield worst("  changes in a phase", changes, "changes", at_most(CHANGES))
-    yield worst("  clean at the very beginning, and one path, after", [run.known_s for run in runs], "s")
 
 
 def _decided(what: str, parts: Iterable[tuple[Scripted, Part]], promise: Promise | None) -> Iterator[Figure]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+from controller.policy.adaptive import KEPT_S
 from experiments import ExperimentFailed
 from experiments.adaptive import changes
 from experiments.adaptive.budget import budgeted
@@ -49,16 +50,14 @@ def _until_counted(measure: Callable[[], R]) -> Iterator[R]:
 
 def scripted(task: Task, logs: Path) -> Scripted:
     with _staged(task.mode, logs) as (lab, stream):
-        began = time.monotonic()
-        _await_known(lab, task.mode)
-        known_s = time.monotonic() - began
+        _await_known(lab, task)
         held(lab.net)  # from here on it counts
         look = Look(lambda: _by_lte(lab))
         moments = list(_played(lab, look, task.phase_s))
         stalled = held(lab.net)
         changed = changes.read(lab.controller.client, TERMINAL)
         streamed = stream.finish()
-    return Scripted(task, known_s, moments, streamed, look.carried, changed, stalled)
+    return Scripted(task, moments, streamed, look.carried, changed, stalled)
 
 
 @contextmanager
@@ -73,19 +72,21 @@ def _staged(mode: str, logs: Path) -> Iterator[tuple[Laboratory, Stream]]:
             yield lab, stream
 
 
-def _await_known(lab: Laboratory, mode: str) -> None:
-    """Until who decides by himself has found Wi-Fi clean: what is not known yet has copies, and is not the script's."""
-    if mode != ADAPTIVE:
+def _await_known(lab: Laboratory, task: Task) -> None:
+    """Until who decides by himself has found Wi-Fi clean: what is not known yet has copies, and is not the script's.
+    And so long ago that copies which begin after the first phase are no relapse: from such he recovers later."""
+    if task.mode != ADAPTIVE:
         till(time.monotonic() + STEADY_S)
         return
     deadline = time.monotonic() + KNOWN_WITHIN_S
     while changes.acting(lab.controller.client, TERMINAL) != NEVER:
         if time.monotonic() > deadline:
             raise ExperimentFailed(
-                f"within {KNOWN_WITHIN_S:.0f} s of a clean Wi-Fi mode {mode} did not end copies: see `./bicast why "
+                f"within {KNOWN_WITHIN_S:.0f} s of a clean Wi-Fi mode {task.mode} did not end copies: see `./bicast why "
                 f"{TERMINAL}`, which says what it waits for"
             )
         time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+    till(time.monotonic() + max(0.0, KEPT_S + STEADY_S - task.phase_s))
 
 
 def _played(lab: Laboratory, look: Look, phase_s: float) -> Iterator[float]:

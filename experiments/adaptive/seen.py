@@ -44,7 +44,6 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Scripted:
     task: Task
-    known_s: float  # until the mode had made up its mind, after which the script began
     moments: Sequence[float]  # at which each phase began, and the last one ended
     streamed: Streamed
     carried: Carried

@@ -39,7 +39,7 @@ def a_run(
         come.append(come[-1] + part * CAME_BPS / 8 * PHASE_S)
         sizes.append(sizes[-1] + round(copy * CAME_BPS / 8 * PHASE_S))
     streamed, carried = Streamed(moments, come, True), Carried(moments, sizes)
-    return Scripted(Task(mode, number, PHASE_S), 12.0, MOMENTS, streamed, carried, changed, stalled)
+    return Scripted(Task(mode, number, PHASE_S), MOMENTS, streamed, carried, changed, stalled)
 
 
 def ended(at: float) -> Change:
