@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from controller.web.client import Client
 from experiments.adaptive.seen import Change
 
 
-def acting(client: Client, terminal: str) -> str:
-    """What its mode comes to just now."""
-    terminals = client.get("status")["terminals"]
-    return next(str(one["acting"]) for one in terminals if one["name"] == terminal)
+def copying(client: Client, terminal: str) -> dict[str, Any]:
+    """What its mode comes to just now, and why."""
+    found: dict[str, Any] = client.get("terminals", terminal, "decisions")["copying"]
+    return found
 
 
 def read(client: Client, terminal: str) -> list[Change]:

@@ -79,11 +79,11 @@ def _await_known(lab: Laboratory, task: Task) -> None:
         till(time.monotonic() + STEADY_S)
         return
     deadline = time.monotonic() + KNOWN_WITHIN_S
-    while changes.acting(lab.controller.client, TERMINAL) != NEVER:
+    while (copying := changes.copying(lab.controller.client, TERMINAL))["acting"] != NEVER:
         if time.monotonic() > deadline:
             raise ExperimentFailed(
-                f"within {KNOWN_WITHIN_S:.0f} s of a clean Wi-Fi mode {task.mode} did not end copies: see `./bicast why "
-                f"{TERMINAL}`, which says what it waits for"
+                f"within {KNOWN_WITHIN_S:.0f} s of a clean Wi-Fi mode {task.mode} did not end copies: it says "
+                f"'{copying['because']}'"
             )
         time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
     till(time.monotonic() + max(0.0, KEPT_S + STEADY_S - task.phase_s))
