@@ -24,6 +24,7 @@ VERBS = {
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
     "why": ("cli.why", "tell why a terminal is on its uplink"),
     "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
+    "measure": ("cli.measure", "have an uplink probed now, and tell its bandwidth"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
     "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
     "agents": ("cli.agents", "list who was enrolled"),
@@ -49,6 +50,7 @@ examples, in the order of a first day:
   ./bicast switch phone auto            let policies choose it
   ./bicast why phone                    how its uplinks fare, and what was decided for which reason
   ./bicast caps                         who shares the air, and what each may have on its way there
+  ./bicast measure lte                  what lte carries between two of our sites, both ways
   ./bicast enroll phone                 the line that makes an agent of a host
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'

@@ -15,14 +15,51 @@ def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         yield (one["name"], one["gateway"], one["rule"], str(one["active"]), bandwidth(one))
 
 
+def roads(told: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """A row for each direction; what is lost and how long it takes there and back is of both."""
+    yield ("ROAD", "FROM", "TO", "LOST", "RTT", "BANDWIDTH")
+    for road in told:
+        up, down = (road["near"], road["far"]), (road["far"], road["near"])
+        lost, rtt = _health(road["health"])
+        if not road["directions"]:
+            yield (road["uplink"], *up, lost, rtt, f"not measured: {road['why_not']}")
+        for way in road["directions"]:
+            ends = up if way["direction"] == "up" else down
+            yield (road["uplink"], *ends, lost, rtt, _way(way, road["why_not"]))
+
+
+def _way(way: dict[str, Any], why_not: str | None) -> str:
+    if way["bps"] is not None:
+        found = f"{interval(way)}, {' and '.join(way['methods'])}, {ago(way['age_s'])} ago"
+    else:
+        found = f"not known: {way['because']}"
+    more = (
+        "it is being probed" if way["running"] else "",
+        f"not measured: {why_not}" if why_not is not None else "",
+        f"the last probe: {way['error']}" if way["error"] else "",
+    )
+    return "; ".join(part for part in (found, *more) if part)
+
+
+def _health(health: dict[str, Any] | None) -> tuple[str, str]:
+    """Of the last minute."""
+    window = max(health["windows"], key=lambda one: one["seconds"], default=None) if health is not None else None
+    if window is None or not window["sent"]:
+        return "-", "-"
+    rtt_us = window["rtt_median_us"]
+    return f"{100 * window['lost'] / window['sent']:.3g} %", f"{rtt_us / 1000:.1f} ms" if rtt_us else "-"
+
+
+def interval(rate: dict[str, Any]) -> str:
+    to = "up" if rate["most_bps"] is None else f"to {rate['most_bps'] / 1e6:.3g}"
+    return f"{rate['bps'] / 1e6:.4g} Mbit/s ({rate['least_bps'] / 1e6:.3g} {to})"
+
+
 def bandwidth(access_point: dict[str, Any]) -> str:
     """Of an access point, with where it is known from."""
     bps, measured = access_point["bandwidth_bps"], access_point["measured"]
     if bps is None:
         return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"
-    said = f"{bps / 1e6:.4g} Mbit/s"
     if measured is None:
-        return f"{said}, written in gateway.yaml"
-    most_bps = measured["most_bps"]
-    to = "up" if most_bps is None else f"to {most_bps / 1e6:.3g}"
-    return f"{said} ({measured['least_bps'] / 1e6:.3g} {to}), delivered, {ago(measured['age_s'])} ago"
+        return f"{bps / 1e6:.4g} Mbit/s, written in gateway.yaml"
+    return f"{interval({'bps': bps, **measured})}, delivered, {ago(measured['age_s'])} ago"

@@ -48,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
         tables.append(aligned(measured.access_points(ruled)))
+    if status["roads"]:
+        tables.append(aligned(measured.roads(status["roads"])))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:

@@ -1,6 +1,7 @@
 """The counter where people and scripts ask. It reads snapshots and posts wishes; it decides nothing.
 
-Every write but that of a token is a PUT of a whole value or a DELETE, so sending it twice does no more than once.
+Every write but that of a token is a PUT of a whole value or a DELETE, or asks for what is then done once: so sending it
+twice does no more than once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
 from controller.web.problems import described
+from controller.web.roads import add_roads
 from controller.wishes import (
     Answer,
     Impossible,
@@ -124,6 +126,7 @@ def make_app(
     _add_reads(app, reader, program, registry)
     _add_decisions(app, decisions)
     _add_writes(app, writer)
+    add_roads(app, reader, writer)
     add_enrolling(app, enroller)
     return app
 

@@ -131,7 +131,7 @@ class Service:
         return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
 
     def snapshot(self) -> Snapshot:
-        return self._ask(lambda: snapshot(self._core, self._config_path, _wall_offset_s()))
+        return self._ask(lambda: snapshot(self._core, self._config_path, time.monotonic(), _wall_offset_s()))
 
     def program(self, site: str) -> Program | None:
         return self._ask(lambda: self._program(site))

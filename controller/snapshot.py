@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from controller.air.told import AccessPointView
 from controller.events import Counters, PortCounters
+from controller.measuring.views import RoadView
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
 from controller.program import GroupKind
@@ -281,3 +282,4 @@ class Snapshot:
     config_failures: int
     config_error: str | None  # why the file as it is now was refused; the one loaded before it is in force
     access_points: tuple[AccessPointView, ...]
+    roads: tuple[RoadView, ...]

@@ -30,7 +30,7 @@ from controller.snapshot import (
 from controller.tables.recall import counting_ids
 
 
-def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
+def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> Snapshot:
     """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
     return Snapshot(
         gateways=tuple(_gateway(switch, core.ends, wall_offset_s) for switch in core.switches.values()),
@@ -40,7 +40,8 @@ def snapshot(core: Core, config_path: str, wall_offset_s: float) -> Snapshot:
         config_loaded_at=core.config_loaded_at + wall_offset_s,
         config_failures=core.config_failures,
         config_error=str(core.config_error) if core.config_error else None,
-        access_points=core.air.told(),
+        access_points=core.air.told(now),
+        roads=core.measuring.told(now),
     )
 
 

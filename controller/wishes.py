@@ -73,6 +73,9 @@ class Writer(Protocol):
 
     def set_active(self, terminal: str, uplink: str) -> Answer: ...
 
+    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
+        """Have a road probed; what comes of it is told by the roads themselves."""
+
 
 def reachable(site: Site, terminal: Terminal, name: str) -> None:
     """Or Impossible."""

@@ -160,8 +160,8 @@ class Air:
         if self._places and not any(map(who.can, needed)):
             log.info("agent %s reports and holds no caps: %s", who.name, who.why_not(*needed))
 
-    def told(self) -> tuple[AccessPointView, ...]:
-        return tuple(told(self._config, self._places, self._hands, self._here, self._tended_at))
+    def told(self, now: float) -> tuple[AccessPointView, ...]:
+        return tuple(told(self._config, self._places, self._hands, self._here, now))
 
     # What they are told
 

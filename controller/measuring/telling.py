@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from controller.measures import PathHealth
 from controller.measuring.book import Page
 from controller.measuring.roads import Road, Unmeasured
-from controller.measuring.views import DirectionView, HealthView, MethodView, RoadView
+from controller.measuring.views import DirectionView, MethodView, RoadHealthView, RoadView
 from controller.policy.fusing import Figure, Measured
 
 
@@ -59,5 +59,5 @@ def _methods(page: Page, now: float) -> Iterator[MethodView]:
         yield MethodView(method, None, None, None, None, because)
 
 
-def _health(told: PathHealth) -> HealthView:
-    return HealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)
+def _health(told: PathHealth) -> RoadHealthView:
+    return RoadHealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)

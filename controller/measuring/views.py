@@ -42,7 +42,7 @@ class DirectionView:
 
 
 @dataclass(frozen=True, slots=True)
-class HealthView:
+class RoadHealthView:
     """Of all small packets since both ends' agents last met, and of windows of 1, 10 and 60 s."""
 
     sent: int
@@ -62,5 +62,5 @@ class RoadView:
     near: str  # the agent that measures
     far: str  # and the one that answers
     why_not: str | None  # None: it is measured
-    health: HealthView | None  # None: nothing was told of it yet
+    health: RoadHealthView | None  # None: nothing was told of it yet
     directions: tuple[DirectionView, ...]  # up and down; none where it cannot be measured

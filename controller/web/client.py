@@ -52,6 +52,10 @@ class Client:
     def set_active(self, terminal: str, uplink: str) -> Any:
         return self.put("terminals", terminal, "active", wish={"uplink": uplink})
 
+    def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
+        wish = {"site": site, "link_bps": link_bps}
+        return self._ask("POST", ("roads", uplink, "probe"), json.dumps(wish).encode())
+
     def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
         headers = {**self._headers, **({"Content-Type": "application/json"} if body else {})}
         url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))

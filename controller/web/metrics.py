@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from controller.air.told import AccessPointView
 from controller.events import Counters
 from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
+from controller.web.road_metrics import of_roads
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -40,6 +41,7 @@ class _SnapshotCollector(Collector):
         yield from _terminals(snapshot)
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
+        yield from of_roads(snapshot.roads)
 
 
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:

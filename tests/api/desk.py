@@ -8,6 +8,8 @@ from ipaddress import ip_address, ip_interface
 
 from controller.air.told import AccessPointView, SharerView, WindowView
 from controller.events import Counters, PortCounters
+from controller.measures import HealthWindow
+from controller.measuring.views import DirectionView, MethodView, RoadHealthView, RoadView
 from controller.model import EVERYBODY, CapRule, Endpoint, Mode, Settings
 from controller.policy.health import Health
 from controller.program import (
@@ -299,9 +301,48 @@ START = Snapshot(
     config_failures=0,
     config_error=None,
     access_points=(),
+    roads=(),
 )
 
 SHARED = replace(START, access_points=(AIR,))
+
+MINUTE = HealthWindow(60, 600, 3, 1, 1, 0, 40_000, 41_300, 45_000, "", 100, 900, 50, 80, 700, 40)
+UP = DirectionView(
+    direction="up",
+    bps=9_980_000.0,
+    least_bps=9_900_000.0,
+    most_bps=10_100_000.0,
+    age_s=240.0,
+    methods=("one packet", "trains"),
+    because="",
+    by_method=(
+        MethodView("one packet", 9_970_000.0, 9_840_000.0, 10_100_000.0, 240.0, ""),
+        MethodView("trains", None, None, None, None, "3 trains of 10 came, expected 6 at least"),
+    ),
+    alpha_ns_per_byte=None,
+    running=False,
+    ended=3,
+    next_in_s=360.0,
+    error="",
+    sent=900,
+    lost=2,
+    reordered=0,
+)
+DOWN = replace(
+    UP,
+    direction="down",
+    bps=None,
+    least_bps=None,
+    most_bps=None,
+    age_s=None,
+    methods=(),
+    because="nothing was measured within the last hour",
+    by_method=(),
+    error="the agent home went away while it probed",
+)
+LTE = RoadView("home", "lte", "home", "shed", None, RoadHealthView(7000, 5, 2, 2, 1, (MINUTE,)), (UP, DOWN))
+WIFI = RoadView("home", "wifi", "home", "shed", "`measure` is not written at this uplink", None, ())
+MEASURED = replace(START, roads=(LTE, WIFI))
 
 WITH_CLASSES = replace(START, terminals=(replace(START.terminals[0], classes=CLASSES), *START.terminals[1:]))
 
@@ -321,6 +362,7 @@ class Desk:
     def reset(self) -> None:
         self.snapshot = START
         self.silent = False
+        self.links: list[float | None] = []  # rates that were told with probes
 
     def read(self) -> Snapshot:
         self._answer()
@@ -383,6 +425,25 @@ class Desk:
             if one.active_uplink == uplink:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
+
+    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
+        """What comes of it is there when it is looked at next."""
+        with self._one_at_a_time:
+            self._answer()
+            meant = [one for one in self.snapshot.roads if one.uplink == uplink and site in (None, one.near, one.far)]
+            if not meant:
+                raise Impossible(f"no uplink {uplink} leads to a site of ours; those that do: none")
+            self.links.append(link_bps)
+            alpha_ns = None if link_bps is None else 1.25
+            ended = {
+                one: replace(one, directions=tuple(self._probed(way, alpha_ns) for way in one.directions))
+                for one in meant
+            }
+            self.snapshot = replace(self.snapshot, roads=tuple(ended.get(one, one) for one in self.snapshot.roads))
+            return Answer(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
+
+    def _probed(self, way: DirectionView, alpha_ns: float | None) -> DirectionView:
+        return replace(way, ended=way.ended + 1, alpha_ns_per_byte=alpha_ns)
 
     def _answer(self) -> None:
         if self.silent:

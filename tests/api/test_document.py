@@ -63,6 +63,8 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/terminals/{name}",
         "/api/v1/program",
         "/api/v1/caps",
+        "/api/v1/roads",
+        "/api/v1/roads/{uplink}/probe",
         "/api/v1/mode",
         "/api/v1/terminals/{name}/mode",
         "/api/v1/classes/{traffic}/mode",

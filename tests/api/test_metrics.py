@@ -8,7 +8,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.snapshot import GatewayState
-from tests.api.desk import HOME, SHARED, TUNNELLED, Desk
+from tests.api.desk import HOME, MEASURED, SHARED, TUNNELLED, Desk
 
 Labels = dict[str, str]
 
@@ -94,6 +94,19 @@ def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -
     expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "strangers_total": 9}
     assert {name: samples[_key(f"bicast_tunnel_{name}", **lte)] for name in expected} == expected
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
+
+
+def test_roads_are_told_by_direction_and_what_is_not_known_is_left_out(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = MEASURED
+    samples = _samples(http)
+    lte = {"gateway": "home", "uplink": "lte"}
+    of_road = {"measured": 1, "packets_total": 7000, "lost_total": 5, "rtt_seconds": 0.0413}
+    assert {name: samples[_key(f"bicast_road_{name}", **lte)] for name in of_road} == of_road
+    assert samples[_key("bicast_road_measured", gateway="home", uplink="wifi")] == 0
+    up = {"bps": 9_980_000, "least_bps": 9_900_000, "most_bps": 10_100_000, "age_seconds": 240}
+    told = {name: samples[_key(f"bicast_road_bandwidth_{name}", direction="up", **lte)] for name in up}
+    assert told == up
+    assert not [key for key in samples if ("direction", "down") in key[1] and "road" in key[0]]
 
 
 def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.Client, desk: Desk) -> None:

@@ -99,7 +99,7 @@ class Shared(Pair):
     # What is told
 
     def place(self, name: str = "air") -> AccessPointView:
-        places = {each.name: each for each in snapshot(self.core, "gateway.yaml", 0.0).access_points}
+        places = {each.name: each for each in snapshot(self.core, "gateway.yaml", self.now, 0.0).access_points}
         return places[name]
 
     def told(self, terminal: str) -> SharerView:

@@ -146,7 +146,7 @@ def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
     pair.connect()
     pair.drain()
     assert fake.flows[contested.key] == contested and 7 in fake.groups
-    (view,) = snapshot(pair.core, "gateway.yaml", 0.0).gateways
+    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
     assert len(view.conflicts) == 1 and view.state is GatewayState.STEADY and view.name == site.name
 
 
@@ -391,7 +391,7 @@ def test_of_two_bridges_with_one_dpid_the_one_that_is_served_stays_and_both_are_
     assert pair.switch().session == served and not rival.changes
     assert len(pair.closed) == 3 and served not in {close.session for close in pair.closed}
     assert "dpid 0000000000000001" in pair.closed[0].reason and f"at {pair.switch().peer}," in pair.closed[0].reason
-    (view,) = snapshot(pair.core, "gateway.yaml", 0.0).gateways
+    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
     assert view.rival == "fake" and view.state is GatewayState.STEADY
     pair.pass_time(TOLD_FOR_S)
     assert pair.switch().door.rival is None

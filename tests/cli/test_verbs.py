@@ -408,6 +408,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "switch",
         "why",
         "caps",
+        "measure",
         "enroll",
         "revoke",
         "agents",

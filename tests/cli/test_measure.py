@@ -1,0 +1,102 @@
+"""`measure` has a road probed and tells what came of it; `status` has a line for each road and direction."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from cli import OK, REFUSED
+from cli.__main__ import main
+from tests.api.desk import DOWN, LTE, MEASURED, UP, Desk
+
+Captured = pytest.CaptureFixture[str]
+KNOWN = replace(LTE, directions=(UP, replace(UP, direction="down", bps=20e6, least_bps=20e6, most_bps=None)))
+
+
+def test_status_has_a_line_for_each_road_and_direction(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = MEASURED
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    up = r"^lte +home +shed +0\.5 % +41\.3 ms +9\.98 Mbit/s \(9\.9 to 10\.1\), one packet and trains, 4 min ago$"
+    down = (
+        r"^lte +shed +home +0\.5 % +41\.3 ms +not known: nothing was measured within the last hour; the last probe: "
+        r"the agent home went away while it probed$"
+    )
+    never = r"^wifi +home +shed +- +- +not measured: `measure` is not written at this uplink$"
+    for line in (up, down, never):
+        assert re.search(line, told, re.MULTILINE), told
+
+
+def test_status_tells_what_is_being_probed_and_what_is_measured_no_more(api: str, desk: Desk, capsys: Captured) -> None:
+    road = replace(LTE, why_not="no agent is connected", health=None, directions=(replace(UP, running=True),))
+    desk.snapshot = replace(MEASURED, roads=(road,))
+    assert main(["status"]) == OK
+    assert re.search(
+        r"^lte +home +shed +- +- +9\.98 .* ago; it is being probed; not measured: no agent is connected$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
+
+
+def test_what_came_of_a_probe_is_told_by_direction_and_method(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = replace(MEASURED, roads=(KNOWN,))
+    assert main(["measure", "lte"]) == OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == [
+        "lte, home to shed: 9.98 Mbit/s (9.9 to 10.1), by one packet and trains",
+        "  one packet                    9.97 Mbit/s (9.84 to 10.1)",
+        "  trains                        not known: 3 trains of 10 came, expected 6 at least",
+        "  900 packets alone, 2 lost, 0 out of order",
+    ]
+    assert lines[4] == "lte, shed to home: 20 Mbit/s (20 up), by one packet and trains"
+    assert desk.links == [None] and [way.ended for way in desk.snapshot.roads[0].directions] == [4, 4]
+
+
+def test_a_link_of_known_rate_calibrates_its_hosts(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = replace(MEASURED, roads=(KNOWN,))
+    assert main(["measure", "lte", "--site", "shed", "--link", "97.5", "--json"]) == OK
+    (road,) = json.loads(capsys.readouterr().out)
+    assert desk.links == [97_500_000.0]
+    assert [way["alpha_ns_per_byte"] for way in road["directions"]] == [1.25, 1.25]
+    assert main(["measure", "lte", "--link", "100"]) == OK
+    assert capsys.readouterr().out.count("these hosts take 1.250 ns a byte: kept, and taken off from now on") == 2
+
+
+def test_a_direction_that_is_not_known_afterwards_is_told_with_its_reason(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    desk.snapshot = MEASURED
+    assert main(["measure", "lte"]) == REFUSED
+    told = capsys.readouterr().out
+    assert "lte, shed to home: not known: nothing was measured within the last hour\n" in told
+    assert "  not whole: the agent home went away while it probed\n" in told
+
+
+@pytest.mark.parametrize("words", [["wire"], ["lte", "--site", "attic"]])
+def test_what_cannot_be_measured_is_refused_in_the_controllers_words(
+    api: str, desk: Desk, capsys: Captured, words: list[str]
+) -> None:
+    desk.snapshot = MEASURED
+    assert main(["measure", *words]) == REFUSED
+    told = capsys.readouterr()
+    assert not told.out and told.err == f"bicast: no uplink {words[0]} leads to a site of ours; those that do: none\n"
+
+
+def test_a_road_that_is_lost_while_it_is_measured_is_not_waited_for(api: str, desk: Desk, capsys: Captured) -> None:
+    gone = replace(LTE, why_not="no agent of role gateway that was enrolled as shed is connected")
+    desk.snapshot = replace(MEASURED, roads=(replace(gone, directions=(replace(UP, running=True), DOWN)),))
+    assert main(["measure", "lte"]) == REFUSED
+    said = "bicast: lte of home cannot be measured any more: no agent of role gateway that was enrolled as shed"
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize("rate", ["0", "-3", "nan", "inf", "fast"])
+def test_a_rate_that_is_none_is_refused_before_anybody_is_asked(
+    api: str, desk: Desk, capsys: Captured, rate: str
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["measure", "lte", f"--link={rate}"])
+    assert refused.value.code == 2 and "--link" in capsys.readouterr().err and not desk.links
