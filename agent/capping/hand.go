@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/agent/clock"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 )
@@ -90,15 +91,7 @@ func (h *Hand) Run(ctx context.Context) {
 	if h.way.AtOnce {
 		h.early()
 	}
-	ticker := time.NewTicker(tendEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			h.tend()
-		case <-ctx.Done():
-		}
-	}
+	clock.Every(ctx, tendEvery, h.tend)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	h.end()

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"bicast/agent/clock"
 	"bicast/agent/inside"
 	"bicast/agent/lacking"
 	"bicast/api/agentv1"
@@ -82,19 +83,7 @@ func (h *Hand) Order(order *agentv1.Eliminate) (string, error) {
 
 // Run tends it until the context ends, and then lets everything pass.
 func (h *Hand) Run(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			h.mutex.Lock()
-			if h.order != nil {
-				h.tend()
-			}
-			h.mutex.Unlock()
-		case <-ctx.Done():
-		}
-	}
+	clock.Every(ctx, tendEvery, h.see)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if err := h.let(); err != nil {
@@ -142,6 +131,14 @@ func (h *Hand) let() error {
 	err := h.copies.Close()
 	h.order, h.copies, h.ports = nil, nil, nil
 	return err
+}
+
+func (h *Hand) see() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.order != nil {
+		h.tend()
+	}
 }
 
 // tend sees to the ports, which may have gone and come back, and to the window. Under the mutex.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"bicast/agent/clock"
 	"bicast/agent/lacking"
 )
 
@@ -86,15 +87,7 @@ func (i *Inside) Missing() map[string]error {
 
 // Run sees to the ports until the context ends, and then lets everything pass as it is.
 func (i *Inside) Run(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			i.Tend()
-		case <-ctx.Done():
-		}
-	}
+	clock.Every(ctx, tendEvery, i.Tend)
 	if err := i.Close(); err != nil {
 		i.log.Error("the program at the ports of terminals did not end well", "because", err)
 	}

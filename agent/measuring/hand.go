@@ -55,15 +55,7 @@ func Probe() error { return stamps.Probe() }
 
 // Run sees to what is ordered until the context ends, and then ends it.
 func (h *Hand) Run(ctx context.Context) {
-	ticker := time.NewTicker(h.tends)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			h.tend()
-		case <-ctx.Done():
-		}
-	}
+	clock.Every(ctx, h.tends, h.tend)
 	h.mutex.Lock()
 	h.end()
 	h.answers.end()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"bicast/agent/clock"
 	"bicast/agent/lacking"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
@@ -79,15 +80,7 @@ func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 
 // Run sees to the ports until the context ends, and then lets everything pass as it is.
 func (h *Hand) Run(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
-	defer ticker.Stop()
-	for ctx.Err() == nil {
-		select {
-		case <-ticker.C:
-			h.Tend()
-		case <-ctx.Done():
-		}
-	}
+	clock.Every(ctx, tendEvery, h.Tend)
 	if err := h.end(); err != nil {
 		h.log.Error("the programs that lower windows did not end well", "because", err)
 	}

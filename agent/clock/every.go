@@ -1,0 +1,20 @@
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// Every does a work again and again, until the context ends.
+func Every(ctx context.Context, pause time.Duration, work func()) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			work()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
