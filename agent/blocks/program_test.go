@@ -44,9 +44,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	}
 	older := ours.calls(at.String())
 
-	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
-	hand.Govern(cgroup)
-	stop := running(t, hand)
+	hand, stop := governing(t, client, aSocket(t), cgroup)
 	must(t, hand.Order(caps(block, 10_000)))
 	awaitMark(t, "an older socket", older, block)
 	held := map[string]*net.TCPConn{
@@ -87,9 +85,7 @@ func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
 	client, server := lab.Two(t)
 	cgroup := newCgroup(t)
 	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
-	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
-	hand.Govern(cgroup)
-	running(t, hand)
+	hand, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, hand.Order(caps(block, 500)))
 	awaitMark(t, "an older socket", conn, block)
 	awaitMark(t, "the same past the lease", conn, 0)
@@ -104,9 +100,7 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	})
 	t.Cleanup(func() { listener.Close() }) // nobody reads there
 	cgroup := newCgroup(t)
-	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
-	hand.Govern(cgroup)
-	running(t, hand)
+	hand, _ := governing(t, client, aSocket(t), cgroup)
 	must(t, hand.Order(caps(block, 10_000)))
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	app := newApplication(t, client, cgroup)
@@ -127,16 +121,10 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 }
 
 func TestPastTheLeaseOfAKilledAgentLiveSocketsAreLifted(t *testing.T) {
-	client, server := lab.Two(t)
-	at := server.PlainEcho("10.1.0.2:7")
-	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
-	app := newApplication(t, client, cgroup)
-	older := app.calls(at.String())
-	process := agent(t, client, socket, cgroup, caps(block, 1000))
-	awaitMark(t, "an older socket", older, block)
-	younger := app.calls(at.String())
-	kill(process)
-	for what, conn := range map[string]*net.TCPConn{"an older one": older, "a younger one": younger} {
+	h := newHeld(t, 1000)
+	younger := h.application.calls(h.to)
+	kill(h.agent)
+	for what, conn := range map[string]*net.TCPConn{"an older one": h.conn, "a younger one": younger} {
 		await(t, what+" that goes on is lifted", func() bool {
 			must(t, lab.Exchange(conn, 1000))
 			return mark(t, conn) == 0
@@ -145,51 +133,40 @@ func TestPastTheLeaseOfAKilledAgentLiveSocketsAreLifted(t *testing.T) {
 }
 
 func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
-	client, server := lab.Two(t)
-	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
-	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
-	process := agent(t, client, socket, cgroup, caps(block, 10_000))
-	awaitMark(t, "an older socket", conn, block)
-	kill(process)
-	if there := count(t, cgroup); there != 1 {
+	h := newHeld(t, 10_000)
+	kill(h.agent)
+	if there := count(t, h.cgroup); there != 1 {
 		t.Fatalf("%d programs stand at the cgroup of a killed agent, expected its own", there)
 	}
-	hand := NewHand(socket, client.Try, discard())
-	hand.Govern(cgroup)
-	stop := running(t, hand)
-	awaitMark(t, "what nothing is ordered of any more", conn, 0)
+	hand, stop := governing(t, h.client, h.socket, h.cgroup)
+	awaitMark(t, "what nothing is ordered of any more", h.conn, 0)
 	must(t, hand.Order(caps(65536, 10_000)))
-	awaitMark(t, "what is ordered again", conn, 65536)
-	if there := count(t, cgroup); there != 1 {
+	awaitMark(t, "what is ordered again", h.conn, 65536)
+	if there := count(t, h.cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
 	}
 	stop()
-	if there := count(t, cgroup); there != 0 {
+	if there := count(t, h.cgroup); there != 0 {
 		t.Errorf("%d programs are left at the cgroup", there)
 	}
 }
 
 func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.T) {
-	client, server := lab.Two(t)
-	cgroup, socket := newCgroup(t), filepath.Join(t.TempDir(), "sharers")
-	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
-	process := agent(t, client, socket, cgroup, caps(block, 1000))
-	awaitMark(t, "an older socket", conn, block)
-	kill(process)
-	hand := NewHand(socket, server.Try, discard())
-	hand.Govern(cgroup)
-	stop := running(t, hand)
+	h := newHeld(t, 1000)
+	kill(h.agent)
+	hand, stop := governing(t, h.server, h.socket, h.cgroup)
 	must(t, hand.Order(caps(65536, 10_000)))
-	awaitMark(t, "one of the next agent's", newApplication(t, server, cgroup).calls(client.PlainEcho("10.1.0.1:7").String()), 65536)
-	if there := count(t, cgroup); there != 2 {
+	next := newApplication(t, h.server, h.cgroup).calls(h.client.PlainEcho("10.1.0.1:7").String())
+	awaitMark(t, "one of the next agent's", next, 65536)
+	if there := count(t, h.cgroup); there != 2 {
 		t.Errorf("%d programs stand at the cgroup, expected that of the killed agent and the next one's", there)
 	}
 	await(t, "past the lease the killed agent's lifts what that held", func() bool {
-		must(t, lab.Exchange(conn, 1000))
-		return mark(t, conn) == 0
+		must(t, lab.Exchange(h.conn, 1000))
+		return mark(t, h.conn) == 0
 	})
 	stop()
-	if there := count(t, cgroup); there != 1 {
+	if there := count(t, h.cgroup); there != 1 {
 		t.Errorf("%d programs are left at the cgroup, expected that of the killed agent", there)
 	}
 }
@@ -207,9 +184,7 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 	must(t, left.objects.Order.Put(uint32(0), left.settings))
 	must(t, standing.Attach(left.directory, left.objects.AtCgroup))
 	must(t, left.let())
-	hand := NewHand(filepath.Join(t.TempDir(), "sharers"), client.Try, discard())
-	hand.Govern(cgroup)
-	stop := running(t, hand)
+	_, stop := governing(t, client, aSocket(t), cgroup)
 	await(t, "both stand", func() bool { return count(t, cgroup) == 2 })
 	stop()
 	if there := count(t, cgroup); there != 1 {
@@ -222,12 +197,10 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 
 func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	host, cgroup := lab.One(t), newCgroup(t)
-	first := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, discard())
-	first.Govern(cgroup)
-	stop := running(t, first)
+	_, stop := governing(t, host, aSocket(t), cgroup)
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	log := &lines{}
-	second := NewHand(filepath.Join(t.TempDir(), "sharers"), host.Try, slog.New(slog.NewTextHandler(log, nil)))
+	second := NewHand(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
 	endSecond := running(t, second)
 	await(t, "the second says why", func() bool { return log.have("another agent keeps the blocks of " + cgroup) })
@@ -241,7 +214,7 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 func TestWhatIsNoCgroupIsToldSo(t *testing.T) {
 	for _, path := range []string{t.TempDir(), "/nowhere"} {
 		log := &lines{}
-		hand := NewHand(filepath.Join(t.TempDir(), "sharers"), here, slog.New(slog.NewTextHandler(log, nil)))
+		hand := NewHand(aSocket(t), here, slog.New(slog.NewTextHandler(log, nil)))
 		hand.Govern(path)
 		running(t, hand)
 		await(t, "it says why", func() bool { return log.have("cgroup="+path) && log.have("because=") })

@@ -217,6 +217,36 @@ func running(t testing.TB, hand *Hand) (stop func()) {
 	return stop
 }
 
+// governing is a hand that sees to a cgroup's programs, until the test ends, or stop is called.
+func governing(t testing.TB, host *lab.Host, socket, cgroup string) (hand *Hand, stop func()) {
+	hand = NewHand(socket, host.Try, discard())
+	hand.Govern(cgroup)
+	return hand, running(t, hand)
+}
+
+// held is an application's connection that takes blocks, and the agent's process that has it do so.
+type held struct {
+	client, server *lab.Host
+	cgroup, socket string
+	application    *application
+	to             string
+	conn           *net.TCPConn
+	agent          *exec.Cmd
+}
+
+func newHeld(t testing.TB, leaseMs uint32) *held {
+	t.Helper()
+	h := &held{cgroup: newCgroup(t), socket: aSocket(t)}
+	h.client, h.server = lab.Two(t)
+	h.application, h.to = newApplication(t, h.client, h.cgroup), h.server.PlainEcho("10.1.0.2:7").String()
+	h.conn = h.application.calls(h.to)
+	h.agent = agent(t, h.client, h.socket, h.cgroup, caps(block, leaseMs))
+	awaitMark(t, "an older socket", h.conn, block)
+	return h
+}
+
+func aSocket(t testing.TB) string { return filepath.Join(t.TempDir(), "sharers") }
+
 // mark is TCP_NOTSENT_LOWAT of a connection; 0: as the sysctl has it.
 func mark(t testing.TB, conn *net.TCPConn) (bytes int) {
 	t.Helper()
