@@ -76,6 +76,22 @@ func (v *visit) ignored(from netip.AddrPort, b []byte) {
 	}
 }
 
+const floodSeconds = 3
+
+// flooded is how many of a flood in session 7 are answered.
+func (v *visit) flooded(packet func(number uint32) []byte) (answers int) {
+	v.t.Helper()
+	v.open(here, 7)
+	const packets = 60_000
+	for number := uint32(1); number <= packets; number++ {
+		v.now += floodSeconds * time.Second / packets
+		if v.door.take(v.now, here, packet(number)).answers {
+			answers++
+		}
+	}
+	return answers
+}
+
 func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
 	v := newVisit(t)
 	v.ignored(here, v.probe(7, 1)) // nothing is open
@@ -137,18 +153,10 @@ func TestALongAnswerIsOnlyForWhoProvedHisAddress(t *testing.T) {
 func TestWhatAllAnswersHaveTogetherIsBounded(t *testing.T) {
 	for _, length := range []int{64, wholeAnswer, 9000, Longest} {
 		v := newVisit(t)
-		v.open(here, 7)
-		answers := 0
-		const seconds = 3
-		for number := uint32(1); number <= 60_000; number++ {
-			v.now += seconds * time.Second / 60_000
-			if v.door.take(v.now, here, v.request(7, number, length)).answers {
-				answers++
-			}
-		}
-		most := (atOnce + seconds*mostASecond) * wholeAnswer / max(length, wholeAnswer)
+		most := (atOnce + floodSeconds*mostASecond) * wholeAnswer / max(length, wholeAnswer)
+		answers := v.flooded(func(number uint32) []byte { return v.request(7, number, length) })
 		if answers > most || answers < most*9/10 {
-			t.Fatalf("%d answers of %d bytes in %d s, expected %d", answers, length, seconds, most)
+			t.Fatalf("%d answers of %d bytes in %d s, expected %d", answers, length, floodSeconds, most)
 		}
 	}
 }
@@ -256,16 +264,8 @@ func TestASessionHasANumber(t *testing.T) {
 
 func TestNoMoreIsAnsweredThanSoMuchASecond(t *testing.T) {
 	v := newVisit(t)
-	v.open(here, 7)
-	answers := 0
-	const seconds = 3
-	for number := uint32(1); number <= 100_000; number++ {
-		v.now += seconds * time.Second / 100_000
-		if v.door.take(v.now, here, v.probe(7, number)).answers {
-			answers++
-		}
-	}
-	if most := atOnce + seconds*mostASecond; answers > most || answers < most*9/10 {
-		t.Fatalf("%d answers in %d s, expected %d", answers, seconds, most)
+	answers := v.flooded(func(number uint32) []byte { return v.probe(7, number) })
+	if most := atOnce + floodSeconds*mostASecond; answers > most || answers < most*9/10 {
+		t.Fatalf("%d answers in %d s, expected %d", answers, floodSeconds, most)
 	}
 }
