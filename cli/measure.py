@@ -24,8 +24,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "measure",
         help="have an uplink probed now, and tell its bandwidth",
         description="Have the road of an uplink between two of our sites probed now, in both directions, and tell what "
-        "it carries: by which method, and the interval that has the true rate in it in 95 of 100 cases. It takes some "
-        "20 seconds and puts some megabytes there, whatever was spent today; without being asked the controller does "
+        "it carries: by which method, and the interval that has the true rate in it in 95 of 100 cases. It takes half "
+        "a minute and puts some megabytes there, whatever was spent today; without being asked the controller does "
         "it every ten minutes at most (docs/measuring.md).",
     )
     parser.add_argument("uplink", metavar="UPLINK", help="an uplink of gateway.yaml between two sites of it")
