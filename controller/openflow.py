@@ -88,8 +88,8 @@ def _group_mod(command: int, group: Group) -> bytes:
 
 
 def _meter_mod(command: int, meter: Meter) -> bytes:
-    band = BAND.pack(ofproto.OFPMBT_DROP, BAND.size, meter.rate_pps, meter.burst_packets)
-    return METER_MOD.pack(command, ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST, meter.meter_id) + band
+    band = BAND.pack(ofproto.OFPMBT_DROP, BAND.size, meter.rate_kbps, meter.burst_kbits)
+    return METER_MOD.pack(command, ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST, meter.meter_id) + band
 
 
 def _body(change: Change) -> tuple[int, bytes]:

@@ -82,7 +82,14 @@ class ToGroup:
     group_id: int
 
 
-Action = SetField | Move | DecTtl | Output | OutputInPort | ToController | ToGroup
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Through another table on the way (Open vSwitch's own): for buckets, which have no goto."""
+
+    table: int
+
+
+Action = SetField | Move | DecTtl | Output | OutputInPort | ToController | ToGroup | Resubmit
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +134,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Drops what exceeds `rate_pps` packets a second after a burst of `burst_packets`."""
+    """Drops what exceeds `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`, Ethernet headers among it."""
 
     meter_id: int
-    rate_pps: int
-    burst_packets: int
+    rate_kbps: int
+    burst_kbits: int
 
 
 @dataclass(frozen=True, slots=True)

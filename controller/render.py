@@ -22,6 +22,7 @@ from controller.program import (
     Output,
     OutputInPort,
     Program,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -108,7 +109,7 @@ class Renderer:
 
     def meter(self, meter: Meter) -> str:
         return (
-            f"meter={meter.meter_id},pktps,burst,bands=type=drop,rate={meter.rate_pps},burst_size={meter.burst_packets}"
+            f"meter={meter.meter_id},kbps,burst,bands=type=drop,rate={meter.rate_kbps},burst_size={meter.burst_kbits}"
         )
 
     def _bucket(self, bucket: Bucket) -> str:
@@ -142,6 +143,8 @@ class Renderer:
                 return "controller:65535"
             case ToGroup(group_id):
                 return f"group:{group_id}"
+            case Resubmit(table):
+                return f"resubmit(,{table})"
 
     def _field(self, name: str, value: Value) -> str:
         if name == "in_port" and isinstance(value, int):

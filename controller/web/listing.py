@@ -14,6 +14,7 @@ from controller.program import (
     Output,
     OutputInPort,
     Program,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -28,6 +29,7 @@ NAMES: dict[type[Action], str] = {
     OutputInPort: "output_in_port",
     ToController: "to_controller",
     ToGroup: "to_group",
+    Resubmit: "resubmit",
 }
 
 

@@ -18,6 +18,7 @@ from controller.program import (
     Move,
     Output,
     OutputInPort,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -34,9 +35,11 @@ ACTION = struct.Struct("!HH")  # type, length
 OUTPUT = struct.Struct("!HHIH6x")  # type, length, port, max_len
 GROUP = struct.Struct("!HHI")
 DEC_TTL = struct.Struct("!HH4x")
+RESUBMIT = struct.Struct("!HHIHHB3x")  # type, length, vendor, subtype, port, table (OVS)
 REG_MOVE = struct.Struct("!HHIHHHHII")  # type, length, vendor, subtype, n_bits, offsets, source, destination (OVS)
 
-NICIRA, NICIRA_REG_MOVE = 0x00002320, 6
+NICIRA, NICIRA_REG_MOVE, NICIRA_RESUBMIT_TABLE = 0x00002320, 6, 14
+NICIRA_IN_PORT = 0xFFF8  # the one it came in by
 
 # The framework's fields, by class and field number as in oxm_type: their names and bytes.
 NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
@@ -193,6 +196,9 @@ def _action(action: Action) -> bytes:
             return OUTPUT.pack(ofproto.OFPAT_OUTPUT, OUTPUT.size, port, whole)
         case ToGroup(group_id):
             return GROUP.pack(ofproto.OFPAT_GROUP, GROUP.size, group_id)
+        case Resubmit(table):
+            head = ofproto.OFPAT_EXPERIMENTER, RESUBMIT.size, NICIRA, NICIRA_RESUBMIT_TABLE
+            return RESUBMIT.pack(*head, NICIRA_IN_PORT, table)
 
 
 @lru_cache(maxsize=4096)
@@ -220,6 +226,10 @@ def _decode_action(kind: int, data: bytes) -> Action:
         whole = names[0][1] == names[1][1] == bits / 8 and (from_bit, to_bit) == (0, 0)
         if (vendor, subtype) == (NICIRA, NICIRA_REG_MOVE) and whole:
             return Move(names[0][0], names[1][0])
+    if kind == ofproto.OFPAT_EXPERIMENTER and len(data) == RESUBMIT.size:
+        _, _, vendor, subtype, port, table = RESUBMIT.unpack(data)
+        if (vendor, subtype, port) == (NICIRA, NICIRA_RESUBMIT_TABLE, NICIRA_IN_PORT):
+            return Resubmit(table)
     return UNSPEAKABLE
 
 

@@ -258,8 +258,8 @@ def _bucket(data: bytes) -> Bucket:
 
 def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
     """A meter that drops nothing at all stands for one that Meter cannot describe: none such is wanted."""
-    wanted = ofproto.OFPMF_PKTPS | ofproto.OFPMF_BURST
-    if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_KBPS) == wanted:
+    wanted = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST
+    if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_PKTPS) == wanted:
         kind, _, rate, burst = BAND.unpack(bands)
         if kind == ofproto.OFPMBT_DROP:
             return Meter(meter_id, rate, burst)

@@ -61,7 +61,7 @@ def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Cl
         {"do": "set_field", "field": "eth_dst", "value": "08:00:27:33:6d:a7"},
         {"do": "output", "port": 1},
     ]
-    assert program["meters"] == [{"meter_id": 0x6200, "rate_pps": 100, "burst_packets": 20}]
+    assert program["meters"] == [{"meter_id": 0x6200, "rate_kbps": 100, "burst_kbits": 20}]
     assert http.get("/api/v1/program", params={"gateway": "home"}).json() == [program]
     assert http.get("/api/v1/program").json() == [program], "the gateway without a program is left out"
 

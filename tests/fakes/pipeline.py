@@ -5,6 +5,7 @@
                            actions      one after the other, each sees what the ones before it did
                              group      ALL: every bucket, each on its own copy, the packet goes on unchanged
                                         FAST_FAILOVER: the first bucket whose watch_port is live
+                             resubmit   a table on the way, then on with what is behind it
                            goto         the packet as the actions left it, in a later table
 
 **A bucket is an action set, not an action list** (1.3.5, sections 5.6.1 and 5.10): whatever order it is written in,
@@ -29,6 +30,7 @@ from controller.program import (
     Move,
     Output,
     OutputInPort,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -72,10 +74,14 @@ class Way:
         self.sent: list[Sent] = []
         self.punted: list[Packet] = []
         self.inside: list[int] = []  # the groups that the packet is in just now
+        self.ended = False  # by a meter: what a bucket has sent is sent, and the buckets behind it send nothing
 
     def through_table(self, table: int, packet: Packet) -> None:
         flow = self.switch.taken(table, packet, self.in_port)
-        if flow is None or flow.meter in self.switch.exhausted:
+        if flow is None:
+            return
+        if flow.meter in self.switch.exhausted:
+            self.ended = True
             return
         left = self.through_actions(flow.actions, packet)
         if left is not None and flow.goto is not None:
@@ -104,6 +110,8 @@ class Way:
                     self.punted.append(packet)
                 case ToGroup(group_id):
                     self.through_group(group_id, packet)
+                case Resubmit(table):
+                    self.through_table(table, packet)
         return packet
 
     def through_group(self, group_id: int, packet: Packet) -> None:
@@ -115,7 +123,7 @@ class Way:
         self.inside.pop()
 
     def out(self, port: int, packet: Packet) -> None:
-        if self.switch.live(port):
+        if self.switch.live(port) and not self.ended:
             self.sent.append(Sent(port, packet))
 
 
@@ -128,7 +136,7 @@ def action_set(bucket: Bucket) -> list[Action]:
                 return 0
             case SetField() | Move():
                 return 1
-            case ToGroup() | Output() | OutputInPort() | ToController():
+            case ToGroup() | Output() | OutputInPort() | ToController() | Resubmit():
                 return 2
 
     ranks = [rank(action) for action in bucket.actions]

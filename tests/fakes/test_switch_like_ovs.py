@@ -35,6 +35,7 @@ from controller.program import (
     Output,
     OutputInPort,
     Program,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -49,6 +50,7 @@ from tests.fakes.real_switch import RealSwitch
 from tests.fakes.switch import FakeSwitch
 
 LIVE, DOWN, ABSENT = (1, 2, 4), (3,), 9
+LAST_TABLE = 4
 METER = Meter(1, 1000, 100)
 MACS = ("02:00:00:00:00:0a", "02:00:00:00:00:0b")
 VALUES: Mapping[str, tuple[Value, ...]] = {
@@ -156,7 +158,8 @@ def buckets(draw: st.DrawFn, kind: Mapping[str, Value], group_kind: GroupKind, b
     """An action set in any order: at most one DecTtl and one way out."""
     actions = draw(st.lists(rewrites(kind), min_size=1, max_size=3))
     actions += draw(st.sampled_from([[], lives(kind)]))
-    actions += draw(st.lists(ways_out(below), min_size=draw(st.sampled_from([0, 1, 1, 1])), max_size=1))
+    out = ways_out(below) | st.just(Resubmit(LAST_TABLE))
+    actions += draw(st.lists(out, min_size=draw(st.sampled_from([0, 1, 1, 1])), max_size=1))
     watch_port = draw(st.sampled_from(PORTS)) if group_kind is GroupKind.FAST_FAILOVER else None
     return Bucket(tuple(draw(st.permutations(actions))), watch_port)
 
@@ -198,6 +201,8 @@ def cases(draw: st.DrawFn) -> tuple[Program, list[tuple[Packet, int]]]:
             )
         )
     flows.append(Flow(0, 0, fields(), (Output(1),), goto=1))
+    last = (*draw(st.lists(rewrites(kind), max_size=2)), *draw(st.lists(ways_out([]), max_size=2)))
+    flows.append(Flow(LAST_TABLE, 1, fields(**kind), last, meter=METER.meter_id))
     return Program.of(flows, groups, [METER]), arrivals
 
 

@@ -20,6 +20,7 @@ from controller.program import (
     Output,
     OutputInPort,
     Program,
+    Resubmit,
     SetField,
     ToController,
     ToGroup,
@@ -140,6 +141,7 @@ GROUPS = {
     "none": Group(G + 1, GroupKind.ALL, ()),
     "one": Group(G + 2, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(1))),)),
     "to where it came from": Group(G + 3, GroupKind.ALL, (Bucket((OutputInPort(),)),)),
+    "a table on the way": Group(G + 6, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Resubmit(10))),)),
     "eight": Group(
         G + 4,
         GroupKind.ALL,
