@@ -10,7 +10,7 @@ from controller import kept
 from controller.config import MOST_SITES, MOST_UPLINKS
 from controller.configuration.document import Place
 from controller.measuring.book import Page
-from controller.measuring.pace import Spent
+from controller.measuring.pace import Sent
 from controller.measuring.turns import Way
 from controller.policy.bandwidth import Alpha, Rate
 from controller.policy.fusing import Measured, Method
@@ -31,7 +31,7 @@ def written(pages: Pages) -> list[dict[str, Any]]:
             "direction": "down" if down else "up",
             "alpha": asdict(page.alpha) if page.alpha else None,
             "measured": [{"method": one.method, "at": one.at, **asdict(one.rate)} for one in page.measured],
-            "spent": [asdict(one) for one in page.spent],
+            "spent": asdict(page.spent) if page.spent else None,
         }
         for ((site, uplink), down), page in sorted(pages.items())
     ]
@@ -45,7 +45,7 @@ def _page(place: Place) -> tuple[Way, Page]:
     keys = place.mapping(required=("site", "uplink", "direction", "alpha", "measured", "spent"))
     alpha = None if keys["alpha"].value is None else _alpha(keys["alpha"])
     measured = tuple(_measured(each) for each in keys["measured"].each(MOST_OF_A_WAY, "methods"))
-    spent = tuple(_spent(each) for each in keys["spent"].each(MOST_OF_A_WAY, "probes"))
+    spent = None if keys["spent"].value is None else _spent(keys["spent"])
     at = (keys["site"].text(), keys["uplink"].text())
     return (at, keys["direction"].choice(DIRECTIONS)), Page(alpha=alpha, measured=measured, spent=spent)
 
@@ -63,6 +63,6 @@ def _measured(place: Place) -> Measured:
     return Measured(keys["method"].choice(METHODS), Rate(bps, least, most), kept.moment(keys["at"]))
 
 
-def _spent(place: Place) -> Spent:
+def _spent(place: Place) -> Sent:
     keys = place.mapping(required=("at", "bytes"))
-    return Spent(kept.moment(keys["at"]), kept.count(keys["bytes"]))
+    return Sent(kept.moment(keys["at"]), kept.count(keys["bytes"]))

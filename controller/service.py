@@ -20,7 +20,7 @@ from controller.events import Effect, NeighbourSeen, Solicited, SwitchEvent
 from controller.inbox import Inbox
 from controller.keeping import Pages
 from controller.known import Wanted
-from controller.measuring.book import shifted
+from controller.measuring.book import by_clock
 from controller.measuring.estimating import Estimate, Estimated
 from controller.model import Config, Mode
 from controller.program import Program
@@ -53,8 +53,9 @@ class Service:
         self._config_path = config_path
         self._store = store
         self._perform = perform
-        measured = {way: shifted(page, -_wall_offset_s()) for way, page in store.measured().items()}
-        self._core = Core(config, store.load(), time.monotonic(), measured)
+        now, offset_s = time.monotonic(), _wall_offset_s()
+        measured = {way: by_clock(page, lambda at: min(at - offset_s, now)) for way, page in store.measured().items()}
+        self._core = Core(config, store.load(), now, measured)
         self._saved = self._tried = self._lasting()  # what a restart would find, and what it should
         self._awaited: list[tuple[list[Entry | Moved], threading.Event]] = []  # by people: what both hands make of it
         self._inbox = Inbox()
@@ -225,8 +226,9 @@ class Service:
     def _save(self) -> None:
         self._tried = self._lasting()
         if self._tried != self._saved:
-            wanted, measured = self._tried
-            self._store.save(wanted, {way: shifted(page, _wall_offset_s()) for way, page in measured.items()})
+            (wanted, measured), offset_s = self._tried, _wall_offset_s()
+            by_wall = {way: by_clock(page, lambda at: max(0.0, at + offset_s)) for way, page in measured.items()}
+            self._store.save(wanted, by_wall)
             self._saved = self._tried
 
     def _lasting(self) -> tuple[Wanted, Pages]:

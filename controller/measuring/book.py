@@ -6,14 +6,13 @@ several links in a row, and trains of the narrowest alone. Such a figure is kept
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from controller.measuring.estimating import Estimated
-from controller.measuring.pace import Spent
+from controller.measuring.pace import Sent
 from controller.policy.bandwidth import Alpha, Rate, Unknown
 from controller.policy.fusing import Figure, Measured, Method, fused
-
-KEPT_PROBES = 4  # so many of the last are remembered for what they spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Page:
     alpha: Alpha | None = None  # None: nobody has calibrated these hosts
     measured: tuple[Measured, ...] = ()  # the last of each method
     unknown: tuple[tuple[Method, str], ...] = ()  # methods that told nothing the last time, and why
-    spent: tuple[Spent, ...] = ()
+    spent: Sent | None = None  # by the last probe
     error: str = ""  # why the last probe was not whole; empty: it was
     ended: int = 0  # probes, by this controller
     sent: int = 0  # packets alone, of the last probe
@@ -43,17 +42,8 @@ class Page:
         return figure.bps if isinstance(figure, Figure) else None
 
 
-def begun(page: Page, sent_bytes: int, now: float) -> Page:
-    return replace(page, spent=(*page.spent, Spent(now, sent_bytes))[-KEPT_PROBES:])
-
-
 def failed(page: Page, because: str) -> Page:
     return replace(page, error=because, ended=page.ended + 1)
-
-
-def not_begun(page: Page, because: str) -> Page:
-    """What it was to cost was not spent."""
-    return replace(page, spent=page.spent[:-1], error=because, ended=page.ended + 1)
 
 
 def written(page: Page, told: Estimated) -> Page:
@@ -75,10 +65,11 @@ def written(page: Page, told: Estimated) -> Page:
     )
 
 
-def shifted(page: Page, by_s: float) -> Page:
-    """By another clock."""
-    measured = tuple(replace(one, at=one.at + by_s) for one in page.measured)
-    return replace(page, measured=measured, spent=tuple(replace(one, at=one.at + by_s) for one in page.spent))
+def by_clock(page: Page, moment: Callable[[float], float]) -> Page:
+    """Its times by another clock, which `moment` tells of this one's."""
+    measured = tuple(replace(one, at=moment(one.at)) for one in page.measured)
+    spent = replace(page.spent, at=moment(page.spent.at)) if page.spent is not None else None
+    return replace(page, measured=measured, spent=spent)
 
 
 def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import repeat
 
 from controller.measures import PathHealth, Probed
@@ -17,7 +18,7 @@ from controller.measuring.book import Page
 from controller.measuring.estimating import Estimate, Estimated
 from controller.measuring.host import Host
 from controller.measuring.meetings import Meetings
-from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, paid_at, period_s
+from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, Sent, paid_at, period_s
 from controller.measuring.plan import Plan, plan
 from controller.measuring.roads import At, Road, Unmeasured, roads, wanted
 from controller.measuring.turns import Turn, Turns, Way
@@ -91,7 +92,8 @@ class Measuring:
         turn = None if event.done else self._turns.end(event.directive)
         if turn is not None:
             self._not_before[turn.way] = now + AGAIN_AFTER_S
-            self._write(turn.way, book.not_begun(self._page(turn.way), f"agent {turn.road.near}: {event.said}"))
+            self._write(turn.way, replace(self._page(turn.way), spent=turn.before))
+            self._failed(turn, f"agent {turn.road.near}: {event.said}")
 
     def _probed(self, event: Probed, now: float) -> Iterator[Estimate]:
         turn = self._turns.end(event.directive)
@@ -116,8 +118,10 @@ class Measuring:
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, telling.named(event.of.down), found)
 
     def _failed(self, turn: Turn, because: str) -> None:
-        log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, telling.named(turn.down), because)
-        self._write(turn.way, book.failed(self._page(turn.way), because))
+        page, direction = self._page(turn.way), telling.named(turn.down)
+        if because != page.error:
+            log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, direction, because)
+        self._write(turn.way, book.failed(page, because))
 
     def _look(self, who: Host, now: float) -> None:
         for road in (each for each in self._roads_of.get(who.name, ()) if each.near == who.name):
@@ -165,8 +169,9 @@ class Measuring:
             if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
                 planned = self._plan((at, down))
                 directive = self._tickets.draw()
-                self._turns.begin(road, down, near.session, planned, directive, now)
-                self._write((at, down), book.begun(self._page((at, down)), planned.bytes, now))
+                page = self._page((at, down))
+                self._turns.begin(road, down, near.session, planned.lasts_s, page.spent, directive, now)
+                self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
                 yield Direct(near.session, directive, planned.order(road, down, met.number))
 
     def _due_at(self, way: Way, now: float) -> float | None:
@@ -175,14 +180,13 @@ class Measuring:
         if way in self._turns.asked or at not in self._answer_since:
             return now if way in self._turns.asked else None
         due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(way, now))
-        if page.spent:
-            last = page.spent[-1]
-            due_at = max(due_at, last.at + period_s(last.bytes, page.probed_bps()))
+        if page.spent is not None:
+            due_at = max(due_at, page.spent.at + period_s(page.spent.bytes, page.probed_bps()))
         budget = self._roads[at].budget_bytes_per_day
         if budget is None:
             return due_at
-        spent = [one for down in DIRECTIONS for one in self._page((at, down)).spent]
-        paid = paid_at(spent, self._plan(way).bytes, budget, now)
+        spent = (self._page((at, down)).spent for down in DIRECTIONS)
+        paid = paid_at((one for one in spent if one is not None), self._plan(way).bytes, budget)
         return None if paid is None else max(due_at, paid)
 
     def _plan(self, way: Way) -> Plan:

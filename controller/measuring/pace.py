@@ -16,7 +16,7 @@ AGAIN_AFTER_S = 30.0  # where a probe could not begin
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Sent:
     at: float  # when the probe began
     bytes: int
 
@@ -25,17 +25,11 @@ def period_s(sent_bytes: int, bps: float | None) -> float:
     return max(SELDOM_S, 8 * sent_bytes / (PART * (bps or ASSUMED_BPS)))
 
 
-def paid_at(spent: Iterable[Spent], wanted_bytes: int, budget_bytes: int, now: float) -> float | None:
-    """When so many bytes more are no more than their part of a day's budget; None: never, whatever was spent."""
-    room = PART * budget_bytes - wanted_bytes
-    if room < 0:
+def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:
+    """When so many bytes more are within their part of the day's budget, whenever a day is taken to begin: half of the
+    part is the last probe's, and what was sent before it has been waited for. None: never."""
+    half = PART / 2 * budget_bytes
+    if wanted_bytes > half:
         return None
-    at = now
-    within = sorted((one for one in spent if now - one.at < DAY_S), key=lambda one: one.at)
-    left = sum(one.bytes for one in within)
-    for one in within:
-        if left <= room:
-            break
-        left -= one.bytes
-        at = one.at + DAY_S
-    return at
+    last = max(spent, key=lambda one: one.at, default=None)
+    return last.at + DAY_S * last.bytes / half if last is not None else 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.measuring.plan import Plan
+from controller.measuring.pace import Sent
 from controller.measuring.roads import At, Road
 
 Way = tuple[At, bool]  # a road, and whether down
@@ -24,8 +24,8 @@ class Turn:
     down: bool
     session: int  # of the near end's agent
     until: float
-    asked: bool
     link_bps: float | None
+    before: Sent | None  # by the probe before
 
     @property
     def way(self) -> Way:
@@ -53,10 +53,12 @@ class Turns:
     def runs(self, way: Way) -> bool:
         return any(turn.way == way for turn in self._running.values())
 
-    def begin(self, road: Road, down: bool, session: int, plan: Plan, directive: int, now: float) -> None:
-        way = (road.at, down)
-        until = now + 2 * plan.lasts_s + TOLD_WITHIN_S
-        self._running[directive] = Turn(road, down, session, until, way in self.asked, self.asked.pop(way, None))
+    def begin(
+        self, road: Road, down: bool, session: int, lasts_s: float, before: Sent | None, directive: int, now: float
+    ) -> None:
+        until = now + 2 * lasts_s + TOLD_WITHIN_S
+        link_bps = self.asked.pop((road.at, down), None)
+        self._running[directive] = Turn(road, down, session, until, link_bps, before)
 
     def end(self, directive: int) -> Turn | None:
         return self._running.pop(directive, None)

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from controller.known import Counted, Spent, Wanted
+from controller.measuring.book import Page
+from controller.measuring.pace import Sent
 from controller.model import Mode
+from controller.policy.bandwidth import Alpha, Rate
+from controller.policy.fusing import Measured, Method
 from controller.store import Store, StoreError
 
 
@@ -84,3 +88,41 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a restart would forget"):
         Store(str(tmp_path / "file" / "state.json")).save(Wanted())
+
+
+UP, DOWN = ((("home", "wifi"), down) for down in (False, True))
+MEASURED = {
+    UP: Page(
+        alpha=Alpha(1.5e-10, 2e-11),
+        measured=(Measured(Method.TRAINS, Rate(98e6, 97e6, 99e6), 1.7e9),),
+        spent=Sent(1.7e9, 1_400_000),
+    ),
+    DOWN: Page(measured=(Measured(Method.SEVERAL_LINKS, Rate(8e6, 7e6, 9e6), 1.7e9),)),
+}
+
+
+def test_what_was_measured_is_there_again(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "state.json"))
+    assert store.measured() == {}
+    store.save(Wanted(active={"phone": "lte"}), MEASURED)
+    again = Store(str(tmp_path / "state.json"))
+    assert again.measured() == MEASURED and again.load() == Wanted(active={"phone": "lte"})
+
+
+def test_a_version_that_measured_nothing_has_measured_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text('{"version": 1, "modes": {}, "active": {}}')
+    assert Store(str(path)).measured() == {}
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [('"bps": 98000000.0', '"bps": 0'), ('"down"', '"left"'), ('"trains"', '"guess"'), ("1.5e-10", "NaN")],
+)
+def test_what_cannot_have_been_measured_is_named(tmp_path: Path, good: str, bad: str) -> None:
+    path = tmp_path / "state.json"
+    Store(str(path)).save(Wanted(), MEASURED)
+    assert good in path.read_text()
+    path.write_text(path.read_text().replace(good, bad))
+    with pytest.raises(StoreError, match=r"roads\[.*move it away to forget"):
+        Store(str(path)).measured()

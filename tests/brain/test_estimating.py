@@ -1,0 +1,130 @@
+"""Whatever an agent tells of a probe, what comes of it is a rate or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import isfinite
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from controller.measuring.book import Page, written
+from controller.measuring.estimating import Estimate, Estimated, estimated
+from controller.measuring.plan import plan
+from controller.measuring.roads import Road
+from controller.orders import MeasuredWay
+from controller.policy.bandwidth import Alpha, Rate, Unknown
+from controller.policy.fusing import Figure, Method
+from controller.reports import Probed, ProbePacket
+from tests.fakes.measurer import Link
+
+ROAD = Road("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
+HOUR_NS = 3600 * 10**9
+
+
+def packets(link: Link, down: bool = False, bps: float | None = None) -> tuple[ProbePacket, ...]:
+    return tuple(link.probed(plan(down, bps).order(ROAD, down, 1)))
+
+
+def of(*told: ProbePacket, link_bps: float | None = None, down: bool = False) -> Estimated:
+    return estimated(Estimate("home", "wifi", down, Probed(1, 1, "", "udp", False, told), None, link_bps, at=50.0))
+
+
+def borne(found: Estimated) -> None:
+    for each in (found.one_packet, found.trains):
+        if isinstance(each, Rate):
+            assert 0 < each.least_bps <= each.bps <= each.most_bps and isfinite(each.most_bps)
+        else:
+            assert each.because and len(each.because) < 400
+    page = written(Page(), found)
+    assert isinstance(page.figure(None, 60.0), Figure | Unknown) and page.ended == 1
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_a_link_is_found_by_both_methods(down: bool) -> None:
+    found = of(*packets(Link(bps=20e6), down), down=down)
+    for each in (found.one_packet, found.trains):
+        assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
+    assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
+
+
+def test_as_many_packets_as_a_word_holds_are_estimated() -> None:
+    told = packets(Link(bps=90e6), bps=90e6) * 3
+    found = of(*told[:20_000])
+    borne(found)
+
+
+def test_nothing_came() -> None:
+    lost = (replace(each, received_ns=None, answered_ns=None, heard_ns=None) for each in packets(Link()))
+    found = of(*lost, link_bps=1e8)
+    assert isinstance(found.one_packet, Unknown) and "900 packets" in found.one_packet.because
+    assert isinstance(found.alpha, Unknown)
+    borne(found)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 59])
+def test_too_few_came(number: int) -> None:
+    found = of(*packets(Link())[:number])
+    assert isinstance(found.one_packet, Unknown)
+    borne(found)
+
+
+def test_longer_packets_that_take_less_time_are_no_rate() -> None:
+    told = (
+        replace(each, received_ns=(each.received_ns or 0) - 2 * each.length * 400, heard_ns=None)
+        for each in packets(Link())
+        if not each.train
+    )
+    found = of(*told)
+    assert isinstance(found.one_packet, Unknown) and "longer packets do not take longer" in found.one_packet.because
+    borne(found)
+
+
+def test_a_clock_that_was_set_meanwhile_is_said() -> None:
+    told = [each for each in packets(Link()) if not each.train]
+    for number in range(450, 900):
+        one = told[number]
+        told[number] = replace(
+            one, received_ns=(one.received_ns or 0) + 30_000_000, answered_ns=(one.answered_ns or 0) + 30_000_000
+        )
+    found = of(*told)
+    assert isinstance(found.one_packet, Unknown) and "a clock was set meanwhile" in found.one_packet.because
+    page = written(Page(), found)
+    assert dict(page.unknown)[Method.ONE_PACKET].startswith("a clock was set")
+
+
+def test_hosts_are_not_calibrated_by_what_tells_no_rate() -> None:
+    found = of(*packets(Link())[:10], link_bps=20e6)
+    assert isinstance(found.alpha, Unknown)
+    page = written(Page(alpha=Alpha(1e-10, 1e-11)), found)
+    assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets came" in page.error
+
+
+MOMENTS = some.one_of(some.none(), some.integers(0, HOUR_NS))
+PACKETS = some.builds(
+    ProbePacket, some.integers(0, 3), some.sampled_from([0, 16, 64, 1440, 65_507]), MOMENTS, MOMENTS, MOMENTS, MOMENTS
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(some.lists(PACKETS, max_size=12), some.integers(1, 8), some.sampled_from([None, 1.0, 1e8]))
+@example([ProbePacket(0, 16, 5, 5, 5, 5)], 8, 1e8)
+def test_any_packets_are_borne(told: list[ProbePacket], times: int, link_bps: float | None) -> None:
+    borne(of(*told * times, link_bps=link_bps))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    some.lists(some.tuples(some.integers(0, 1399), MOMENTS, some.integers(0, 3)), min_size=1, max_size=400),
+    some.sampled_from([None, 20e6]),
+)
+def test_a_probe_some_of_whose_times_are_others_is_borne(
+    bends: list[tuple[int, int | None, int]], link_bps: float | None
+) -> None:
+    told = list(packets(Link()))
+    for number, at, which in bends:
+        if number < len(told):
+            name = ("sent_ns", "received_ns", "answered_ns", "heard_ns")[which]
+            told[number] = replace(told[number], **{name: at})
+    borne(of(*told, link_bps=link_bps))

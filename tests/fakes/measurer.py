@@ -1,0 +1,114 @@
+"""A site's hand that executes: it answers who was named, sends small packets by roads that lose what they are told, and
+probes links of some rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from controller.measures import Answering, HealthWindow, PathHealth, Probed, ProbePacket
+from controller.orders import Answer, Direct, Health, HealthPath, Probe
+from controller.reports import AgentOpened, Capability, Reported, Resulted
+from tests.fakes.eliminator import FakeEliminator
+
+WINDOW = HealthWindow(10, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
+HEADERS = 42
+
+
+@dataclass
+class Link:
+    """A road as its near end's packets find it."""
+
+    bps: float = 20e6
+    delay_ns: int = 5_000_000
+    loses: float = 0.0  # a part of its small packets; 1: it is dead
+    trains_bps: float | None = None  # where a shaper lets single packets pass
+
+    def probed(self, order: Probe) -> Iterator[ProbePacket]:
+        lengths = range(order.shortest_bytes, order.longest_bytes + 1, order.step_bytes)
+        number = 0
+        for attempt in range(order.tries):
+            for length in lengths:
+                sent = number * order.pause_us * 1000
+                wobble = (number * 7919 + attempt) % 997 * 10  # no two packets are delayed alike
+                received = sent + self.delay_ns + wobble + round((length + HEADERS) * 8e9 / self.bps)
+                back = received + 20_000 + self.delay_ns
+                known = (None, None) if order.down else (received + 20_000, back)
+                yield ProbePacket(0, length, sent, received, *known)
+                number += 1
+        apart = round((order.longest_bytes + HEADERS) * 8e9 / (self.trains_bps or self.bps))
+        for train in range(1, order.trains + 1):
+            sent = number * order.pause_us * 1000
+            for place in range(order.train_packets):
+                yield ProbePacket(train, order.longest_bytes, sent, sent + self.delay_ns + place * apart, None, None)
+            number += order.train_packets
+
+
+@dataclass
+class Sending:
+    path: HealthPath
+    sent: int = 0
+    lost: int = 0
+
+    def told(self) -> PathHealth:
+        window = replace(WINDOW, sent=min(self.sent, 100), lost=min(self.lost, 100))
+        return PathHealth(self.path.name, "", self.sent, self.lost, 0, 0, 0, (window,))
+
+
+@dataclass(eq=False)
+class FakeMeasurer(FakeEliminator):
+    name: str
+    cannot: str | None = None  # what it says of itself
+    refuses: dict[str, str] = field(default_factory=dict)  # names of orders' types, and why
+    taken: str = ""  # why nobody is answered though it was told to
+    links: dict[str, Link] = field(default_factory=dict)  # by uplink
+    answer: Answer = field(default_factory=Answer)
+    probes: list[Direct] = field(default_factory=list)  # that it was told, and has not told of
+    measured: list[Direct] = field(default_factory=list)  # all orders to measure
+
+    def __post_init__(self) -> None:
+        super().__init__(self.name)
+        self._sending: dict[str, Sending] = {}
+
+    def opened(self, session: int) -> AgentOpened:
+        event = super().opened(session)
+        probes = Capability("probe", self.cannot is None, self.cannot or "")
+        return replace(event, capabilities=(*event.capabilities, probes))
+
+    def carry_out(self, direct: Direct) -> Resulted:
+        order = direct.order
+        if not isinstance(order, Answer | Health | Probe):
+            return super().carry_out(direct)
+        self.measured.append(direct)
+        refused = self.refuses.get(type(order).__name__)
+        if refused is not None:
+            return Resulted(self.session, direct.directive, False, refused, 0, 100)
+        match order:
+            case Answer():
+                self.answer = order
+            case Health(paths):
+                kept = {each.path: each for each in self._sending.values()}
+                self._sending = {path.name: kept.get(path, Sending(path)) for path in paths}
+            case Probe():
+                self.probes.append(direct)
+        return Resulted(self.session, direct.directive, True, "done", 0, 100)
+
+    def report(self, interval_ms: int = 1000) -> Reported:
+        for name, sending in self._sending.items():
+            packets = 1000 // sending.path.pause_ms
+            sending.sent += packets
+            sending.lost += round(packets * self.links.get(name, Link()).loses)
+        answering = Answering(self.taken, 0, 0, 0, 0, 0) if self.answer.sessions else None
+        health = tuple(each.told() for each in self._sending.values())
+        return replace(super().report(interval_ms), answering=answering, health=health)
+
+    def probed(self, because: str = "", packets: bool = True) -> Probed:
+        """What came of the probe that it was told first."""
+        direct = self.probes.pop(0)
+        assert isinstance(direct.order, Probe)
+        link = self.links.get(direct.order.name, Link())
+        came = tuple(link.probed(direct.order)) if packets else ()
+        return Probed(self.session, direct.directive, because, "udp" if came else "", False, came)
+
+    def orders_of(self, kind: type) -> list[object]:
+        return [each.order for each in self.measured if isinstance(each.order, kind)]
