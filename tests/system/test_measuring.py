@@ -1,0 +1,131 @@
+"""Real agents at both ends of real tunnels' underlays: what each carries is found, and what it loses is counted."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from controller import config as configuration
+from controller import service as service_of_core
+from controller.agents import Agents
+from controller.measuring import measuring, plan
+from controller.measuring.views import DirectionView, RoadHealthView, RoadView
+from controller.reports import AgentEffect
+from controller.service import Service
+from controller.store import Store
+from experiments.live.agents import hosts
+from experiments.live.connections import AGENT, netns
+from experiments.running import TREE
+from topologies.command import run
+from topologies.natted import CONTROLLER, NattedTopo
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+from topologies.twin import RATES_BPS
+
+LOSS = 0.5
+PATIENCE_S = 40.0
+LOOK_EVERY_S = 0.1
+# A probe of 1 s: of few lengths, and of short trains.
+SHORT = {"STEP": 158, "TRIES": 8, "PAUSE_US": 3_000, "TRAINS": 8, "TRAIN_PACKETS": 24}
+
+
+@dataclass(frozen=True)
+class Measured:
+    net: Stage
+    service: Service
+
+    def road(self, uplink: str) -> RoadView:
+        return next(road for road in self.service.snapshot().roads if road.uplink == uplink)
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            roads = self.service.snapshot().roads
+            assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}; {roads}"
+            time.sleep(LOOK_EVERY_S)  # a snapshot has no event to wait for
+
+
+@contextmanager
+def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
+    """In this process, where a probe can be made short."""
+    path = place / "gateway.yaml"
+    written = (TREE / "topologies" / "natted.yaml").read_text(encoding="utf-8")
+    path.write_text(written.replace("/run/bicast-lab", str(place)), encoding="utf-8")
+    config = configuration.load(str(path))
+    assert config.settings.agents is not None
+
+    def perform(effect: object) -> None:
+        if isinstance(effect, AgentEffect):
+            agents.perform(effect)
+
+    service = Service(str(path), config, Store(config.settings.state_file), perform)
+    agents = Agents(config.settings.agents, service.post)
+    service.start()
+    agents.start()
+    try:
+        yield service, agents
+    finally:
+        agents.stop()
+        service.stop()
+
+
+@contextmanager
+def agent(agents: Agents, name: str, host: Machine, place: Path) -> Iterator[None]:
+    inside = ("nsenter", f"--net={netns(host)}")
+    directory = place / name
+    directory.mkdir()
+    join = ("join", f"{CONTROLLER}:{agents.join.port}", "--name", name, "--directory", str(directory))
+    run(AGENT, *join, "--token", agents.invite(name).token, where=name, prefix=inside)
+    process = subprocess.Popen([*inside, AGENT, "run", "--role", "gateway", "--directory", str(directory)])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def measured(place: Path) -> Iterator[Measured]:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        for name, value in SHORT.items():
+            patch.setattr(plan, name, value)
+        patch.setattr(measuring, "FIRST_AFTER_S", 0.5)
+        patch.setattr(service_of_core, "TICK_S", 0.1)
+        net = stack.enter_context(raised(NattedTopo(shaped=True, lte_delay_ms=5.0)))
+        service, agents = stack.enter_context(controlled(place))
+        for name, host in hosts(net).items():
+            stack.enter_context(agent(agents, name, host, place))
+        yield Measured(net, service)
+
+
+def test_what_uplinks_carry_is_found(measured: Measured) -> None:
+    """wifi's way back is as lte's: that it is measured as well, nobody waits for."""
+
+    def probed() -> list[tuple[str, DirectionView]]:
+        return [(name, way) for name in RATES_BPS for way in measured.road(name).directions if way.ended]
+
+    measured.until(lambda: len(probed()) >= 3, "both ways of one and one of the other have been probed")
+    for uplink, way in probed():
+        assert way.bps == pytest.approx(RATES_BPS[uplink], rel=0.1), (uplink, way)
+
+
+def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
+    def health(uplink: str) -> RoadHealthView:
+        found = measured.road(uplink).health
+        assert found is not None
+        return found
+
+    (link,) = (each for each in measured.net.links if each.label == "lte")
+    lost, others = health("lte").lost, health("wifi").lost
+    link.forward.set(loss_percent=100 * LOSS)
+    sent = health("lte").sent
+    measured.until(lambda: health("lte").lost - lost >= 5, "five packets were lost")
+    after = health("lte")
+    assert after.lost_there > 0 and (after.lost - lost) / (after.sent - sent) == pytest.approx(LOSS, abs=0.4)
+    assert health("wifi").lost - others <= 1
