@@ -8,9 +8,10 @@
               terminal at the other end (of the site that this one mirrors) leaves as that one's packets come, and
               what that one's terminals send to strangers goes to the exit (beyond.py)
     3, 4      the second halves of answers (responders.py, proxies.py)
+    10..17    one for each uplink that is paid for by the byte: what copies it may carry (metered.py)
 
 Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an
-uplink's state, a learned MAC - is in groups, so that a change is one message for each group and no packet
+uplink's state, a learned MAC - is in groups, and what is left of a budget in meters, so that a change is one message for each group and no packet
 finds the tables half made.
 
 Pure: no OpenFlow library, no clock. What comes out as at the compilation before is remembered, not made again.
@@ -42,7 +43,7 @@ from controller.program import (
     fields,
     written,
 )
-from controller.tables import beyond, proxies, responders, sources
+from controller.tables import beyond, metered, proxies, responders, sources
 from controller.tables.leaving import LEAVE, MOST_KEPT, Path, leaving, paths
 from controller.tables.matching import Direction, matches
 from controller.tables.responders import ENTRY
@@ -66,7 +67,8 @@ def compile(site: Site, known: Known) -> Program:
     ports = known.observed.ports
     wires = tuple((name, ports[name].number, ports[name].mac) for name in site.ports if name in ports)
     groups = _Groups(site, known).groups()
-    return Program(_flows(site, wires), {group.group_id: group for group in groups})
+    meters = {meter.meter_id: meter for meter in metered.meters(site, known.rates)}
+    return Program(_flows(site, wires), {group.group_id: group for group in groups}, meters)
 
 
 @lru_cache(maxsize=256)
@@ -83,6 +85,8 @@ class _Groups:
         self._ports = known.observed.ports
         self._macs = known.observed.macs
         self._screened = known.screened
+        self._barred = known.wanted.barred.get(site.home, frozenset())
+        self._through = metered.through(site)
         self._paths = {family: paths(*self._usable(family)) for family in Family}
 
     def groups(self) -> Iterator[Group]:
@@ -108,8 +112,12 @@ class _Groups:
             port, hop = self._ports.get(uplink.port), uplink.next_hop(family)
             mac = hop and (hop.mac or self._macs.get((uplink.port, hop.address)))
             if port and mac:
-                actions = (*_towards(uplink.mac or port.mac, mac), Output(port.number))
-                yield Path(uplink, port.up, uplink.name in self._screened, port.number, actions)
+                towards, name = _towards(uplink.mac or port.mac, mac), uplink.name
+                actions = copied = (*towards, Output(port.number))
+                if name in self._through:
+                    copied = (*towards, self._through[name])
+                barred = name in self._barred
+                yield Path(uplink, port.up, name in self._screened, port.number, actions, copied, barred)
 
 
 @lru_cache(maxsize=MOST_KEPT)
@@ -149,6 +157,7 @@ class _Flows:
         for back, port in product(answered(self._site), inside):  # what comes by an uplink goes back by none
             to = partial(_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
+        yield from metered.flows(self._site, self._wires)
         yield from beyond.leading_on(self._site, [port.number for port in self._uplinks()])
 
     def _uplinks(self) -> Iterator[Port]:

@@ -37,8 +37,10 @@ from controller.measuring.measuring import Measuring
 from controller.measuring.turns import Way
 from controller.model import AUTO, Config, Mode, Site, Terminal
 from controller.policy.adaptive import Decision
+from controller.policy.budget import Moment
 from controller.policy.ways import ridden
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
+from controller.steering.budgets import Budgets
 from controller.steering.copying import Copying
 from controller.steering.logbook import By, Entry, Moved
 from controller.steering.pilot import Pilot
@@ -47,6 +49,7 @@ from controller.wishes import Answer, Impossible, named, reachable
 
 log = logging.getLogger(__name__)
 
+SPENT_KEPT_EVERY_S = 60.0
 Outcome = Effect | AgentEffect | Estimate
 
 
@@ -62,10 +65,12 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
-        self.copying = Copying(self.pilot, self.ends)
+        self.budgets = Budgets(config, wanted.spent, now)
+        self.copying = Copying(self.pilot, self.ends, self.budgets)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
         self.measuring = Measuring(config, self._tickets, measured or {})
         self.moves = Moves()
+        self._kept_at = now
 
     def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
         if isinstance(event, AgentEvent):
@@ -93,6 +98,8 @@ class Core:
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
+                self.budgets.read(switch.site, switch.observed.ports, switch.installed, now)
+                yield from self._within_budgets(now)
             case SwitchApplied():
                 self.pilot.logbook.applied(event.session, event.ticket)
                 yield from switch.door.answered(event.ticket, switch.peer, now)
@@ -112,6 +119,7 @@ class Core:
     def tick(self, now: float) -> Iterator[Outcome]:
         yield from self._steer(self.pilot.tick(self.wanted, now), now)
         self._decide_of_copies(self.copying.look(self.wanted, now), now)
+        yield from self._within_budgets(now)
         yield from self._follow(now)
         for switch in self.switches.values():
             if switch.session is not None and (why := switch.silent(now)) is not None:
@@ -231,9 +239,35 @@ class Core:
         for decision in decisions:
             name = decision.terminal
             log.info("%s: %s, because %s", name, "copies" if decision.copies else "one path", decision.because)
-            self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
+            if self.copying.decides_of(name, self.wanted):
+                self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
             entry = self.pilot.copied(decision, now)
             self.moves.owe(self.config.ends(self.pilot.steered[name].site), entry)
+
+    def tells_time(self, moment: Moment, now: float) -> None:
+        """Once a second: budgets are of days, and those who read ask for what is left."""
+        self.budgets.tells_time(moment)
+        if now - self._kept_at >= SPENT_KEPT_EVERY_S:
+            self.keep_spent(now)
+
+    def keep_spent(self, now: float) -> None:
+        """What a restart would forget of budgets, it finds in the counters of switches; but not of those that restart
+        too."""
+        self._kept_at = now
+        if self.budgets.spent != self.wanted.spent:
+            self.wanted = replace(self.wanted, spent=self.budgets.spent)
+
+    def _within_budgets(self, now: float) -> Iterator[Effect]:
+        before, barred = self.wanted, self.budgets.barred
+        if barred != before.barred:
+            self.wanted = replace(before, barred=barred)
+            self.keep_spent(now)
+            self._decide_of_copies(self.copying.bounded(before, self.wanted, now), now)
+        for switch in self.switches.values():
+            rates = self.budgets.rates(switch.site.home)
+            if rates != switch.rates or barred != before.barred:
+                switch.rates = rates
+                yield from switch.settle(self.wanted, now)
 
     def _follow(self, now: float) -> Iterator[Effect]:
         for dpid, entries in self.moves.due(now):
@@ -249,6 +283,7 @@ class Core:
         yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
         self.config, self.config_error, self.config_loaded_at = config, None, now
         self.pilot.reconfigure(config, self.wanted, now)
+        self.budgets.reconfigure(config)
         self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)
         self.measuring.reconfigure(config)

@@ -88,7 +88,9 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
 def _copying(core: Core, steered: Steered, wall_offset_s: float) -> CopyingView:
     wanted, site, terminal = core.wanted, steered.site, steered.terminal
     mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
-    watch = core.copying.watch(steered.name)
+    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, wanted)
+    if mode is Mode.BICAST and barred is not None:
+        return CopyingView(mode, acting, barred, None)
     if mode is not Mode.AUTO:
         return CopyingView(mode, acting, f"that is mode {mode.value}", None)
     if watch is None:

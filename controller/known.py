@@ -114,7 +114,16 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """To which copies are held, so that no budget is exceeded before it is looked at again."""
+
+    kbps: int  # 1000 bit/s
+    burst_kbits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     wanted: Wanted = Wanted()
     observed: Observed = Observed()
     screened: frozenset[str] = frozenset()  # uplinks that get no copies, as they bring none to the other end
+    rates: Mapping[str, Rate] = field(default_factory=dict)  # by uplink with a budget

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from controller.known import Known, Observed, Port
-from controller.model import Site
+from controller.model import UNLIMITED, Site
 from controller.program import (
     COOKIE,
     Action,
@@ -57,13 +57,17 @@ REGISTERS = {
 
 
 class Unwritten(Exception):
-    """A switch without a controller learns nothing: the file must give every MAC."""
+    """A switch without a controller learns nothing and counts nothing: the file must give every MAC, and no budget."""
 
 
 def wholly_written(site: Site) -> Known:
     """What is known of a site from its file alone, its ports numbered in the order of the file."""
     if missing := list(_missing_macs(site)):
         raise Unwritten(f"site {site.name}: a switch with no controller learns nothing; give {'; '.join(missing)}")
+    for uplink in site.uplinks:
+        if uplink.limits != UNLIMITED:
+            limits = f"site {site.name}: what copies may use of uplink {uplink.name}, only a controller counts"
+            raise Unwritten(f"{limits}; take `budget_bytes_per_day` and `max_share` out")
     names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
     return Known(observed=Observed({name: Port(number, "", True) for number, name in enumerate(names, 1)}))
 

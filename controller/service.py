@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller import config as configuration
+from controller.calendar import moment
 from controller.configuration.document import ConfigError
 from controller.core import Core, Outcome
 from controller.courses import course
@@ -155,6 +156,7 @@ class Service:
             now = time.monotonic()
             if now >= next_tick:  # however much is waiting: a flood of packets must not stop the clock
                 next_tick = now + TICK_S
+                self._core.tells_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
                 self._keep_decisions()
             due = self._core.rests_at()
@@ -164,6 +166,7 @@ class Service:
                 self._rest()
                 continue
             if job is None:
+                self._core.keep_spent(time.monotonic())
                 self._keep_decisions()
                 return
             job()

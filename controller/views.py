@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from controller.bridge.switch import Switch
 from controller.core import Core
@@ -27,6 +28,7 @@ from controller.snapshot import (
     TunnelView,
     UplinkView,
 )
+from controller.tables.metered import through
 from controller.tables.recall import counting_ids
 
 
@@ -129,7 +131,9 @@ def _group(switch: Switch, group: Group) -> GroupView:
 def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
     sent_to = {action.port for action in bucket.actions if isinstance(action, Output)}
     ports = switch.observed.ports
-    return next((up.name for up in switch.site.uplinks if up.port in ports and ports[up.port].number in sent_to), None)
+    counted = (name for name, way in through(switch.site).items() if way in bucket.actions)
+    sent = (up.name for up in switch.site.uplinks if up.port in ports and ports[up.port].number in sent_to)
+    return next(chain(counted, sent), None)
 
 
 def _terminals(switch: Switch, wanted: Wanted) -> Iterator[TerminalView]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 EVERY_S = 10
+COUNTED_EVERY_S = 1  # where copies are paid for by the byte
 
 
 class Looks:
     def __init__(self, now: float) -> None:
+        self.every_s = EVERY_S
         self._next_at = now
 
     def due(self, now: float) -> bool:
@@ -17,7 +19,7 @@ class Looks:
     def taken(self, session: int, now: float) -> None:
         """The next one is in the session's own second of ten: hundreds of switches do not all speak at once."""
         soon = math.floor(now) + 1
-        self._next_at = soon + (session - soon) % EVERY_S
+        self._next_at = soon + (session - soon) % self.every_s
 
     def postponed(self, now: float) -> None:
         self._next_at = now + EVERY_S

@@ -20,7 +20,7 @@ from controller.bridge import advertising
 from controller.bridge.agreed import Agreed
 from controller.bridge.doorstep import Doorstep
 from controller.bridge.learning import Learning
-from controller.bridge.looks import EVERY_S, Looks
+from controller.bridge.looks import COUNTED_EVERY_S, EVERY_S, Looks
 from controller.bridge.neighbours import Schedule, learnable
 from controller.bridge.pace import Compilations, Seldom
 from controller.bridge.patience import Patience, Question
@@ -32,6 +32,7 @@ from controller.events import (
     Effect,
     Installed,
     ModifyGroup,
+    ModifyMeter,
     NeighbourSeen,
     PortSeen,
     Read,
@@ -41,11 +42,12 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
-from controller.known import Known, Neighbour, Observed, Wanted
+from controller.known import Known, Neighbour, Observed, Rate, Wanted
 from controller.model import Site
 from controller.program import EMPTY, FlowKey, Program
 from controller.reconcile import diff
 from controller.snapshot import GatewayState
+from controller.tables.metered import through
 from controller.tables.recall import remembered
 from controller.tickets import Tickets
 
@@ -59,6 +61,7 @@ class Switch:
         self.site = site
         self.observed = Observed()
         self.screened: frozenset[str] = frozenset()  # uplinks, until they are settled anew with others
+        self.rates: Mapping[str, Rate] = {}  # of copies, likewise
         self.installed = Installed(EMPTY)  # as last read, for its counters
         self.session: int | None = None
         self.peer: str | None = None
@@ -86,6 +89,7 @@ class Switch:
         self._refused = False
         self._corrected = False  # the last reading differed from what was wanted
         self._looks = Looks(now)
+        self._counts()
 
     # State
 
@@ -246,7 +250,7 @@ class Switch:
             return ()
         self._learned = self._port_changes.owed = False
         self.reconciles += 1
-        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened)))
+        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened, self.rates)))
         changes = diff(self._expected, target)
         self._expected = target  # also where it is equal: the next difference finds the very same values
         self.last_changes = len(changes)
@@ -256,14 +260,18 @@ class Switch:
         self._apply_ticket = self._tickets.draw()
         self._patience.asked(Question.APPLY, now)
         self.changes_sent += len(changes)
-        if any(not isinstance(change, ModifyGroup) for change in changes):
+        if any(not isinstance(change, ModifyGroup | ModifyMeter) for change in changes):
             self._verified = False
         yield Apply(self.session, self._apply_ticket, changes)
         return changes
 
     def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
         self.site, self._learnable = site, learnable(site)
+        self._counts()
         yield from self.settle(wanted, now)
+
+    def _counts(self) -> None:
+        self._looks.every_s = COUNTED_EVERY_S if through(self.site) else EVERY_S
 
     def _without_conflicts(self, program: Program) -> Program:
         conflicts = tuple(sorted(self.installed.foreign_flows & program.flows.keys(), key=str))

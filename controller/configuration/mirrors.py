@@ -52,7 +52,8 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
     flows = flows_of(other.named, (each.address for each in returned)) * len(site.inside_ports)
     if flows > MOST_FLOWS:
         raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
-    return replace(site, returned=returned, named_there=other.named, networks_there=other.networks)
+    uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
+    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
 
 
 def _returned(site: Site) -> Iterator[Returned]:

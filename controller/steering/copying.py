@@ -20,6 +20,7 @@ from controller.policy.adaptive import Decision, Watch
 from controller.policy.health import Health
 from controller.policy.tallies import Evidence
 from controller.reports import AgentClosed, AgentEvent, Reported, Role
+from controller.steering.budgets import Budgets
 from controller.steering.pilot import Pilot
 from controller.steering.probes import Probes
 from controller.steering.senders import Senders
@@ -30,8 +31,8 @@ LOOKS_APART_S = 0.1
 
 
 class Copying:
-    def __init__(self, pilot: Pilot, ends: Ends) -> None:
-        self._pilot, self._ends = pilot, ends
+    def __init__(self, pilot: Pilot, ends: Ends, budgets: Budgets) -> None:
+        self._pilot, self._ends, self._budgets = pilot, ends, budgets
         self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
         self._watches: dict[str, Watch] = {}  # by terminal
         self._measured_at: dict[tuple[str, str], float] = {}  # by home and uplink: what tells of it with nobody sending
@@ -42,6 +43,14 @@ class Copying:
         """None: nothing was heard of it in mode auto."""
         return self._watches.get(terminal)
 
+    def barred(self, steered: Steered, wanted: Wanted) -> str | None:
+        """Why no uplink may carry copies of its packets; None: one may."""
+        site = steered.site
+        if wanted.may_copy(site, steered.terminal):
+            return None
+        whys = ((uplink.name, self._budgets.why(site.home, uplink.name)) for uplink in site.uplinks)
+        return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
+
     def wants_often(self, session: int, wanted: Wanted) -> bool:
         """Whether this agent should report as often as it may: it speaks for somebody who is decided of."""
         there = (self._pilot.steered[name] for name in self._pilot.speaks_for(session))
@@ -49,7 +58,7 @@ class Copying:
 
     def keep(self, wanted: Wanted) -> Wanted:
         """Of those alone who are in mode auto: who comes back to it begins anew."""
-        gone = [name for name in {*wanted.copies, *self._watches} if not self._is_decided_of(name, wanted)]
+        gone = [name for name in {*wanted.copies, *self._watches} if not self.decides_of(name, wanted)]
         if not gone:
             return wanted
         self._watches = without(self._watches, gone)
@@ -103,7 +112,7 @@ class Copying:
             if _is_auto(steered, wanted):
                 watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
                 decision = adaptive.unheard(steered.name, watch, now) if self._is_unheard(steered, watch, now) else None
-                yield from self._decided(steered.name, watch, now, decision)
+                yield from self._decided(steered, watch, wanted, now, decision)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
         path = steered.paths[watch.active]
@@ -123,7 +132,7 @@ class Copying:
         if not _is_auto(steered, wanted) or steered.moved_since(now - evidence.lasted_s):
             return  # in the second case a part of it was another uplink's
         watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
-        yield from self._decided(steered.name, watch, now)
+        yield from self._decided(steered, watch, wanted, now)
 
     def _watch(self, steered: Steered, wanted: Wanted, now: float) -> Watch:
         active = wanted.active_uplink(steered.site, steered.terminal)
@@ -134,13 +143,29 @@ class Copying:
             return Watch(active, now)
         return adaptive.moved(known, active, now)
 
-    def _decided(self, name: str, watch: Watch, now: float, decision: Decision | None = None) -> Iterator[Decision]:
-        decision = decision or adaptive.decide(name, watch, now)
+    def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[Decision]:
+        """What it means for terminals that other uplinks may carry copies now than before."""
+        for steered in self._pilot.steered.values():
+            may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
+            if before.may_copy(steered.site, steered.terminal) == may:
+                continue
+            if _is_auto(steered, after):
+                yield from self._decided(steered, self._watch(steered, after, now), after, now)
+            elif after.mode(steered.terminal) is Mode.BICAST:
+                because = why or "they may be had again: what they may use of an uplink is not used up any more"
+                yield Decision(steered.name, may, because, now, barred=not may)
+
+    def _decided(
+        self, steered: Steered, watch: Watch, wanted: Wanted, now: float, decision: Decision | None = None
+    ) -> Iterator[Decision]:
+        name, barred = steered.name, self.barred(steered, wanted)
+        if barred is not None or decision is None:
+            decision = adaptive.decide(name, watch, now, barred)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
             yield decision
 
-    def _is_decided_of(self, name: str, wanted: Wanted) -> bool:
+    def decides_of(self, name: str, wanted: Wanted) -> bool:
         steered = self._pilot.steered.get(name)
         return steered is not None and _is_auto(steered, wanted)
 

@@ -23,6 +23,8 @@ class Path:
     screened: bool
     port: int
     actions: tuple[Action, ...]
+    copied: tuple[Action, ...]  # of what leaves by another one too
+    barred: bool = False  # its copies have used up what they may
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +60,19 @@ def _way(mode: Mode, active: str, paths: Paths, copied: bool) -> tuple[GroupKind
         return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
     if mode is Mode.BICAST and copied:
         up = [path for path in paths.usable if path.up]
-        of_use = [path for path in up if not path.screened]
-        return GroupKind.ALL, tuple(Bucket(path.actions) for path in of_use or up)
+        of_use = [path for path in up if not path.screened] or up
+        paid = [path for path in of_use if not path.barred or path.uplink.name == active]
+        if len(paid) > 1 or len(paid) == len(of_use):
+            return GroupKind.ALL, _copies(paid, active)
     # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
     # when it is back, with no controller alive.
     in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
     return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
+
+
+def _copies(paths: list[Path], active: str) -> tuple[Bucket, ...]:
+    """One of them is no copy: the active one, while it can be used. What is metered leaves last."""
+    if all(path.copied is path.actions for path in paths):
+        return tuple(Bucket(path.actions) for path in paths)
+    first, *others = sorted(paths, key=lambda path: (path.uplink.name != active, path.copied is not path.actions))
+    return (Bucket(first.actions), *(Bucket(path.copied) for path in others))

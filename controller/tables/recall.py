@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from controller.known import Neighbour, Port
 from controller.model import Site
-from controller.program import Bucket, Group, Output, SetField
+from controller.program import Bucket, Group, Output, Resubmit, SetField
+from controller.tables.metered import through
 from controller.tables.served import served
 
 
@@ -15,12 +16,13 @@ def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group
     macs: dict[Neighbour, str] = {}
     numbers = {port.number: name for name, port in ports.items()}
     uplinks = {uplink.port: uplink for uplink in site.uplinks}
+    by_table = {way.table: site.uplink(name) for name, way in through(site).items()}
     for each in served(site):
         for bucket in _buckets(groups, each.delivery.group_id):
             macs[each.place.port, each.place.address] = _written(bucket, "eth_dst")
         for _, leaving in each.leaving:
             for bucket in _buckets(groups, leaving.group_id):
-                uplink = uplinks.get(numbers.get(_sent_to(bucket), ""))
+                uplink = by_table.get(_led_to(bucket)) or uplinks.get(numbers.get(_sent_to(bucket), ""))
                 hop = uplink.next_hop(each.family) if uplink else None
                 if uplink and hop:
                     macs[uplink.port, hop.address] = _written(bucket, "eth_dst")
@@ -41,7 +43,13 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
 def _buckets(groups: Mapping[int, Group], group_id: int) -> tuple[Bucket, ...]:
     """Those of our own making: somebody may have written into our range by hand."""
     found = groups[group_id].buckets if group_id in groups else ()
-    return tuple(bucket for bucket in found if _sent_to(bucket) and _written(bucket, "eth_dst"))
+    led = (bucket for bucket in found if _sent_to(bucket) or _led_to(bucket))
+    return tuple(bucket for bucket in led if _written(bucket, "eth_dst"))
+
+
+def _led_to(bucket: Bucket) -> int:
+    """A table, where a copy that is counted is."""
+    return next((action.table for action in bucket.actions if isinstance(action, Resubmit)), 0)
 
 
 def _sent_to(bucket: Bucket) -> int:

@@ -177,7 +177,7 @@ class Pair:
 
     def compiled(self, dpid: int = 1) -> Program:
         switch = self.switch(dpid)
-        return compile(switch.site, Known(self.core.wanted, switch.observed))
+        return compile(switch.site, Known(self.core.wanted, switch.observed, rates=switch.rates))
 
     def installed(self, dpid: int = 1) -> Program:
         return self.fakes[dpid].installed().program

@@ -1,0 +1,45 @@
+"""Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and nothing
+else does. Its one flow counts them, for as long as the uplink is written so, and its meter bounds them.
+
+A meter ends the way of a packet for all buckets behind, so copies that are metered leave last: what is no copy has left
+before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.known import Port, Rate
+from controller.model import UNLIMITED, Site
+from controller.program import METER_IDS, Flow, FlowKey, Meter, Output, Resubmit, fields
+
+TABLE = 10  # of the first uplink; each has its own, as a bucket has nothing but that to tell it by
+NEXT_TO_NOTHING = Rate(1, 1)  # until it is known what is left
+
+
+def through(site: Site) -> dict[str, Resubmit]:
+    """By uplink of those that have limits, the way of its copies."""
+    return {
+        uplink.name: Resubmit(TABLE + number)
+        for number, uplink in enumerate(site.uplinks)
+        if uplink.limits != UNLIMITED
+    }
+
+
+def flows(site: Site, wires: Mapping[str, Port]) -> Iterator[Flow]:
+    for number, uplink in enumerate(site.uplinks):
+        if uplink.limits != UNLIMITED and uplink.port in wires:
+            meter = METER_IDS[number] if uplink.limits.budget_bytes_per_day is not None else None
+            yield Flow(TABLE + number, 1, fields(), (Output(wires[uplink.port].number),), meter=meter)
+
+
+def meters(site: Site, rates: Mapping[str, Rate]) -> Iterator[Meter]:
+    for number, uplink in enumerate(site.uplinks):
+        if uplink.limits.budget_bytes_per_day is not None:
+            rate = rates.get(uplink.name, NEXT_TO_NOTHING)
+            yield Meter(METER_IDS[number], rate.kbps, rate.burst_kbits)
+
+
+def counting(site: Site) -> dict[str, FlowKey]:
+    """By uplink, the flow that counts its copies."""
+    return {name: (way.table, 1, fields()) for name, way in through(site).items()}
