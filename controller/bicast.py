@@ -10,9 +10,9 @@
     3, 4      the second halves of answers (responders.py, proxies.py)
     10..17    one for each uplink that is paid for by the byte: what copies it may carry (metered.py)
 
-Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an
-uplink's state, a learned MAC - is in groups, and what is left of a budget in meters, so that a change is one message for each group and no packet
-finds the tables half made.
+Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an uplink's
+state, a learned MAC - is in groups, and what is left of a budget in meters, so that a change is one message for each of
+them and no packet finds the tables half made.
 
 Pure: no OpenFlow library, no clock. What comes out as at the compilation before is remembered, not made again.
 """

@@ -1,5 +1,5 @@
-"""Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and nothing
-else does. Its one flow counts them, for as long as the uplink is written so, and its meter bounds them.
+"""Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and
+nothing else does. Its one flow counts them, for as long as the uplink is written so, and its meter bounds them.
 
 A meter ends the way of a packet for all buckets behind, so copies that are metered leave last: what is no copy has left
 before them.

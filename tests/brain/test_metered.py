@@ -121,7 +121,7 @@ def test_a_file_for_a_switch_without_controller_has_no_budget() -> None:
 class Metered(Uploading):
     def __init__(self, mode: str = "bicast", wanted: Wanted | None = None, **limits: str) -> None:
         self.day = "2026-11-22"
-        super().__init__(wanted, mode, metered(**limits))
+        super().__init__(wanted, mode, metered(None, **limits))
         self.lives(1)
 
     def lives(self, seconds: int, packets: int = 0, dpids: tuple[int, ...] = (1,)) -> None:
