@@ -34,11 +34,11 @@ from controller.known import Wanted, without
 from controller.measuring.book import Page
 from controller.measuring.estimating import Estimate, Estimated
 from controller.measuring.measuring import Measuring
-from controller.measuring.turns import Way
+from controller.measuring.turns import Heading
 from controller.model import AUTO, Config, Mode, Site, Terminal
 from controller.policy.adaptive import Decision
 from controller.policy.budget import Moment
-from controller.policy.ways import ridden
+from controller.policy.ways import Home, Way, ridden, way
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.budgets import Budgets
 from controller.steering.copying import Copying
@@ -54,7 +54,9 @@ Outcome = Effect | AgentEffect | Estimate
 
 
 class Core:
-    def __init__(self, config: Config, wanted: Wanted, now: float, measured: Mapping[Way, Page] | None = None) -> None:
+    def __init__(
+        self, config: Config, wanted: Wanted, now: float, measured: Mapping[Heading, Page] | None = None
+    ) -> None:
         """`measured` is what was known of roads when the controller ended, its times by this one's clock."""
         self.config = config
         self.wanted = wanted
@@ -68,7 +70,7 @@ class Core:
         self.budgets = Budgets(config, wanted.spent, now)
         self.copying = Copying(self.pilot, self.ends, self.budgets)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
-        self.measuring = Measuring(config, self._tickets, measured or {})
+        self.measuring = Measuring(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
         self.moves = Moves()
         self._kept_at = now
 
@@ -195,6 +197,9 @@ class Core:
             self.ends.hear(whole, self.wanted, self.switches.ports, now)
             yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
+
+    def _way_of(self, home: Home) -> Way:
+        return way(home.site, home.terminal, self.wanted)
 
     def _rides(self, terminal: str) -> str:
         """By which uplinks its packets go, in a word."""

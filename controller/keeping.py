@@ -11,14 +11,14 @@ from controller.config import MOST_SITES, MOST_UPLINKS
 from controller.configuration.document import Place
 from controller.measuring.book import Page
 from controller.measuring.pace import Sent
-from controller.measuring.turns import Way
+from controller.measuring.turns import Heading
 from controller.policy.bandwidth import Alpha, Rate
 from controller.policy.fusing import Measured, Method
 
-Pages = Mapping[Way, Page]
+Pages = Mapping[Heading, Page]
 
-MOST_WAYS = MOST_SITES * MOST_UPLINKS  # two of each road, of which two sites have one
-MOST_OF_A_WAY = 16
+MOST_HEADINGS = MOST_SITES * MOST_UPLINKS  # two of each road, of which two sites have one
+MOST_METHODS = 16
 METHODS = {str(each): each for each in Method}
 DIRECTIONS = {"up": False, "down": True}
 
@@ -37,14 +37,14 @@ def written(pages: Pages) -> list[dict[str, Any]]:
     ]
 
 
-def read(place: Place) -> dict[Way, Page]:
-    return dict(_page(each) for each in place.each(MOST_WAYS, "directions of roads"))
+def read(place: Place) -> dict[Heading, Page]:
+    return dict(_page(each) for each in place.each(MOST_HEADINGS, "directions of roads"))
 
 
-def _page(place: Place) -> tuple[Way, Page]:
+def _page(place: Place) -> tuple[Heading, Page]:
     keys = place.mapping(required=("site", "uplink", "direction", "alpha", "measured", "spent"))
     alpha = None if keys["alpha"].value is None else _alpha(keys["alpha"])
-    measured = tuple(_measured(each) for each in keys["measured"].each(MOST_OF_A_WAY, "methods"))
+    measured = tuple(_measured(each) for each in keys["measured"].each(MOST_METHODS, "methods"))
     spent = None if keys["spent"].value is None else _spent(keys["spent"])
     at = (keys["site"].text(), keys["uplink"].text())
     return (at, keys["direction"].choice(DIRECTIONS)), Page(alpha=alpha, measured=measured, spent=spent)

@@ -6,13 +6,14 @@ several links in a row, and trains of the narrowest alone. Such a figure is kept
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from controller.measuring.estimating import Estimated
 from controller.measuring.pace import Sent
 from controller.policy.bandwidth import Alpha, Rate, Unknown
-from controller.policy.fusing import Figure, Measured, Method, fused
+from controller.policy.fusing import DELIVERED_WITHIN_S, Figure, Measured, Method, fused
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,13 @@ def written(page: Page, told: Estimated) -> Page:
         lost=told.lost,
         reordered=told.reordered,
     )
+
+
+def most(before: Measured | None, bps: float, now: float) -> Measured:
+    """Of what flows got of late: no more than that is sure."""
+    if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:
+        return before
+    return Measured(Method.DELIVERY, Rate(bps, bps, math.inf), now)
 
 
 def by_clock(page: Page, moment: Callable[[float], float]) -> Page:

@@ -8,25 +8,27 @@ kept, and evidence for others; nothing is decided here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
 
 from controller.measures import PathHealth, Probed
 from controller.measuring import book, telling
 from controller.measuring.book import Page
+from controller.measuring.delivering import Delivering, WayOf
 from controller.measuring.estimating import Estimate, Estimated
 from controller.measuring.host import Host
 from controller.measuring.meetings import Meetings
 from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, Sent, paid_at, period_s
 from controller.measuring.plan import Plan, plan
 from controller.measuring.roads import At, Road, Unmeasured, roads, wanted
-from controller.measuring.turns import Turn, Turns, Way
+from controller.measuring.turns import Heading, Turn, Turns
 from controller.measuring.views import RoadView
 from controller.model import Config
 from controller.orders import Direct
 from controller.policy.bandwidth import said
 from controller.policy.fusing import Figure, Measured
+from controller.policy.ways import Home
 from controller.reports import AgentClosed, AgentEvent, AgentOpened, Reported, Resulted, Role
 from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible
@@ -36,19 +38,27 @@ log = logging.getLogger(__name__)
 NEW = Page()
 DIRECTIONS = (False, True)  # down or not
 
+Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
+"""Whether this session's agent stands at the terminals' end, and the homes of which it tells."""
+
 
 class Measuring:
-    def __init__(self, config: Config, tickets: Tickets, kept: Mapping[Way, Page]) -> None:
-        """`kept` is what was known when the controller ended, its times by this one's clock."""
+    def __init__(
+        self, config: Config, tickets: Tickets, kept: Mapping[Heading, Page], speaker: Speaker, way_of: WayOf
+    ) -> None:
+        """`kept` is what was known when the controller ended, its times by this one's clock. `speaker` tells of whose
+        connections a session reports, `way_of` by which uplinks a terminal's packets go."""
+        self._speaker, self._way_of = speaker, way_of
         self._tickets = tickets
         self._here: dict[int, Host] = {}  # by session
         self._meetings = Meetings(tickets)
         self._turns = Turns()
-        self._estimating: set[Way] = set()
+        self._estimating: set[Heading] = set()
         self._answer_since: dict[At, float] = {}  # roads by which the far end is seen to answer
-        self._not_before: dict[Way, float] = {}  # where a probe could not begin
-        self._delivered: dict[Way, Measured] = {}  # the most that some flow got of late
-        self.pages: Mapping[Way, Page] = kept  # a new one whenever anything in it changes
+        self._not_before: dict[Heading, float] = {}  # where a probe could not begin
+        self._delivering = Delivering()
+        self._delivered: dict[Heading, Measured] = {}  # the most that flows got of late
+        self.pages: Mapping[Heading, Page] = kept  # a new one whenever anything in it changes
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -60,10 +70,11 @@ class Measuring:
                 self._roads_of.setdefault(end, []).append(road)
         self._unmeasured = tuple(road for road in found if isinstance(road, Unmeasured))
         self._meetings.keep(self._roads)
-        ways = {(at, down) for at in self._roads for down in DIRECTIONS}
-        self._turns.keep(ways)
-        self.pages = {way: page for way, page in self.pages.items() if way in ways}
+        headings = {(at, down) for at in self._roads for down in DIRECTIONS}
+        self._turns.keep(headings)
+        self.pages = {heading: page for heading, page in self.pages.items() if heading in headings}
         self._answer_since = {at: since for at, since in self._answer_since.items() if at in self._roads}
+        self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
 
     # What agents say
 
@@ -74,6 +85,7 @@ class Measuring:
                 self._here[event.session] = Host(event)
             case AgentClosed():
                 self._here.pop(event.session, None)
+                self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
                     self._failed(turn, f"the agent {turn.road.near} went away while it probed")
             case Resulted() if here:
@@ -82,6 +94,8 @@ class Measuring:
             case Reported() if here:
                 here.reported(event)
                 self._look(here, now)
+            case Reported() if self._roads:
+                self._deliver(event, now)
             case Probed():
                 yield from self._probed(event, now)
         who = here or self._here.get(event.session)
@@ -91,37 +105,37 @@ class Measuring:
     def _begun(self, event: Resulted, now: float) -> None:
         turn = None if event.done else self._turns.end(event.directive)
         if turn is not None:
-            self._not_before[turn.way] = now + AGAIN_AFTER_S
-            self._write(turn.way, replace(self._page(turn.way), spent=turn.before))
+            self._not_before[turn.heading] = now + AGAIN_AFTER_S
+            self._write(turn.heading, replace(self._page(turn.heading), spent=turn.before))
             self._failed(turn, f"agent {turn.road.near}: {event.said}")
 
     def _probed(self, event: Probed, now: float) -> Iterator[Estimate]:
         turn = self._turns.end(event.directive)
-        if turn is None or turn.way not in self._ways():
+        if turn is None or turn.heading not in self._headings():
             return
         if not event.packets:
             self._failed(turn, event.because or "no packet of it was sent")
             return
-        self._estimating.add(turn.way)
-        (site, uplink), down = turn.way
-        yield Estimate(site, uplink, down, event, self._page(turn.way).alpha, turn.link_bps, now)
+        self._estimating.add(turn.heading)
+        (site, uplink), down = turn.heading
+        yield Estimate(site, uplink, down, event, self._page(turn.heading).alpha, turn.link_bps, now)
 
     def estimated(self, event: Estimated, now: float) -> None:
         """`now` is later than what was estimated."""
-        way: Way = ((event.of.site, event.of.uplink), event.of.down)
-        self._estimating.discard(way)
-        if way not in self._ways():
+        heading: Heading = ((event.of.site, event.of.uplink), event.of.down)
+        self._estimating.discard(heading)
+        if heading not in self._headings():
             return
-        self._write(way, book.written(self._page(way), event))
-        figure = self._page(way).figure(self._delivered.get(way), now)
+        self._write(heading, book.written(self._page(heading), event))
+        figure = self._page(heading).figure(self._delivered.get(heading), now)
         found = said(figure.bps) if isinstance(figure, Figure) else f"not known: {figure.because}"
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, telling.named(event.of.down), found)
 
     def _failed(self, turn: Turn, because: str) -> None:
-        page, direction = self._page(turn.way), telling.named(turn.down)
+        page, direction = self._page(turn.heading), telling.named(turn.down)
         if because != page.error:
             log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, direction, because)
-        self._write(turn.way, book.failed(page, because))
+        self._write(turn.heading, book.failed(page, because))
 
     def _look(self, who: Host, now: float) -> None:
         for road in (each for each in self._roads_of.get(who.name, ()) if each.near == who.name):
@@ -131,17 +145,25 @@ class Measuring:
             else:
                 self._answer_since.pop(road.at, None)
 
+    def _deliver(self, event: Reported, now: float) -> None:
+        speaker = self._speaker(event.session)
+        for one in self._delivering.told(event, *speaker, self._way_of, now) if speaker is not None else ():
+            road = next((road for road in self._roads_of.get(one.site, ()) if road.uplink == one.uplink), None)
+            if road is not None:
+                heading = (road.at, one.sent != (road.near == one.site))
+                self._delivered[heading] = book.most(self._delivered.get(heading), one.bps, now)
+
     # What they are told
 
     def tend(self, now: float) -> Iterator[Direct]:
         """What all of them are to do, and whose turn it is."""
         for host in tuple(self._here.values()):
             yield from self._tell(host.name, now)
-        for way in tuple(self._turns.asked):
-            because = self.why_not(self._roads[way[0]])
+        for heading in tuple(self._turns.asked):
+            because = self.why_not(self._roads[heading[0]])
             if because is not None:
-                del self._turns.asked[way]
-                self._write(way, book.failed(self._page(way), because))
+                del self._turns.asked[heading]
+                self._write(heading, book.failed(self._page(heading), because))
         for turn in self._turns.late(now):
             self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
         yield from self._probe(now)
@@ -161,8 +183,8 @@ class Measuring:
                 yield from host.tell(self._meetings.answer(host), self._meetings.health(host), self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
-        due = ((self._due_at(way, now), way) for way in self._ways())
-        those = [(way not in self._turns.asked, at, way) for at, way in due if at is not None and at <= now]
+        due = ((self._due_at(heading, now), heading) for heading in self._headings())
+        those = [(heading not in self._turns.asked, at, heading) for at, heading in due if at is not None and at <= now]
         for _, _, (at, down) in sorted(those):
             road = self._roads[at]
             near, met = self._at(road.near), self._meetings.of(road)
@@ -174,23 +196,23 @@ class Measuring:
                 self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
                 yield Direct(near.session, directive, planned.order(road, down, met.number))
 
-    def _due_at(self, way: Way, now: float) -> float | None:
+    def _due_at(self, heading: Heading, now: float) -> float | None:
         """None: nothing says when."""
-        at, page = way[0], self._page(way)
-        if way in self._turns.asked or at not in self._answer_since:
-            return now if way in self._turns.asked else None
-        due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(way, now))
+        at, page = heading[0], self._page(heading)
+        if heading in self._turns.asked or at not in self._answer_since:
+            return now if heading in self._turns.asked else None
+        due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now))
         if page.spent is not None:
             due_at = max(due_at, page.spent.at + period_s(page.spent.bytes, page.probed_bps()))
         budget = self._roads[at].budget_bytes_per_day
         if budget is None:
             return due_at
         spent = (self._page((at, down)).spent for down in DIRECTIONS)
-        paid = paid_at((one for one in spent if one is not None), self._plan(way).bytes, budget)
+        paid = paid_at((one for one in spent if one is not None), self._plan(heading).bytes, budget)
         return None if paid is None else max(due_at, paid)
 
-    def _plan(self, way: Way) -> Plan:
-        return plan(way[1], self._turns.asked.get(way) or self._page(way).probed_bps())
+    def _plan(self, heading: Heading) -> Plan:
+        return plan(heading[1], self._turns.asked.get(heading) or self._page(heading).probed_bps())
 
     # What people wish
 
@@ -245,18 +267,18 @@ class Measuring:
         path = near.health.get(road.uplink)
         return path.because or None if path is not None else f"the agent {road.near} has not told of it yet"
 
-    def _is_running(self, way: Way) -> bool:
-        return way in self._turns.asked or self._turns.runs(way) or way in self._estimating
+    def _is_running(self, heading: Heading) -> bool:
+        return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating
 
-    def _ways(self) -> list[Way]:
+    def _headings(self) -> list[Heading]:
         return [(at, down) for at in self._roads for down in DIRECTIONS]
 
     def _at(self, name: str) -> Host | None:
         return next((each for each in self._here.values() if each.name == name), None)
 
-    def _page(self, way: Way) -> Page:
-        return self.pages.get(way, NEW)
+    def _page(self, heading: Heading) -> Page:
+        return self.pages.get(heading, NEW)
 
-    def _write(self, way: Way, page: Page) -> None:
-        if way[0] in self._roads:
-            self.pages = {**self.pages, way: page}
+    def _write(self, heading: Heading, page: Page) -> None:
+        if heading[0] in self._roads:
+            self.pages = {**self.pages, heading: page}

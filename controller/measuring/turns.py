@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from controller.measuring.pace import Sent
 from controller.measuring.roads import At, Road
 
-Way = tuple[At, bool]  # a road, and whether down
+Heading = tuple[At, bool]  # a road, and whether down
 
 TOLD_WITHIN_S = 60.0  # of when a probe should be over
 
@@ -28,30 +28,30 @@ class Turn:
     before: Sent | None  # by the probe before
 
     @property
-    def way(self) -> Way:
+    def heading(self) -> Heading:
         return self.road.at, self.down
 
 
 class Turns:
     def __init__(self) -> None:
-        self.asked: dict[Way, float | None] = {}  # by people, in this order; the rate of the link where they know it
+        self.asked: dict[Heading, float | None] = {}  # by people, in this order; with the rate of a known link
         self._running: dict[int, Turn] = {}  # by directive
 
-    def ask(self, way: Way, link_bps: float | None) -> None:
-        self.asked.pop(way, None)
-        self.asked[way] = link_bps
+    def ask(self, heading: Heading, link_bps: float | None) -> None:
+        self.asked.pop(heading, None)
+        self.asked[heading] = link_bps
 
-    def keep(self, ways: Iterable[Way]) -> None:
-        there = set(ways)
-        self.asked = {way: link for way, link in self.asked.items() if way in there}
+    def keep(self, headings: Iterable[Heading]) -> None:
+        there = set(headings)
+        self.asked = {heading: link for heading, link in self.asked.items() if heading in there}
 
     def is_free(self, road: Road) -> bool:
         """Neither of its ends measures anything."""
         busy = {name for turn in self._running.values() for name in (turn.road.near, turn.road.far)}
         return busy.isdisjoint((road.near, road.far))
 
-    def runs(self, way: Way) -> bool:
-        return any(turn.way == way for turn in self._running.values())
+    def runs(self, heading: Heading) -> bool:
+        return any(turn.heading == heading for turn in self._running.values())
 
     def begin(
         self, road: Road, down: bool, session: int, lasts_s: float, before: Sent | None, directive: int, now: float

@@ -18,16 +18,19 @@ from controller.measuring.measuring import Measuring
 from controller.measuring.plan import FAST_BPS, Plan, plan
 from controller.measuring.roads import HEALTH_PORT, PROBE_PORTS
 from controller.measuring.views import DirectionView, RoadView
+from controller.model import Mode
 from controller.orders import Answer, AnswerSession, Direct, Health, HealthPath, MeasuredWay, Probe
 from controller.policy.bandwidth import Rate, Unknown
-from controller.reports import AgentEvent, Probed, ProbePacket
+from controller.policy.ways import Home, Way
+from controller.reports import AgentEvent, Probed, ProbePacket, Role
 from controller.tickets import Tickets
 from controller.wishes import Impossible
 from tests.brain import sites
 from tests.brain.test_ends import Ends
 from tests.brain.test_measured import measured
-from tests.brain.test_mirrors import document
+from tests.brain.test_mirrors import SERVER, document
 from tests.brain.test_tunnels import REMOTE, tunnelled
+from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
 from tests.fakes.measurer import FakeMeasurer, Link
 
 NUMBERS = {"lte": 1, "wifi": 2}
@@ -372,6 +375,56 @@ def test_a_wish_whose_agent_goes_is_given_up() -> None:
     assert not world.direction("wifi", "up").running
 
 
+# What flows get
+
+
+def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
+    """One connection, by the client's address behind wifi; `role` of who reports of it."""
+    world, _, _ = both()
+    world.carry(world.core.wish_mode("client", mode, world.now)[1])
+    world.carry(world.core.wish_active("client", "lte", world.now)[1])
+    connection = FakeConnection.between(SERVER, "192.168.110.3")
+    addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
+    hand = FakeHand("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
+    world.join(hand)
+    world.drain()
+    return world, hand, connection.subflows[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "role", "carried"),
+    [
+        (Mode.SINGLE, Role.TERMINAL, {("lte", "up")}),
+        (Mode.SINGLE, Role.RELAY, {("lte", "down")}),
+        (Mode.OFF, Role.TERMINAL, {("wifi", "up")}),
+        (Mode.OFF, Role.RELAY, {("wifi", "down")}),
+        (Mode.BICAST, Role.TERMINAL, set()),
+        (Mode.BICAST, Role.RELAY, set()),
+    ],
+)
+def test_what_flows_get_through_a_road_is_there(mode: Mode, role: Role, carried: set[tuple[str, str]]) -> None:
+    world, _, subflow = flowing(mode, role)
+    end = subflow.terminal if role is Role.TERMINAL else subflow.server
+    for _ in range(7):
+        end.bytes_acked += 1_000_000
+        world.second()
+    for at in ((uplink, direction) for uplink in NUMBERS for direction in ("up", "down")):
+        told = world.direction(*at)
+        assert (told.methods == ("delivery",)) == (at in carried)
+        assert told.bps == (pytest.approx(8e6) if at in carried else None) and told.most_bps is None
+    world.pass_time(61.0)
+    assert not any(world.direction(*at).methods for at in carried), "what was long ago says nothing"
+
+
+def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
+    world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
+    for number in range(20):
+        subflow.terminal.bytes_acked += 1_000_000
+        world.carry(world.core.wish_active("client", ("wifi", "lte")[number % 2], world.now)[1])
+        world.second()
+    assert not any(world.direction(*at).methods for at in (("wifi", "up"), ("lte", "up")))
+
+
 # After a restart
 
 
@@ -387,6 +440,10 @@ def test_what_was_found_is_known_after_a_restart_and_not_sought_again_at_once() 
 
 
 # How seldom
+
+
+def nobody_goes(_: Home) -> Way:
+    raise AssertionError("nobody reports of connections")
 
 
 class Alone:
@@ -406,7 +463,7 @@ class Alone:
         if budget_bytes is not None:
             written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = str(budget_bytes)
         self.bps, self.now = bps, 0.0
-        self.measuring = Measuring(sites.loaded(written), Tickets(), {})
+        self.measuring = Measuring(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
         self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # when, and bytes
         for number, agent in self.agents.items():
