@@ -14,33 +14,50 @@ from controller.known import Counted, Port, Rate, Spent
 from controller.model import UNLIMITED, Config, Site
 from controller.policy import budget
 from controller.policy.budget import Account, Moment
-from controller.tables.metered import counting
+from controller.tables.metered import Copied, counted
 
 Metered = tuple[str, str]  # home and uplink
 AWAITED_S = 10.0  # the other end's switch, after a start
-PARTS = 32  # of what is left, at each end: a second's rate, and a burst
+PARTS = 16  # of what is left, at each end: a second's rate, and a burst
 
 
 def named(metered: Metered) -> str:
     return "/".join(metered)
 
 
+class Upward:
+    """A count that goes on where the switch counts anew."""
+
+    def __init__(self, base: int = 0) -> None:
+        self._base, self._last = base, 0
+
+    def read(self, value: int) -> None:
+        if value < self._last:
+            self._base += self._last
+        self._last = value
+
+    @property
+    def count(self) -> int:
+        return self._base + self._last
+
+
 class Counter:
-    """One end's, of one uplink: it goes on where the switch counts anew."""
+    """One end's, of one uplink. What is dropped between a reading and a meter's next change counts as used."""
 
-    def __init__(self, base: Counted) -> None:
-        self._base = base
-        self._last = Counted(0, 0)
+    def __init__(self, copied: Copied, carried: int, late: bool) -> None:
+        """`late`: others are counted already; what it has counted by now is of any time, and counts for nothing."""
+        self._offered = Upward(copied.dropped - copied.offered if late else 0)
+        self._dropped = Upward()
+        self._carried = Upward(-carried if late else 0)
 
-    def read(self, copied_bytes: int, carried_bytes: int) -> None:
-        if copied_bytes < self._last.copied_bytes or carried_bytes < self._last.carried_bytes:
-            self._base = self.counted
-        self._last = Counted(copied_bytes, carried_bytes)
+    def read(self, copied: Copied, carried: int) -> None:
+        self._offered.read(copied.offered)
+        self._dropped.read(copied.dropped)
+        self._carried.read(carried)
 
     @property
     def counted(self) -> Counted:
-        base, last = self._base, self._last
-        return Counted(base.copied_bytes + last.copied_bytes, base.carried_bytes + last.carried_bytes)
+        return Counted(self._offered.count - self._dropped.count, self._carried.count)
 
 
 class Budgets:
@@ -78,17 +95,14 @@ class Budgets:
         there = (ports[uplink.port].number for uplink in site.uplinks if uplink.port in ports)
         sent = (installed.port_counters[number].sent.bytes for number in there if number in installed.port_counters)
         carried = sum(sent)
-        for uplink, key in counting(site).items():
-            copied = installed.flow_counters.get(key)
-            if copied is not None:
-                self._counted((site.home, uplink), site.dpid, copied.bytes, carried, now)
+        for uplink, copied in counted(site, installed).items():
+            self._counted((site.home, uplink), site.dpid, copied, carried, now)
 
-    def _counted(self, at: Metered, dpid: int, copied: int, carried: int, now: float) -> None:
+    def _counted(self, at: Metered, dpid: int, copied: Copied, carried: int, now: float) -> None:
         counters = self._counters.setdefault(at, {})
         account = self._accounts.get(at)
         if dpid not in counters:
-            late = account is not None and account.read  # what it has counted by then is of any time
-            counters[dpid] = Counter(Counted(-copied, -carried) if late else Counted(0, 0))
+            counters[dpid] = Counter(copied, carried, late=account is not None and account.read)
         counters[dpid].read(copied, carried)
         all_read = counters.keys() >= set(self._ends.get(at, ()))
         if account is None or self._moment is None or not (all_read or now - self._begun_at >= AWAITED_S):

@@ -36,6 +36,8 @@ GROUP = struct.Struct(ofproto.OFP_GROUP_DESC_STATS_PACK_STR)
 BUCKET = struct.Struct(ofproto.OFP_BUCKET_PACK_STR)
 GROUP_STATS = struct.Struct(ofproto.OFP_GROUP_STATS_PACK_STR)
 BUCKET_STATS = struct.Struct("!QQ")
+METER_STATS = struct.Struct("!IH6xIQQII")  # meter, length, flows, packets and bytes in, duration
+METER_BAND_STATS = struct.Struct("!QQ")  # packets, bytes
 METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
 BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
 PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
@@ -55,7 +57,9 @@ REQUESTS: dict[int, bytes] = {
     ofproto.OFPMP_METER_CONFIG: METER_REQUEST.pack(ofproto.OFPM_ALL),
     ofproto.OFPMP_GROUP: GROUP_REQUEST.pack(ofproto.OFPG_ALL),
     ofproto.OFPMP_PORT_STATS: PORT_REQUEST.pack(ofproto.OFPP_ANY),
+    ofproto.OFPMP_METER: METER_REQUEST.pack(ofproto.OFPM_ALL),
 }
+OF_METERS = (int(ofproto.OFPMP_METER_CONFIG), int(ofproto.OFPMP_METER))
 
 
 def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
@@ -121,6 +125,7 @@ class Reading:
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._groups_counted: list[bytes] = []
         self._port_counters: dict[int, PortCounters] = {}
+        self._meter_drops: dict[int, int] = {}
 
     @property
     def complete(self) -> bool:
@@ -129,7 +134,7 @@ class Reading:
     def refused(self, xid: int) -> bool:
         """Whether the rest is worth reading: a datapath without meters may refuse to describe them."""
         self._missing.discard(xid)
-        return self.xids[xid] == int(ofproto.OFPMP_METER_CONFIG)
+        return self.xids[xid] in OF_METERS
 
     def take(self, xid: int, kind: int, body: bytes, more: bool) -> None:
         """Takes one piece of the answer to one request."""
@@ -149,6 +154,7 @@ class Reading:
             self._flow_counters,
             BucketCounters(self._groups_counted),
             self._port_counters,
+            self._meter_drops,
         )
 
     def _take_flows(self, body: bytes) -> None:
@@ -189,6 +195,19 @@ class Reading:
                 _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
             )
 
+    def _take_meter_stats(self, body: bytes) -> None:
+        while body:
+            if len(body) < METER_STATS.size:
+                raise SwitchError(f"sent a meter's counters of {len(body)} bytes; they take {METER_STATS.size}")
+            meter_id, length, *_ = METER_STATS.unpack_from(body)
+            bands = body[METER_STATS.size : length]
+            if not METER_STATS.size <= length <= len(body) or len(bands) % METER_BAND_STATS.size:
+                raise SwitchError(f"sent a meter's counters of length {length} where {len(body)} bytes are left")
+            if meter_id in METER_IDS:
+                dropped = (_counted(octets) for _, octets in METER_BAND_STATS.iter_unpack(bands))
+                self._meter_drops[meter_id] = sum(dropped)
+            body = body[length:]
+
 
 # Not bound to a reading: one that held its own methods would outlive its use until somebody looks for garbage.
 READERS: dict[int, Callable[[Reading, bytes], None]] = {
@@ -197,6 +216,7 @@ READERS: dict[int, Callable[[Reading, bytes], None]] = {
     ofproto.OFPMP_METER_CONFIG: Reading._take_meters,
     ofproto.OFPMP_GROUP: Reading._take_group_stats,
     ofproto.OFPMP_PORT_STATS: Reading._take_port_stats,
+    ofproto.OFPMP_METER: Reading._take_meter_stats,
 }
 
 

@@ -243,3 +243,12 @@ def test_no_budget_no_meter_and_no_hurry() -> None:
     scene = Uploading(mode="bicast")
     assert not scene.fakes[1].meters and not scene.core.budgets.spent
     assert scene.core.wanted.mode(scene.switch().site.terminals[0]) is Mode.BICAST
+
+
+def test_what_a_meter_drops_is_not_used() -> None:
+    scene = Metered()
+    scene.lives(5, packets=30)
+    scene.fakes[1].exhausted.add(METER_IDS[1])
+    scene.lives(5, packets=30)
+    account = scene.core.budgets.account("home", "lte")
+    assert account is not None and 120 * PACKET <= account.spent.copied_bytes <= 150 * PACKET

@@ -58,10 +58,9 @@ class Outcome:
 class Tables(Protocol):
     """What a packet meets on its way."""
 
-    exhausted: set[int]
-
     def live(self, number: int) -> bool: ...
     def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None: ...
+    def metered(self, meter_id: int, packet: Packet) -> bool: ...
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]: ...
 
 
@@ -80,7 +79,7 @@ class Way:
         flow = self.switch.taken(table, packet, self.in_port)
         if flow is None:
             return
-        if flow.meter in self.switch.exhausted:
+        if flow.meter is not None and not self.switch.metered(flow.meter, packet):
             self.ended = True
             return
         left = self.through_actions(flow.actions, packet)

@@ -67,6 +67,7 @@ class FakeSwitch:
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._bucket_counters: dict[tuple[int, int], Counters] = {}
+        self._meter_drops: dict[int, int] = {}  # bytes
         self._received: dict[int, Counters] = {}
         self._sent: dict[int, Counters] = {}
 
@@ -117,6 +118,7 @@ class FakeSwitch:
                 if meter.meter_id not in self.meters:
                     raise Refused("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
                 self.meters[meter.meter_id] = meter
+                self._meter_drops.pop(meter.meter_id, None)
             case DeleteMeter(meter_id):
                 self.meters.pop(meter_id, None)
                 self.exhausted.discard(meter_id)
@@ -156,6 +158,7 @@ class FakeSwitch:
                 )
                 for port in self.ports.values()
             },
+            meter_drops={meter_id: self._meter_drops.get(meter_id, 0) for meter_id in self.meters},
         )
 
     # What happens to its cables
@@ -193,6 +196,12 @@ class FakeSwitch:
             return None
         _count(self._flow_counters, best[0].key, packet)
         return best[0]
+
+    def metered(self, meter_id: int, packet: Packet) -> bool:
+        """Whether it passes."""
+        if meter_id in self.exhausted:
+            self._meter_drops[meter_id] = self._meter_drops.get(meter_id, 0) + packet.size
+        return meter_id not in self.exhausted
 
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]:
         """The buckets of a group that take this packet."""

@@ -90,7 +90,7 @@ def record(ovs: Ovs) -> dict[str, bytes]:
     line.send(message(MULTIPART_REQUEST, struct.pack("!HH4x", PORT_DESC, 0)))
     found["ports"] = line.wait(MULTIPART_REPLY)
     line.send(Session(1, DPID, "").read(Read(1, 1)))
-    for name in ("flows", "groups", "meters", "group-counters", "port-counters"):
+    for name in ("flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"):
         found[name] = line.wait(MULTIPART_REPLY)
     line.send(
         message(SET_CONFIG, struct.pack("!HH", 0, 0xFFFF)) + message(SET_ASYNC, struct.pack("!6I", *(6 * [0xFFFF])))

@@ -37,7 +37,7 @@ from tests.wire.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
 from tests.wire.recorded import ODD, messages
 
 REAL = messages()
-REPLIES = ["flows", "groups", "meters", "group-counters", "port-counters"]
+REPLIES = ["flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"]
 SAID = [*REPLIES, "barrier", "error", "arp", "solicitation"]
 PORTS = {name: Port(number, "aa:55:aa:55:00:01", True) for number, name in enumerate(("own1", "own2"), 1)}
 NOTHING_WRITTEN = re.sub(r', mac: "02:00:00:00:0[24]:\d\d"', "", GATEWAY)  # what groups show counts as learned
