@@ -51,6 +51,7 @@ class Measuring:
         self._speaker, self._way_of = speaker, way_of
         self._tickets = tickets
         self._here: dict[int, Host] = {}  # by session
+        self._at: dict[str, Host] = {}  # by site: who came last
         self._meetings = Meetings(tickets)
         self._turns = Turns()
         self._estimating: set[Heading] = set()
@@ -82,9 +83,10 @@ class Measuring:
         here = self._here.get(event.session)
         match event:
             case AgentOpened(role=Role.GATEWAY):
-                self._here[event.session] = Host(event)
+                self._here[event.session] = self._at[event.name] = Host(event)
             case AgentClosed():
                 self._here.pop(event.session, None)
+                self._at = {host.name: host for host in self._here.values()}
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
                     self._failed(turn, f"the agent {turn.road.near} went away while it probed")
@@ -157,8 +159,8 @@ class Measuring:
 
     def tend(self, now: float) -> Iterator[Direct]:
         """What all of them are to do, and whose turn it is."""
-        for host in tuple(self._here.values()):
-            yield from self._tell(host.name, now)
+        for name in tuple(self._at):
+            yield from self._tell(name, now)
         for heading in tuple(self._turns.asked):
             because = self.why_not(self._roads[heading[0]])
             if because is not None:
@@ -172,22 +174,22 @@ class Measuring:
         """A site's agent, and those at the other ends of its roads."""
         roads = self._roads_of.get(site, ())
         for road in roads:
-            near, far = self._at(road.near), self._at(road.far)
+            near, far = self._at.get(road.near), self._at.get(road.far)
             if near is None or far is None or near.unable or far.unable:
                 continue
             if self._meetings.meet(road, near, far):
                 self._answer_since.pop(road.at, None)
-        for name in sorted({site, *(end for road in roads for end in road.ends)}):
-            host = self._at(name)
-            if host is not None:
-                yield from host.tell(self._meetings.answer(host), self._meetings.health(host), self._tickets, now)
+        for name in sorted({site, *(end for road in roads for end in road.ends)} & self._at.keys()):
+            host = self._at[name]
+            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
+            yield from host.tell(answer, health, self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
         due = ((self._due_at(heading, now), heading) for heading in self._headings())
         those = [(heading not in self._turns.asked, at, heading) for at, heading in due if at is not None and at <= now]
         for _, _, (at, down) in sorted(those):
             road = self._roads[at]
-            near, met = self._at(road.near), self._meetings.of(road)
+            near, met = self._at.get(road.near), self._meetings.of(road)
             if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
                 planned = self._plan((at, down))
                 directive = self._tickets.draw()
@@ -212,7 +214,9 @@ class Measuring:
         return None if paid is None else max(due_at, paid)
 
     def _plan(self, heading: Heading) -> Plan:
-        return plan(heading[1], self._turns.asked.get(heading) or self._page(heading).probed_bps())
+        """A person has the whole probe made, whatever it costs."""
+        paid = self._roads[heading[0]].budget_bytes_per_day is not None and heading not in self._turns.asked
+        return plan(heading[1], self._turns.asked.get(heading) or self._page(heading).probed_bps(), paid)
 
     # What people wish
 
@@ -233,7 +237,7 @@ class Measuring:
     def health(self, site: str, uplink: str) -> PathHealth | None:
         """As it was told last, by who is in session. `site` is either end."""
         near = next((road.near for road in self._roads_of.get(site, ()) if road.uplink == uplink), None)
-        host = self._at(near) if near is not None else None
+        host = self._at.get(near) if near is not None else None
         return host.health.get(uplink) if host is not None else None
 
     def told(self, now: float) -> tuple[RoadView, ...]:
@@ -255,7 +259,7 @@ class Measuring:
 
     def why_not(self, road: Road) -> str | None:
         """None: it is measured."""
-        near, far = self._at(road.near), self._at(road.far)
+        near, far = self._at.get(road.near), self._at.get(road.far)
         if near is None or far is None:
             return f"no agent of role gateway that was enrolled as {road.far if near else road.near} is connected"
         said = far.answering.because if far.answering is not None else ""
@@ -272,9 +276,6 @@ class Measuring:
 
     def _headings(self) -> list[Heading]:
         return [(at, down) for at in self._roads for down in DIRECTIONS]
-
-    def _at(self, name: str) -> Host | None:
-        return next((each for each in self._here.values() if each.name == name), None)
 
     def _page(self, heading: Heading) -> Page:
         return self.pages.get(heading, NEW)

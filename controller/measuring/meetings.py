@@ -8,7 +8,7 @@ What is met stays so while one of them is away: agents go on with what they were
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.measuring.host import Host
@@ -55,18 +55,20 @@ class Meetings:
 
     # What follows from it
 
-    def answer(self, far: Host) -> Answer:
-        return Answer(
-            tuple(
-                AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
-                for met in self._of.values()
-                if met.far == far.session
-            )
-        )
+    def answer(self, far: Host, roads: Iterable[Road]) -> Answer:
+        """`roads`: those that it is an end of."""
+        return Answer(tuple(_session(met) for met in self._met(roads) if met.far == far.session))
 
-    def health(self, near: Host) -> Health:
-        ours = (met for met in self._of.values() if met.near == near.session and met.number in self._answered)
+    def health(self, near: Host, roads: Iterable[Road]) -> Health:
+        ours = (met for met in self._met(roads) if met.near == near.session and met.number in self._answered)
         return Health(tuple(map(_path, ours)))
+
+    def _met(self, roads: Iterable[Road]) -> Iterator[Meeting]:
+        return (self._of[road.at] for road in roads if road.at in self._of)
+
+
+def _session(met: Meeting) -> AnswerSession:
+    return AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
 
 
 def _path(met: Meeting) -> HealthPath:

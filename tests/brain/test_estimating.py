@@ -42,8 +42,9 @@ def borne(found: Estimated) -> None:
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_a_link_is_found_by_both_methods(down: bool) -> None:
-    found = of(*packets(Link(bps=20e6), down), down=down)
+@pytest.mark.parametrize("paid", [False, True])
+def test_a_link_is_found_by_both_methods(down: bool, paid: bool) -> None:
+    found = of(*Link(bps=20e6).probed(plan(down, None, paid).order(ROAD, down, 1)), down=down)
     for each in (found.one_packet, found.trains):
         assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)

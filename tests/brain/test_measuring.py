@@ -481,7 +481,8 @@ class Alone:
         self.tell(agent.carry_out(direct))
         order = direct.order
         if isinstance(order, Probe):
-            sent = Plan(order.shortest_bytes, order.tries, order.pause_us).bytes
+            numbers = (order.shortest_bytes, order.tries, order.pause_us, order.trains, order.train_packets)
+            sent = Plan(*numbers).bytes
             self.probes[order.down].append((self.now, sent))
             packet = ProbePacket(0, 1440, 0, 1, 1, 2)
             self.tell(Probed(agent.session, direct.directive, "", "udp", False, (packet,)))
@@ -519,12 +520,15 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
     probes = sorted(probe for each in alone.probes.values() for probe in each)
     for at, _ in probes:
         assert sum(sent for when, sent in probes if 0 <= when - at < pace.DAY_S) <= 0.01 * budget_bytes
-    assert bool(probes) == (0.005 * budget_bytes >= plan(True, None).bytes)
+    assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
+    assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
 
 
-@given(some.booleans(), some.one_of(some.none(), some.floats(1.0, 1e12)))
-def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(down: bool, bps: float | None) -> None:
-    planned = plan(down, bps)
+@given(some.booleans(), some.one_of(some.none(), some.floats(1.0, 1e12)), some.booleans())
+def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(
+    down: bool, bps: float | None, paid: bool
+) -> None:
+    planned = plan(down, bps, paid)
     assert planned.packets <= 20_000 and planned.lasts_s < 1800
     assert 200 <= planned.pause_us <= 500_000 and planned.pause_us * 40 < 60e6
     if bps is not None and 1e6 < bps <= FAST_BPS:
