@@ -44,7 +44,14 @@ def run(args: argparse.Namespace) -> int:
         return OK
     now = time.time()
     warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
-    parts = (_gateways(status, now), _uplinks(status), _tunnels(status), _copies(status), _terminals(status))
+    parts = (
+        _gateways(status, now),
+        _uplinks(status),
+        _tunnels(status),
+        _copies(status),
+        _budgets(status),
+        _terminals(status),
+    )
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
         tables.append(aligned(measured.access_points(ruled)))
@@ -102,6 +109,8 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
         for uplink in gateway["uplinks"]:
             if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
                 yield f"{gateway['name']}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"
+            if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
+                yield f"{gateway['name']}: {uplink['name']}: no copies leave by it: {uplink['budget']['barred']}"
         for port, because in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
             yield f"{gateway['name']}: {port}: senders are not told how long packets may be: {because}"
         for conflict in gateway["conflicts"]:
@@ -199,6 +208,19 @@ def _copies(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             counts = ("first", "eliminated", "late", "rogue", "evicted")
             by = (path["name"], *(str(path[count]) for count in counts)) if path else ("-",) * (1 + len(counts))
             yield (gateway["name"], *by, window, ", ".join(copies["copied"]))
+
+
+def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Of uplinks that are paid for by the byte."""
+    paid = [(gateway["name"], one) for gateway in status["gateways"] for one in gateway["uplinks"] if one["budget"]]
+    if paid:
+        yield ("COPIES BY", "GATEWAY", "MB TODAY", "OF", "SHARE", "OF")
+    for gateway, uplink in paid:
+        one = uplink["budget"]
+        most = one["budget_bytes_per_day"]
+        day = (f"{one['copied_bytes'] / 1e6:.1f}", "-" if most is None else f"{most / 1e6:.1f}")
+        share = (f"{one['share']:.0%}", "-" if one["max_share"] is None else f"{one['max_share']:.0%}")
+        yield (uplink["name"], gateway, *day, *share)
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:

@@ -49,6 +49,17 @@ class TunnelView:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetView:
+    """What copies have used of an uplink, and what they may; None: no bound."""
+
+    copied_bytes: int  # today
+    budget_bytes_per_day: int | None
+    share: float  # of all that was sent in the last minutes
+    max_share: float | None
+    barred: str | None  # why there are none now
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkView:
     name: str
     port: str
@@ -58,6 +69,7 @@ class UplinkView:
     next_hops: tuple[NextHopView, ...]
     counters: PortCounters | None
     tunnel: TunnelView | None  # None: it is none
+    budget: BudgetView | None = None  # None: it has none, or it is counted at the other end
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from controller.program import Bucket, Group, Output, ToGroup
 from controller.snapshot import (
     AddressView,
     BucketView,
+    BudgetView,
     ClassView,
     CopiesView,
     FittingView,
@@ -28,6 +29,7 @@ from controller.snapshot import (
     TunnelView,
     UplinkView,
 )
+from controller.steering.budgets import Budgets
 from controller.tables.metered import through
 from controller.tables.recall import counting_ids
 
@@ -35,7 +37,7 @@ from controller.tables.recall import counting_ids
 def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> Snapshot:
     """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
     return Snapshot(
-        gateways=tuple(_gateway(switch, core.ends, wall_offset_s) for switch in core.switches.values()),
+        gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
         terminals=tuple(each for switch in core.switches.values() for each in _terminals(switch, core.wanted)),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
         config_path=config_path,
@@ -47,7 +49,7 @@ def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> 
     )
 
 
-def _gateway(switch: Switch, ends: Ends, wall_offset_s: float) -> GatewayView:
+def _gateway(switch: Switch, ends: Ends, budgets: Budgets, wall_offset_s: float) -> GatewayView:
     program = switch.expected()
     groups = program.groups.values() if program else ()
     return GatewayView(
@@ -64,7 +66,7 @@ def _gateway(switch: Switch, ends: Ends, wall_offset_s: float) -> GatewayView:
         last_changes=switch.last_changes,
         refusals=switch.refusals,
         conflicts=tuple(f"table {table}, priority {priority}: {match}" for table, priority, match in switch.conflicts),
-        uplinks=tuple(_uplink(switch, uplink, ends) for uplink in switch.site.uplinks),
+        uplinks=tuple(_uplink(switch, uplink, ends, budgets) for uplink in switch.site.uplinks),
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
         copies=_copies(switch.site, ends),
         fitting=_fitting(switch.site, ends),
@@ -87,7 +89,7 @@ def _copies(site: Site, ends: Ends) -> CopiesView | None:
     )
 
 
-def _uplink(switch: Switch, uplink: Uplink, ends: Ends) -> UplinkView:
+def _uplink(switch: Switch, uplink: Uplink, ends: Ends, budgets: Budgets) -> UplinkView:
     port = switch.observed.ports.get(uplink.port) if switch.session is not None else None
     return UplinkView(
         name=uplink.name,
@@ -101,7 +103,17 @@ def _uplink(switch: Switch, uplink: Uplink, ends: Ends) -> UplinkView:
         ),
         counters=switch.installed.port_counters.get(port.number) if port else None,
         tunnel=_tunnel(switch.site, uplink.name, ends) if uplink.tunnel else None,
+        budget=_budget(switch.site, uplink.name, budgets),
     )
+
+
+def _budget(site: Site, uplink: str, budgets: Budgets) -> BudgetView | None:
+    account = budgets.account(site.name, uplink)
+    if account is None:
+        return None
+    used, limits = account.spent.copied_bytes, account.limits
+    why = budgets.why(site.name, uplink)
+    return BudgetView(used, limits.budget_bytes_per_day, account.share, limits.max_share, why)
 
 
 def _fitting(site: Site, ends: Ends) -> FittingView | None:

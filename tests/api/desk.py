@@ -33,6 +33,7 @@ from controller.snapshot import (
     AgentState,
     AgentView,
     BucketView,
+    BudgetView,
     ClassView,
     CopiesView,
     CopyingView,
@@ -144,6 +145,13 @@ SHED = replace(
 
 DUG = TunnelView(
     False, "nobody is heard", TunnelEnd("lte", "nobody is heard", "192.0.2.7:61234", 4200, 8500, 1380, 2, 9)
+)
+METERED = replace(
+    HOME,
+    uplinks=(
+        HOME.uplinks[0],
+        replace(HOME.uplinks[1], budget=BudgetView(99_900_000, 100_000_000, 0.12, 0.25, "used up until 00:00")),
+    ),
 )
 TUNNELLED = replace(
     HOME,

@@ -22,6 +22,7 @@ from controller.reconcile import diff
 from controller.render import Unwritten, wholly_written
 from controller.steering.budgets import PARTS, _rate
 from controller.tables.recall import remembered
+from controller.views import snapshot
 from tests.brain import sites
 from tests.brain.copied import Uploading
 from tests.brain.sites import PORTS
@@ -252,3 +253,15 @@ def test_what_a_meter_drops_is_not_used() -> None:
     scene.lives(5, packets=30)
     account = scene.core.budgets.account("home", "lte")
     assert account is not None and 120 * PACKET <= account.spent.copied_bytes <= 150 * PACKET
+
+
+def test_what_was_used_is_shown_at_the_site_where_it_is_written() -> None:
+    scene = Metered()
+    scene.lives(40, packets=30)
+    (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
+    budgets = {uplink.name: uplink.budget for uplink in home.uplinks}
+    assert budgets["wifi"] is None and budgets["lte"] is not None
+    assert budgets["lte"].copied_bytes == scene.by_lte and budgets["lte"].budget_bytes_per_day == BUDGET
+    assert (budgets["lte"].barred or "").startswith("used up until ")
+    buckets = {bucket.uplink for group in home.groups if "client bicast" in group.label for bucket in group.buckets}
+    assert buckets == {"wifi", "lte"}

@@ -22,7 +22,7 @@ from controller.snapshot import ActiveBy, GatewayState
 from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
-from tests.api.desk import HOME, SETTINGS, START, TUNNELLED, WITH_CLASSES, Desk
+from tests.api.desk import HOME, METERED, SETTINGS, START, TUNNELLED, WITH_CLASSES, Desk
 
 Captured = pytest.CaptureFixture[str]
 
@@ -212,6 +212,24 @@ def test_status_shows_each_tunnel_and_says_first_which_one_is_down(api: str, des
     assert "! home: eth2: senders are not told how long packets may be: it has an XDP program already" in warnings
     lines = [line.split() for line in told.splitlines()]
     assert ["lte", "home", "down", "192.0.2.7:61234", "4.2", "s", "ago", "8.5", "ms", "1380", "2", "9"] in lines
+
+
+def test_status_shows_what_copies_have_used_and_says_first_where_it_is_used_up(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    desk.snapshot = replace(START, gateways=(METERED,))
+    assert main(["status"]) == OK
+    told = capsys.readouterr().out
+    assert "! home: lte: no copies leave by it: used up until 00:00" in told.split("\n\n")[0]
+    assert ["lte", "home", "99.9", "100.0", "12%", "25%"] in [line.split() for line in told.splitlines()]
+
+
+def test_status_shows_what_a_mode_comes_to(api: str, desk: Desk, capsys: Captured) -> None:
+    client, tablet = START.terminals
+    acting = replace(client, mode=Mode.AUTO, acting=Mode.SINGLE, mode_wished=True)
+    desk.snapshot = replace(START, terminals=(acting, tablet))
+    assert main(["status"]) == OK
+    assert re.search(r"^client +home +auto\* \(single\) +wifi ", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("by", "mark"), [("people", "*"), ("policies", "+"), ("default", "")])
