@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from controller import modes
+from controller import actives, modes
 from controller.air.air import Air
 from controller.bridge.moves import Moves, follow, groups_modified
 from controller.bridge.switch import Switch
@@ -30,7 +30,7 @@ from controller.events import (
     SwitchRefused,
 )
 from controller.farend.ends import Ends
-from controller.known import Wanted, without
+from controller.known import Wanted
 from controller.measuring.book import Page
 from controller.measuring.estimating import Estimate, Estimated
 from controller.measuring.measuring import Measuring
@@ -42,10 +42,10 @@ from controller.policy.ways import Home, Way, ridden, way
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.budgets import Budgets
 from controller.steering.copying import Copying
-from controller.steering.logbook import By, Entry, Moved
+from controller.steering.logbook import Entry, Moved
 from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
-from controller.wishes import Answer, Impossible, named, reachable
+from controller.wishes import Answer, named
 
 log = logging.getLogger(__name__)
 
@@ -317,44 +317,12 @@ class Core:
         """The entries tell what agents make of it, when they have answered."""
         terminals = named(self.config.sites, name)
         if uplink == AUTO:
-            return self._leave_to_policies(terminals, now)
-        for site, terminal in terminals:
-            reachable(site, terminal, uplink)
-            choice = self.pilot.choice(terminal.name, uplink, now)
-            if choice is not None and choice.wider is not None:
-                raise Impossible(choice.wider)
-        said, entries = [], []
-        for site, terminal in terminals:
-            left = self.wanted.active_uplink(site, terminal)
-            sentence = f"{terminal.name} has {uplink} {'already ' if left == uplink else ''}as its active uplink"
-            if modes.is_all_off(self.wanted, site, terminal):
-                sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
-            said.append(sentence + self._when(site))
-            entries.append(self.pilot.wished(terminal.name, uplink, left, now))
-        names = {terminal.name for _, terminal in terminals}
-        active = {**self.wanted.active, **dict.fromkeys(names, uplink)}
-        wanted = replace(self.wanted, active=active, decided=without(self.wanted.decided, names))
-        answer, effects = self._wish(wanted, terminals, tuple(said), entries, now)
-        return answer, effects, entries
-
-    def _leave_to_policies(
-        self, terminals: list[tuple[Site, Terminal]], now: float
-    ) -> tuple[Answer, list[Outcome], list[Entry]]:
-        wished = [each for each in terminals if each[1].name in self.wanted.active]
-        names = {terminal.name for _, terminal in wished}
-        active, decided = without(self.wanted.active, names), without(self.wanted.decided, names)
-        wanted = replace(self.wanted, active=active, decided=decided)
-        lefts = ((terminal.name, self.wanted.active_uplink(site, terminal)) for site, terminal in wished)
-        entries = [self.pilot.released(name, left, wanted, now) for name, left in lefts]
-        by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
-        wanted = replace(wanted, decided={**decided, **by_policy})
-        said = tuple(
-            f"{terminal.name} is {'' if terminal.name in names else 'already '}left to policies, which have it on "
-            f"{wanted.active_uplink(site, terminal)}{self._when(site)}"
-            for site, terminal in terminals
-        )
-        answer, effects = self._wish(wanted, wished, said, entries, now)
-        return answer, effects, entries
+            done = actives.left_to_policies(self.wanted, self.pilot, terminals, now)
+        else:
+            done = actives.wished(self.wanted, self.pilot, terminals, uplink, now)
+        said = tuple(each + self._when(site) for (site, _), each in done.said)
+        answer, effects = self._wish(done.wanted, done.moved, said, done.entries, now)
+        return answer, effects, done.entries
 
     def _wish(
         self,
@@ -365,7 +333,7 @@ class Core:
         now: float,
     ) -> tuple[Answer, list[Outcome]]:
         learned: list[Outcome] = list(self.rest(now))  # its messages are not the wish's
-        wanted = self.copying.keep(wanted)
+        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # which may have been decided meanwhile
         changed, self.wanted = wanted != self.wanted, wanted
         effects: list[Effect] = []
         for dpid in self._gateways(terminals):

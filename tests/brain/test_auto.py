@@ -294,3 +294,13 @@ def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyP
         scene.up("wifi0", True)
         scene.drain()
     assert 1 < looked <= 6
+
+
+def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
+    scene = on_wifi_by_wish()
+    scene.uploads(1)
+    scene.now += 0.1
+    scene.up("wifi0", False)
+    scene.carry(scene.core.wish_active("phone", "wifi", scene.now)[1])
+    scene.drain()
+    assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
