@@ -25,7 +25,7 @@ from controller.policy.flows import Pair
 from controller.policy.sharers import Sharer
 
 LEAST_BPS, MOST_BPS = 10_000.0, 1e12
-QUEUED_FACTOR, QUEUED_US = 1.1, 5000  # a round trip above so much has a queue in it, or something like it
+QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above so much has a queue in it, or something like it
 QUEUED_SEGMENTS = 20  # that stand there where no cap is used up: a call's few packets that are late are no queue
 MOSTLY = 0.75  # of what is delivered comes through that queue
 USED = 0.8  # of what a terminal may deliver: no less, and its cap is what holds it
