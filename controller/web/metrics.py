@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from controller.air.told import AccessPointView
 from controller.events import Counters
+from controller.model import Mode
 from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
 from controller.web.road_metrics import of_roads
 
@@ -36,6 +37,7 @@ class _SnapshotCollector(Collector):
         yield from _gateways(snapshot.gateways)
         yield from _uplinks(snapshot.gateways)
         yield from _copies(snapshot.gateways)
+        yield from _copied(snapshot)
         yield from _tunnels(snapshot.gateways)
         yield from _buckets(snapshot.gateways)
         yield from _terminals(snapshot)
@@ -146,6 +148,23 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
             skew.add_metric([name, path.name], *_histogram(path.skew))
             silent.add_metric([name, path.name], float(path.name in {each.uplink for each in copies.silent}))
     yield from (eliminates, window, packets, silent, skew)
+
+
+def _copied(snapshot: Snapshot) -> Iterator[Family]:
+    """Whose packets are copied, and what copies have used of uplinks with limits."""
+    had = GaugeMetricFamily(
+        "bicast_copies_had", "1 while the terminal's packets are copied", labels=["gateway", "terminal", "mode"]
+    )
+    labels = ["gateway", "uplink"]
+    used = GaugeMetricFamily("bicast_copies_used_bytes", "What copies have used of the uplink today", labels=labels)
+    barred = GaugeMetricFamily("bicast_copies_barred", "1 while the uplink may carry no more of them", labels=labels)
+    for terminal in snapshot.terminals:
+        had.add_metric([terminal.gateway, terminal.name, terminal.mode], float(terminal.acting is Mode.BICAST))
+    for gateway in snapshot.gateways:
+        for name, budget in ((each.name, each.budget) for each in gateway.uplinks if each.budget is not None):
+            used.add_metric([gateway.name, name], budget.copied_bytes)
+            barred.add_metric([gateway.name, name], float(budget.barred is not None))
+    yield from (had, used, barred)
 
 
 def _histogram(steps: tuple[int, ...]) -> tuple[list[tuple[str, float]], None]:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller.model import Mode
 from controller.snapshot import GatewayState
-from tests.api.desk import HOME, MEASURED, SHARED, TUNNELLED, Desk
+from tests.api.desk import HOME, MEASURED, METERED, SHARED, TUNNELLED, Desk
 
 Labels = dict[str, str]
 
@@ -94,6 +95,18 @@ def test_a_tunnel_is_told_of_as_its_end_has_it(http: httpx.Client, desk: Desk) -
     expected = {"up": 0, "rtt_seconds": 0.0085, "mtu_bytes": 1380, "moves_total": 2, "strangers_total": 9}
     assert {name: samples[_key(f"bicast_tunnel_{name}", **lte)] for name in expected} == expected
     assert not [key for key in samples if key[0].startswith("bicast_tunnel") and ("uplink", "wifi") in key[1]]
+
+
+def test_whose_packets_are_copied_is_told_and_what_copies_have_used(http: httpx.Client, desk: Desk) -> None:
+    client, tablet = desk.snapshot.terminals
+    single = replace(client, mode=Mode.AUTO, acting=Mode.SINGLE)
+    desk.snapshot = replace(desk.snapshot, gateways=(METERED,), terminals=(single, tablet))
+    samples = _samples(http)
+    assert samples[_key("bicast_copies_had", gateway="home", terminal="client", mode="auto")] == 0
+    assert samples[_key("bicast_copies_had", gateway="home", terminal="tablet", mode="bicast")] == 1
+    assert samples[_key("bicast_copies_used_bytes", gateway="home", uplink="lte")] == 99_900_000
+    assert samples[_key("bicast_copies_barred", gateway="home", uplink="lte")] == 1
+    assert not [key for key in samples if key[0] == "bicast_copies_used_bytes" and ("uplink", "wifi") in key[1]]
 
 
 def test_roads_are_told_by_direction_and_what_is_not_known_is_left_out(http: httpx.Client, desk: Desk) -> None:
