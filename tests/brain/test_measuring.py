@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
@@ -533,3 +534,55 @@ def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(
     assert 200 <= planned.pause_us <= 500_000 and planned.pause_us * 40 < 60e6
     if bps is not None and 1e6 < bps <= FAST_BPS:
         assert planned.pause_us >= 10 * 8e6 * 1482 / bps
+
+
+# Whatever happens
+
+DOES = some.sampled_from(
+    (
+        *("home comes", "far comes", "home goes", "far goes", "told", "cut off", "second", "ten minutes"),
+        *("wish", "other file", "refuses", "agrees", "liar"),
+    )
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(some.lists(DOES, max_size=25))
+def test_whatever_happens_nobody_probes_two_at_once_and_nobody_sends_to_who_does_not_answer(does: list[str]) -> None:
+    world, home, far = both()
+    files = [tunnelled, document]
+    for each in does:
+        match each:
+            case "home comes" | "far comes":
+                world.join(home if each == "home comes" else far)
+                home.probes.clear()
+            case "home goes" | "far goes":
+                world.leave(home if each == "home goes" else far)
+            case "told" | "cut off" if home.probes:
+                world.over(home, "" if each == "told" else "nobody answers any more", packets=each == "told")
+            case "ten minutes":
+                world.pass_time(600.0)
+                home.probes.clear()
+            case "wish":
+                with suppress(Impossible):
+                    world.core.measuring.wish(None, "wifi", None)
+            case "other file":
+                files.reverse()
+                written = files[0]()
+                world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+            case "refuses":
+                far.refuses["Answer"] = home.refuses["Probe"] = "no"
+            case "agrees":
+                far.refuses.clear()
+                home.refuses.clear()
+            case "liar":
+                world.tell(Probed(home.session, 10**6, "", "udp", False, ()))
+        world.drain()
+        world.second()
+        assert len(home.probes) <= 1
+        answered = {session.meeting for session in far.answer.sessions}
+        (*_, health) = home.orders_of(Health)
+        assert isinstance(health, Health)
+        if home.session in world.hands and far.session in world.hands:
+            assert {path.meeting for path in health.paths} <= answered
+    assert all(road.directions or road.why_not for road in world.core.measuring.told(world.now))

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from controller import inbox, service
+from controller import estimator, inbox, service
 from controller.core import Core
 from controller.events import Apply, Effect, NeighbourSeen, PortSeen, Read, Solicited, SwitchClosed, SwitchEvent
+from controller.measuring.estimating import Estimate, Estimated
 from controller.model import Mode
-from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Role
+from controller.policy.bandwidth import Unknown
+from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Probed, Role
 from controller.snapshot import GatewayState
 from controller.store import Store
 from controller.wishes import Answer
@@ -316,3 +318,31 @@ def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, mon
         agent.tell(agent.hand.report())
     agent.service.stop()
     assert Store(str(tmp_path / "state.json")).load().decided == {"client": "lte"}
+
+
+def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Estimate("home", "wifi", False, Probed(1, 1, "", "", False, ()), None, None, 0.0)
+    threads: dict[str, str] = {}
+    over = threading.Event()
+
+    def handle(_core: Core, event: object, _now: float) -> Iterator[Estimate]:
+        threads[type(event).__name__] = threading.current_thread().name
+        if isinstance(event, Estimated):
+            assert event.of is order
+            over.set()
+            return iter(())
+        return iter((order,))
+
+    def estimated(given: Estimate) -> Estimated:
+        threads["estimate"] = threading.current_thread().name
+        return Estimated(given, Unknown("nothing"), Unknown("nothing"), None)
+
+    monkeypatch.setattr(Core, "handle", handle)
+    monkeypatch.setattr(estimator, "estimated", estimated)
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core.start()
+    core.post(SwitchClosed(1))
+    assert over.wait(5)
+    core.stop()
+    assert threads == {"SwitchClosed": "core", "estimate": "estimates", "Estimated": "core"}
