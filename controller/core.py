@@ -68,8 +68,8 @@ class Core:
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.spent, now)
-        self.copying = Copying(self.pilot, self.ends, self.budgets)
-        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self._waits_for)
+        self.copying = Copying(self.pilot, self.ends, self.budgets, wanted)
+        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often)
         self.measuring = Measuring(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
         self.moves = Moves()
         self._kept_at = now
@@ -209,10 +209,6 @@ class Core:
         usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
         return ridden(site, steered.terminal, self.wanted, usable)
 
-    def _waits_for(self, session: int) -> bool:
-        """Whether an agent should report as often as it may."""
-        return self.copying.wants_often(session, self.wanted)
-
     def _copy(self, now: float) -> Iterator[Outcome]:
         """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
         an end counts as dead for those who ride it."""
@@ -244,7 +240,7 @@ class Core:
         for decision in decisions:
             name = decision.terminal
             log.info("%s: %s, because %s", name, "copies" if decision.copies else "one path", decision.because)
-            if self.copying.decides_of(name, self.wanted):
+            if self.copying.decides_of(name):
                 self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
             entry = self.pilot.copied(decision, now)
             self.moves.owe(self.config.ends(self.pilot.steered[name].site), entry)

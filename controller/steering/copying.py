@@ -31,13 +31,15 @@ LOOKS_APART_S = 0.1
 
 
 class Copying:
-    def __init__(self, pilot: Pilot, ends: Ends, budgets: Budgets) -> None:
+    def __init__(self, pilot: Pilot, ends: Ends, budgets: Budgets, wanted: Wanted) -> None:
         self._pilot, self._ends, self._budgets = pilot, ends, budgets
+        self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
         self._watches: dict[str, Watch] = {}  # by terminal
         self._measured_at: dict[tuple[str, str], float] = {}  # by home and uplink: what tells of it with nobody sending
         self._looked_at = float("-inf")
         self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
+        self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
         """None: nothing was heard of it in mode auto."""
@@ -51,14 +53,15 @@ class Copying:
         whys = ((uplink.name, self._budgets.why(site.home, uplink.name)) for uplink in site.uplinks)
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
-    def wants_often(self, session: int, wanted: Wanted) -> bool:
+    def wants_often(self, session: int) -> bool:
         """Whether this agent should report as often as it may: it speaks for somebody who is decided of."""
-        there = (self._pilot.steered[name] for name in self._pilot.speaks_for(session))
-        return any(_is_auto(steered, wanted) for steered in there)
+        return any(name in self._decided_of for name in self._pilot.speaks_for(session))
 
     def keep(self, wanted: Wanted) -> Wanted:
         """Of those alone who are in mode auto: who comes back to it begins anew."""
-        gone = [name for name in {*wanted.copies, *self._watches} if not self.decides_of(name, wanted)]
+        here = self._pilot.steered
+        self._decided_of = dict.fromkeys(name for name, each in here.items() if _is_auto(each, wanted))
+        gone = {*wanted.copies, *self._watches} - self._decided_of.keys()
         if not gone:
             return wanted
         self._watches = without(self._watches, gone)
@@ -72,12 +75,17 @@ class Copying:
             case AgentClosed():
                 self._senders.closed(event.session)
                 self._probes.closed(event.session)
-            case Reported():
+            case Reported() if self._decided_of:
                 yield from self._measured(event, wanted, now)
-                speaker = self._pilot.speaker(event.session)
-                if speaker is not None:
-                    for name, evidence in self._senders.told(event, *speaker, wanted).items():
-                        yield from self._told(self._pilot.steered[name], evidence, wanted, now)
+                yield from self._sent(event, wanted, now)
+
+    def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
+        speaker = self._pilot.speaker(event.session)
+        if speaker is None or (speaker.at_terminal and not self.wants_often(event.session)):
+            self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
+            return
+        for name, evidence in self._senders.told(event, speaker.at_terminal, speaker.homes, wanted).items():
+            yield from self._told(self._pilot.steered[name], evidence, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
         """What the agent at a site tells of its uplinks."""
@@ -108,11 +116,10 @@ class Copying:
     def look(self, wanted: Wanted, now: float) -> Iterator[Decision]:
         """What time tells, and what others know of active uplinks."""
         self._pilot.told_of_paths, self._looked_at = False, now
-        for steered in self._pilot.steered.values():
-            if _is_auto(steered, wanted):
-                watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
-                decision = adaptive.unheard(steered.name, watch, now) if self._is_unheard(steered, watch, now) else None
-                yield from self._decided(steered, watch, wanted, now, decision)
+        for steered in (self._pilot.steered[name] for name in self._decided_of):
+            watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
+            decision = adaptive.unheard(steered.name, watch, now) if self._is_unheard(steered, watch, now) else None
+            yield from self._decided(steered, watch, wanted, now, decision)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
         path = steered.paths[watch.active]
@@ -129,7 +136,7 @@ class Copying:
         return now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
-        if not _is_auto(steered, wanted) or steered.moved_since(now - evidence.lasted_s):
+        if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # in the second case a part of it was another uplink's
         watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
         yield from self._decided(steered, watch, wanted, now)
@@ -149,7 +156,7 @@ class Copying:
             may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
             if before.may_copy(steered.site, steered.terminal) == may:
                 continue
-            if _is_auto(steered, after):
+            if steered.name in self._decided_of:
                 yield from self._decided(steered, self._watch(steered, after, now), after, now)
             elif after.mode(steered.terminal) is Mode.BICAST:
                 because = why or "they may be had again: what they may use of an uplink is not used up any more"
@@ -165,12 +172,12 @@ class Copying:
         if decision is not None:
             yield decision
 
-    def decides_of(self, name: str, wanted: Wanted) -> bool:
-        steered = self._pilot.steered.get(name)
-        return steered is not None and _is_auto(steered, wanted)
+    def decides_of(self, name: str) -> bool:
+        return name in self._decided_of
 
 
 def _is_auto(steered: Steered, wanted: Wanted) -> bool:
     """It is, or a class of its traffic."""
-    modes = (wanted.mode_of(steered.terminal, each.name) for each in steered.site.named)
-    return Mode.AUTO in (wanted.mode(steered.terminal), *modes)
+    terminal = steered.terminal
+    of_classes = (wanted.mode_of(terminal, each.name) is Mode.AUTO for each in steered.site.named)
+    return wanted.mode(terminal) is Mode.AUTO or any(of_classes)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from controller.known import Port, Wanted
 from controller.model import Config, Site
@@ -33,6 +34,11 @@ from controller.tickets import Tickets
 log = logging.getLogger(__name__)
 
 UNREPORTED_S = 1.5 * PERIOD_S  # a terminal is looked at with each report of it; by the clock, when none comes
+
+
+class Speaker(NamedTuple):
+    at_terminal: bool
+    homes: Mapping[str, Home]  # by address, those of whom its reports tell
 
 
 class Pilot:
@@ -305,12 +311,12 @@ class Pilot:
         """By address, those of whom its reports tell."""
         return agent.homes if agent.role is Role.TERMINAL else self._residents.alone
 
-    def speaker(self, session: int) -> tuple[bool, Mapping[str, Home]] | None:
-        """Whether it stands at the terminals' end, and the homes of which it tells; None: it tells of none."""
+    def speaker(self, session: int) -> Speaker | None:
+        """None: it tells of nobody's connections."""
         agent = self._sessions.get(session)
         if agent is None or agent.role is Role.GATEWAY:
             return None
-        return agent.role is Role.TERMINAL, self._homes_told_by(agent)
+        return Speaker(agent.role is Role.TERMINAL, self._homes_told_by(agent))
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
         """The terminals that the host of this agent is."""
