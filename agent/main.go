@@ -19,6 +19,8 @@ verbs:
   caps     say how this kernel can hold the windows of connections
   reflect  answer the probes of a path that comes here
   probe    measure the path to where they are answered
+  relay    be a relay: MPTCP towards gateways, plain TCP towards servers
+  take     carry the connections of a gateway's terminals to a relay
   mptcp    see and steer live MPTCP connections from outside their processes
   version  print the version, as the controller is told it
 
@@ -45,6 +47,10 @@ func main() {
 		os.Exit(agent.Reflect(rest, os.Stdout, os.Stderr))
 	case "probe":
 		os.Exit(agent.Probe(rest, os.Stdout, os.Stderr))
+	case "relay":
+		os.Exit(agent.Relay(rest, os.Stdout, os.Stderr))
+	case "take":
+		os.Exit(agent.Take(rest, os.Stdout, os.Stderr))
 	case "mptcp":
 		os.Exit(command.Main(rest, os.Stdout, os.Stderr))
 	case "version", "--version":

@@ -6,7 +6,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 
 readonly program=build/bicast-agent
 setup/bpf.sh
-newer=$(find agent api internal mptcp go.mod go.sum setup/agent.sh \
+newer=$(find agent api internal mptcp relay go.mod go.sum setup/agent.sh \
     \( -name '*.go' -o -name '*.bpf.o' -o -name 'go.*' -o -name '*.sh' \) \
     -newer "$program" -print -quit 2>/dev/null || echo all)
 [[ -n $newer ]] || exit 0

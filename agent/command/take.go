@@ -1,0 +1,148 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/signal"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/relay/divert"
+	"bicast/relay/identity"
+	"bicast/relay/pool"
+	"bicast/relay/reach"
+	"bicast/relay/seldom"
+	"bicast/relay/take"
+)
+
+const takeHelp = `
+usage: bicast-agent take --relay HOST:PORT --name NAME --certificate FILE --key FILE --ca FILE --port N
+                         --fallback direct|block [--from NETWORK ...] [--except NETWORK ...]
+       bicast-agent take --undo
+
+Takes the TCP connections that terminals make through this gateway, and carries them over MPTCP to a relay, which makes them
+from there on (docs/relay.md). Those to this host's own addresses, to private ones and to others that no relay
+reaches are left alone, and so is all that is not TCP. It wants nft, and root.
+
+While there is no relay: direct, they are made by this gateway, with the terminal's address; block, they are reset. What is
+said by that holds when this process is killed, too, until it runs again or --undo takes it away. When it is ended
+otherwise, everything is as it was before.
+`
+
+// Take is the verb.
+func Take(arguments []string, out, complaints io.Writer) int {
+	flags := flag.NewFlagSet("take", flag.ContinueOnError)
+	relay := flags.String("relay", "", "the relay's `HOST:PORT`")
+	name := flags.String("name", "", "the `NAME` that the relay's certificate is for")
+	files := identityOptions(flags)
+	port := flags.Uint("port", 0, "the port `N` of the loopback addresses that connections are led to")
+	fallback := flags.String("fallback", "", "`direct|block`: what becomes of connections while there is no relay")
+	var order divert.Order
+	flags.Func("from", "a `NETWORK` of terminals; once for each, and none: whoever sends through this host", networks(&order.From))
+	flags.Func("except", "a `NETWORK` of destinations that is left alone; once for each", networks(&order.Except))
+	undo := flags.Bool("undo", false, "take away what one left that was killed")
+	if code, ended := parse(flags, takeHelp, arguments, out, complaints); ended {
+		return code
+	}
+	if *undo {
+		return takeNothing(complaints)
+	}
+	if _, _, err := net.SplitHostPort(*relay); err != nil || *name == "" || !complete(*files) || *port == 0 || *port > 65535 ||
+		*fallback != "direct" && *fallback != "block" || flags.NArg() != 0 {
+		return complain(complaints, usage, "take wants --relay HOST:PORT, --name, --certificate, --key, --ca, --port and "+
+			"--fallback direct or block; `bicast-agent take --help` teaches it")
+	}
+	config, err := identity.Gateway(*files, *name)
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	order.Port, order.Block = uint16(*port), *fallback == "block"
+	for _, network := range reach.Never {
+		order.Except = append(order.Except, network.Prefix)
+	}
+	log := slog.New(slog.NewTextHandler(complaints, nil))
+	store := pool.New(pool.Opener(*relay, config), func(err error) {
+		switch {
+		case errors.Is(err, pool.ErrEnded):
+		case err != nil:
+			log.Warn("the relay cannot be reached", "relay", *name, "at", *relay, "because", err, "fallback", *fallback)
+		default:
+			log.Info("the relay can be reached", "relay", *name, "at", *relay)
+		}
+	})
+	taker := &take.Taker{Pool: store, Block: order.Block, Trouble: &seldom.Teller{Log: log}}
+	if err := takeAll(taker, order, func() { fmt.Fprintf(out, "takes connections for the relay %s\n", *name) }); err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	return done
+}
+
+// takeAll is the gateway's side, until it is ended.
+func takeAll(taker *take.Taker, order divert.Order, begun func()) (err error) {
+	place, err := divert.Claim()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer stop()
+	four, six, err := take.Listen(ctx, order.Port)
+	if err != nil {
+		return err
+	}
+	order.Six = six != nil
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	failures := make(chan error, 2)
+	for _, listener := range []*net.TCPListener{four, six} {
+		if listener == nil {
+			continue
+		}
+		parts.Add(1)
+		go func() {
+			defer parts.Done()
+			failures <- taker.Serve(ctx, listener)
+		}()
+	}
+	parts.Add(1)
+	go func() {
+		defer parts.Done()
+		taker.Pool.Keep(ctx)
+	}()
+	defer stop() // before the parts are waited for
+	if err := place.Write(order); err != nil {
+		return err
+	}
+	begun()
+	return <-failures
+}
+
+func takeNothing(complaints io.Writer) int {
+	place, err := divert.Claim()
+	if err == nil {
+		err = place.Close()
+	}
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	return done
+}
+
+// networks is an option that adds one.
+func networks(to *[]netip.Prefix) func(string) error {
+	return func(text string) error {
+		network, err := netip.ParsePrefix(text)
+		if err != nil || network.Addr().Is4In6() {
+			return errors.New("expected a network such as 192.168.110.0/24 or fd01::/64")
+		}
+		*to = append(*to, network)
+		return nil
+	}
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/relay/identity/issued"
+)
+
+func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
+	r := newRoad(t)
+	r.serves("80", echo)
+	r.serves("8000", func(conn *net.TCPConn) { // a download
+		conn.Write(payload)
+	})
+	r.serves("8001", func(conn *net.TCPConn) { // an upload, of which the server says what it got when it has ended
+		got, err := io.ReadAll(conn)
+		fmt.Fprintln(conn, bytes.Equal(got, payload), err)
+	})
+	r.relays("--congestion", "cubic")
+	taking := r.takes("block", r.home(), "--except", "45.0.0.1/32")
+	for address, seen := range map[string]string{server4: relay4, server6: relay6} {
+		r.expect(address, "80", seen) // who speaks first is heard
+		_, lines := r.opened(address, "8000")
+		if got, err := io.ReadAll(lines); !bytes.Equal(got, payload) || err != nil {
+			t.Fatalf("of a download from %s came %d bytes (%v), expected all %d as they are", address, len(got), err, len(payload))
+		}
+		conn, err := r.dial(address, "8001")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Write(payload)
+		conn.CloseWrite()
+		lines = bufio.NewReader(conn)
+		lines.ReadString('\n')
+		if said, err := lines.ReadString('\n'); said != fmt.Sprintln(true, nil) {
+			t.Fatalf("%s says %q of an upload (%v)", address, said, err)
+		}
+	}
+	if n := r.gateway.Counter("MPCapableSYNACKRX"); n == 0 {
+		t.Fatal("gateway and relay do not speak MPTCP")
+	}
+	if n := r.server.Counter("MPCapableSYNRX"); n != 0 {
+		t.Fatalf("%d connections asked the server for MPTCP, expected plain TCP", n)
+	}
+	if _, err := r.seen(relay4, "80"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Fatalf("what is excepted reads %v, expected to be left alone and so refused by whoever is there", err)
+	}
+	r.end(taking, unix.SIGTERM)
+	r.expectNothingLeft()
+	r.expect(server4, "80", terminal4)
+}
+
+func TestResetsAreCarriedBothWays(t *testing.T) {
+	r := newRoad(t)
+	heard := make(chan error, 1)
+	r.serves("80", func(conn *net.TCPConn) {
+		_, err := io.Copy(io.Discard, conn)
+		heard <- err
+	})
+	r.serves("8000", func(conn *net.TCPConn) {
+		conn.Read(make([]byte, 1))
+		conn.SetLinger(0)
+	})
+	r.relays()
+	r.takes("block", r.home())
+	conn, _ := r.opened(server4, "80")
+	conn.SetLinger(0)
+	conn.Close()
+	if err := <-heard; !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the server reads %v of a terminal that resets, expected a reset", err)
+	}
+	conn, lines := r.opened(server4, "8000")
+	conn.Write([]byte("x"))
+	if _, err := lines.ReadByte(); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the terminal reads %v of a server that resets, expected a reset", err)
+	}
+	_, lines = r.opened(server4, "80")
+	r.end(r.relaying, os.Kill)
+	if _, err := lines.ReadByte(); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the terminal reads %v of a relay that is killed, expected a reset", err)
+	}
+	if err := <-heard; !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the server reads %v of a relay that is killed, expected a reset", err)
+	}
+}
+
+func TestWithoutARelayTheFallbackDecides(t *testing.T) {
+	for _, fallback := range []string{"direct", "block"} {
+		t.Run(fallback, func(t *testing.T) {
+			r := newRoad(t)
+			r.serves("80", nothing)
+			r.serves("22", nothing)
+			without := func(port string) {
+				t.Helper()
+				for address, seen := range map[string]string{server4: terminal4, server6: terminal6} {
+					if fallback == "direct" {
+						r.expect(address, port, seen)
+					} else if who, err := r.seen(address, port); !refused(err) {
+						t.Fatalf("%s sees %q (%v), expected a reset", address, who, err)
+					}
+				}
+			}
+			r.relays()
+			taking := r.takes(fallback, r.home())
+			r.expect(server4, "80", relay4)
+			without("22") // which the relay does not reach
+			r.end(r.relaying, os.Kill)
+			without("80")
+			r.relays()
+			r.eventually("the relay is used again", func() bool {
+				who, _ := r.seen(server4, "80")
+				return who == relay4
+			})
+			conn, lines := r.opened(server4, "80")
+			r.end(taking, os.Kill)
+			if _, err := lines.ReadByte(); err == nil {
+				t.Fatal("a connection outlived the proxy")
+			}
+			conn.Close()
+			without("80")
+			taking = r.takes(fallback, r.home()) // in the place of what the one before left
+			r.expect(server6, "80", relay6)
+			r.end(taking, os.Kill)
+			if said, err := r.run(r.gateway, "take", "--undo"); err != nil {
+				t.Fatalf("take --undo: %v: %s", err, said)
+			}
+			r.expectNothingLeft()
+			r.expect(server4, "80", terminal4)
+		})
+	}
+}
+
+func TestARelayServesNobodyButItsGateways(t *testing.T) {
+	r := newRoad(t)
+	r.serves("80", nothing)
+	r.relays()
+	for what, shown := range map[string][]string{
+		"nothing":                   {"--cacert", r.home().Authority},
+		"another name":              curled(r.authority.Gateway("elsewhere", time.Hour)),
+		"what has expired":          curled(r.authority.Gateway("home", -time.Hour)),
+		"a relay's":                 curled(r.authority.Relay("home")),
+		"another authority's":       append(curled(issued.New(t).Gateway("home", time.Hour)), "--proxy-cacert", r.home().Authority),
+		"its own, to somebody else": append(curled(r.home()), "--resolve", "osaka:4433:10.0.1.2", "--proxy", "https://osaka:4433"),
+	} {
+		if body, err := r.curl(append(shown, "http://"+server4+"/")...); err == nil || strings.Contains(body, relay4) {
+			t.Fatalf("who shows %s gets %q, expected nothing", what, body)
+		}
+	}
+	if body, _ := r.curl(append(curled(r.home()), "http://"+server4+"/")...); strings.TrimSpace(body) != relay4 {
+		t.Fatalf("curl as the gateway reads %q, expected %s", body, relay4)
+	}
+	for to, code := range map[string]string{
+		"http://10.0.1.2:80/": "403", "http://45.0.0.1/": "403", "http://45.0.0.2:23/": "403", "http://[::ffff:45.0.0.2]/": "403",
+		"http://45.0.0.2:8099/": "502", "http://127.0.0.1/": "403", "http://localhost/": "403",
+	} {
+		if said, _ := r.curl(append(curled(r.home()), "--write-out", "%{http_connect}", to)...); !strings.HasSuffix(said, code) {
+			t.Fatalf("the relay answers %q to a CONNECT to %s, expected %s", said, to, code)
+		}
+	}
+	// A relay of another name, and a gateway that this one does not serve, have the fallback decide.
+	for _, shown := range [][]string{showing(r.authority.Gateway("elsewhere", time.Hour)), append(showing(r.home()), "--name", "osaka")} {
+		taking := r.start(r.gateway, append([]string{
+			"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", "direct",
+		}, shown...)...)
+		r.expect(server4, "80", terminal4)
+		r.end(taking, unix.SIGTERM)
+	}
+}
+
+// curl is one at the gateway's host, through the relay.
+func (r *road) curl(more ...string) (string, error) {
+	words := []string{
+		"--silent", "--max-time", "5", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",
+	}
+	return r.command(r.gateway, "curl", append(words, more...)...)
+}
+
+func (r *road) expectNothingLeft() {
+	r.t.Helper()
+	left := r.gateway.Run("nft", "list", "ruleset") + r.gateway.Run("ip", "-4", "rule", "list", "priority", "11") +
+		r.gateway.Run("ip", "-6", "rule", "list", "priority", "11") +
+		r.gateway.Run("ip", "-4", "route", "show", "table", "all", "type", "local", "default") +
+		r.gateway.Run("ip", "-6", "route", "show", "table", "all", "type", "local", "default")
+	if strings.TrimSpace(left) != "" {
+		r.t.Fatalf("it left %s", left)
+	}
+}
+
+func (r *road) opened(address, port string) (*net.TCPConn, *bufio.Reader) {
+	r.t.Helper()
+	conn, err := r.dial(address, port)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	lines := bufio.NewReader(conn)
+	if _, err := lines.ReadString('\n'); err != nil {
+		r.t.Fatal(err)
+	}
+	return conn, lines
+}
+
+func refused(err error) bool {
+	return errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET)
+}

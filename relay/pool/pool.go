@@ -1,0 +1,202 @@
+// Package pool keeps connections to a relay that are opened already, so that a request costs no round trip for TCP and TLS.
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"bicast/relay/carry"
+)
+
+const (
+	stored     = 16
+	atOnce     = 8                // opened by the keeper
+	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
+	openWithin = time.Second      // for who waits; the keeper gives it more
+	fillWithin = 5 * time.Second
+	tryEvery   = time.Second // where the relay cannot be reached
+)
+
+// Pool is of one relay.
+type Pool struct {
+	Open    func(context.Context) (*carry.Secure, error)
+	Changed func(error) // whether the relay can be reached, when that is another thing than before
+
+	mutex   sync.Mutex
+	idle    []*waiting // the oldest first
+	opening int
+	down    error // why the relay cannot be reached; nil: it can, as far as known
+	stirred chan struct{}
+}
+
+type waiting struct {
+	end    *carry.Secure
+	since  time.Time
+	parted chan struct{} // who watches it has ended
+}
+
+// ErrEnded is of a pool whose keeper has ended.
+var ErrEnded = errors.New("no connections to the relay are opened any more")
+
+// New is a pool without a connection.
+func New(open func(context.Context) (*carry.Secure, error), changed func(error)) *Pool {
+	return &Pool{Open: open, Changed: changed, stirred: make(chan struct{}, 1)}
+}
+
+// Take gives an opened connection, or why there is none: at once where the relay is known to be out of reach, and within a
+// second elsewhere.
+func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
+	defer p.stir()
+	for {
+		p.mutex.Lock()
+		down := p.down
+		var one *waiting
+		if n := len(p.idle); n > 0 {
+			one = p.idle[n-1]
+			p.idle = p.idle[:n-1]
+		}
+		p.mutex.Unlock()
+		switch {
+		case one != nil && one.claim():
+			return one.end, nil
+		case one != nil:
+		case down != nil:
+			return nil, down
+		default:
+			return p.open(ctx, openWithin)
+		}
+	}
+}
+
+func (p *Pool) open(ctx context.Context, within time.Duration) (*carry.Secure, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	end, err := p.Open(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("the relay does not answer within %v", within)
+	}
+	p.found(err)
+	return end, err
+}
+
+// found is whether the relay can be reached.
+func (p *Pool) found(err error) {
+	p.mutex.Lock()
+	changed := (err == nil) != (p.down == nil)
+	p.down = err
+	p.mutex.Unlock()
+	if changed && p.Changed != nil {
+		p.Changed(err)
+	}
+}
+
+func (p *Pool) stir() {
+	select {
+	case p.stirred <- struct{}{}:
+	default:
+	}
+}
+
+// Keep fills the pool until the context ends.
+func (p *Pool) Keep(ctx context.Context) {
+	var openings sync.WaitGroup
+	ticks := time.NewTicker(tryEvery)
+	defer ticks.Stop()
+	for ctx.Err() == nil {
+		p.retire(time.Now())
+		for range p.wanted() {
+			openings.Add(1)
+			go func() {
+				defer openings.Done()
+				p.fill(ctx)
+			}()
+		}
+		select {
+		case <-p.stirred:
+		case <-ticks.C:
+		case <-ctx.Done():
+		}
+	}
+	openings.Wait()
+	p.found(ErrEnded)
+	p.retire(time.Now().Add(2 * keptFor))
+}
+
+// wanted is how many are to be opened: where the relay cannot be reached, one finds out whether it can.
+func (p *Pool) wanted() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	n := min(stored-len(p.idle), atOnce) - p.opening
+	if p.down != nil {
+		n = min(n, 1-p.opening)
+	}
+	n = max(n, 0)
+	p.opening += n
+	return n
+}
+
+func (p *Pool) fill(ctx context.Context) {
+	end, err := p.open(ctx, fillWithin)
+	p.mutex.Lock()
+	p.opening--
+	if err == nil {
+		one := &waiting{end, time.Now(), make(chan struct{})}
+		p.idle = append(p.idle, one)
+		go p.watch(one)
+	}
+	p.mutex.Unlock()
+	if err == nil {
+		p.stir() // there may be more to open
+	}
+}
+
+// watch waits for a relay's end of a connection that nobody has asked anything of: it can say nothing else.
+func (p *Pool) watch(one *waiting) {
+	defer close(one.parted)
+	if !one.end.Stirs() {
+		return // it was taken
+	}
+	one.end.SetReadDeadline(time.Now().Add(fillWithin))
+	_, err := one.end.Read(make([]byte, 1))
+	p.mutex.Lock()
+	found := false
+	for i, each := range p.idle {
+		if each == one {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			found = true
+			break
+		}
+	}
+	p.mutex.Unlock()
+	one.end.Reset()
+	if found {
+		p.stir()
+		p.found(fmt.Errorf("the relay ended what was opened: %w", err))
+	}
+}
+
+// claim ends the watch; false: the connection has ended.
+func (w *waiting) claim() bool {
+	w.end.SetReadDeadline(time.Unix(1, 0))
+	<-w.parted
+	return w.end.SetReadDeadline(time.Time{}) == nil
+}
+
+func (p *Pool) retire(now time.Time) {
+	p.mutex.Lock()
+	var old []*waiting
+	for len(p.idle) > 0 && now.Sub(p.idle[0].since) > keptFor {
+		old = append(old, p.idle[0])
+		p.idle = p.idle[1:]
+	}
+	p.mutex.Unlock()
+	for _, each := range old {
+		if each.claim() {
+			each.end.CloseWrite()
+			each.end.Close()
+		}
+	}
+}

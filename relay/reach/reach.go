@@ -1,0 +1,154 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/relay/ask"
+)
+
+// How long a name may take, and then a destination.
+const (
+	resolveWithin = 5 * time.Second
+	connectWithin = 10 * time.Second
+)
+
+// Reach is a relay's.
+type Reach struct {
+	Ports      Ports
+	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
+	Roads      Roads
+	Congestion string // control, of what is sent to destinations; "": the kernel's
+}
+
+// Roads is the kernel's table of routes.
+type Roads interface {
+	// Beyond is nil where packets for an address leave this host, or says what becomes of them.
+	Beyond(netip.Addr) error
+}
+
+// ErrNoRoad is of an address to which there is no way from here.
+var ErrNoRoad = errors.New("this relay has no way there")
+
+// Connect makes the connection to a target, or says why not. A name is resolved once; what is checked is what is then
+// connected to.
+func (r *Reach) Connect(ctx context.Context, target ask.Target) (*net.TCPConn, *ask.Answer) {
+	if !r.Ports.Have(target.Port) {
+		return nil, ask.No(ask.Forbidden, "port %d is not among those that this relay reaches (%v)", target.Port, r.Ports)
+	}
+	addresses, refusal := r.addresses(ctx, target)
+	if refusal != nil {
+		return nil, refusal
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	for i, address := range addresses {
+		var conn *net.TCPConn
+		conn, refusal = r.dial(ctx, netip.AddrPortFrom(address, target.Port), len(addresses)-i)
+		if refusal == nil {
+			return conn, nil
+		}
+	}
+	return nil, refusal
+}
+
+// addresses are those that may be connected to, in the order in which they are tried.
+func (r *Reach) addresses(ctx context.Context, target ask.Target) ([]netip.Addr, *ask.Answer) {
+	found := []netip.Addr{target.Address}
+	if !target.Address.IsValid() {
+		ctx, cancel := context.WithTimeout(ctx, resolveWithin)
+		defer cancel()
+		var err error
+		if found, err = r.Resolve(ctx, target.Name); err != nil {
+			return nil, unresolved(target.Name, err)
+		}
+	}
+	var allowed []netip.Addr
+	refusal := ask.No(ask.Refused, "%s has no address", target.Name)
+	for _, address := range found {
+		if no := r.allows(address); no != nil {
+			refusal = no
+			continue
+		}
+		allowed = append(allowed, address)
+	}
+	if allowed != nil {
+		refusal = nil
+	}
+	return allowed, refusal
+}
+
+func (r *Reach) allows(address netip.Addr) *ask.Answer {
+	if err := Public(address); err != nil {
+		return ask.No(ask.Forbidden, "no relay reaches that: %v", err)
+	}
+	switch err := r.Roads.Beyond(address); {
+	case errors.Is(err, ErrNoRoad):
+		return ask.No(ask.Unable, "%v: %v", address, err)
+	case err != nil:
+		return ask.No(ask.Forbidden, "no relay reaches that: %v", err)
+	}
+	return nil
+}
+
+func unresolved(name string, err error) *ask.Answer {
+	var wrong *net.DNSError
+	switch {
+	case errors.As(err, &wrong) && wrong.IsNotFound:
+		return ask.No(ask.Refused, "there is no %s", name)
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &wrong) && wrong.IsTimeout:
+		return ask.No(ask.Unanswering, "nobody says within %v which addresses %s has", resolveWithin, name)
+	default:
+		return ask.No(ask.Unable, "which addresses %s has cannot be found out by this relay", name)
+	}
+}
+
+// dial gives one address its part of the time that is left.
+func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCPConn, *ask.Answer) {
+	if deadline, limited := ctx.Deadline(); limited && left > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
+		defer cancel()
+	}
+	dialer := net.Dialer{ControlContext: func(_ context.Context, _, _ string, raw syscall.RawConn) error {
+		return SetCongestion(raw, r.Congestion)
+	}}
+	dialer.SetMultipathTCP(false)
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	var late net.Error
+	switch {
+	case err == nil:
+		return conn.(*net.TCPConn), nil
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
+		return nil, ask.No(ask.Refused, "%v refuses", to)
+	case errors.As(err, &late) && late.Timeout():
+		return nil, ask.No(ask.Unanswering, "%v does not answer", to)
+	case errors.Is(err, unix.EHOSTUNREACH):
+		return nil, ask.No(ask.Refused, "%v cannot be reached", to)
+	default:
+		return nil, ask.No(ask.Unable, "this relay cannot connect to %v", to)
+	}
+}
+
+// SetCongestion chooses the congestion control of a socket; "": the kernel's stays.
+func SetCongestion(raw syscall.RawConn, name string) error {
+	if name == "" {
+		return nil
+	}
+	var refused error
+	err := raw.Control(func(fd uintptr) {
+		refused = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	})
+	if refused != nil {
+		refused = fmt.Errorf("the congestion control %q cannot be had (%w): expected one of net.ipv4.tcp_available_congestion_control",
+			name, refused)
+	}
+	return errors.Join(err, refused)
+}

@@ -1,0 +1,49 @@
+package take
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listen opens the proxy's two doors, for IPv4 and IPv6, at loopback addresses: nobody comes there but who is led there. One
+// is enough where the host has one family alone.
+func Listen(ctx context.Context, port uint16) (four, six *net.TCPListener, err error) {
+	if four, err = listen(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)); err != nil {
+		return nil, nil, err
+	}
+	six, err = listen(ctx, "tcp6", netip.AddrPortFrom(netip.IPv6Loopback(), port))
+	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
+		return four, nil, nil
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, four.Close())
+	}
+	return four, six, nil
+}
+
+func listen(ctx context.Context, network string, at netip.AddrPort) (*net.TCPListener, error) {
+	config := net.ListenConfig{Control: transparent}
+	config.SetMultipathTCP(false) // a terminal that asks for MPTCP gets TCP: the paths are behind us
+	listener, err := config.Listen(ctx, network, at.String())
+	if err != nil {
+		return nil, fmt.Errorf("terminals' connections cannot be taken at %v: %w", at, err)
+	}
+	return listener.(*net.TCPListener), nil
+}
+
+// transparent lets a socket have addresses that are not this host's.
+func transparent(network, _ string, raw syscall.RawConn) error {
+	level, option := unix.IPPROTO_IP, unix.IP_TRANSPARENT
+	if network == "tcp6" {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT
+	}
+	var refused error
+	err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(err, refused)
+}
