@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.bicast import compile
@@ -265,3 +265,33 @@ def test_what_was_used_is_shown_at_the_site_where_it_is_written() -> None:
     assert (budgets["lte"].barred or "").startswith("used up until ")
     buckets = {bucket.uplink for group in home.groups if "client bicast" in group.label for bucket in group.buckets}
     assert buckets == {"wifi", "lte"}
+
+
+uplinks = st.sampled_from(["wifi", "lte"])
+some = st.frozensets(uplinks)
+
+
+@settings(max_examples=40)
+@given(mode=st.sampled_from(list(Mode)), active=uplinks, barred=some, screened=some, down=some, dry=st.booleans())
+def test_whatever_is_barred_or_dry_a_packet_leaves_where_it_would_without_budgets(
+    mode: Mode, active: str, barred: frozenset[str], screened: frozenset[str], down: frozenset[str], dry: bool
+) -> None:
+    written = metered()
+    written["sites"]["home"]["uplinks"]["wifi"]["max_share"] = "0.5"
+    limited, free = sites.loaded(written).sites[0], sites.paper_site()
+    ports = {name: replace(port, up=name.removesuffix("0") not in down) for name, port in PORTS.items()}
+    observed = replace(sites.known(free).observed, ports=ports)
+    wishes = Wanted({"client": mode}, {"client": active})
+    left = []
+    for site, wanted in ((free, wishes), (limited, replace(wishes, barred={"home": barred}))):
+        one = FakeSwitch(ports)
+        for change in diff(one.installed().program, compile(site, Known(wanted, observed, screened))):
+            one.change(change)
+        if dry:
+            one.exhausted |= set(one.meters)
+        left.append(set(leaves(one, from_client(), C1)))
+    without, within = left
+    assert within <= without or (mode in (Mode.BICAST, Mode.AUTO) and len(within) == 1)
+    assert bool(within) == bool(without), "it is never lost for a budget"
+    primary = WIFI if active == "wifi" else LTE
+    assert primary not in without or primary in within or (len(without) > 1 and screened)
