@@ -51,8 +51,8 @@ class Plan:
     name: str  # its files in results/adaptive are named so
     rounds: int
     phase_s: float
-    budget_bytes: int = 1_000_000  # a day, of LTE; the least that may be written
-    download_s: float = 20.0  # whose acknowledgements would use it up several times
+    budget_bytes: int = 4_000_000  # a day, of LTE
+    download_s: float = 45.0  # whose acknowledgements would use it up twice
 
     @property
     def tasks(self) -> Iterator[Task]:
