@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from controller.own import AgentService as AgentService
+from controller.own import Endpoint as Endpoint
+from controller.own import Settings as Settings
+from controller.own import Tls as Tls
 from controller.traffic import REST as REST
 from controller.traffic import Address as Address
 from controller.traffic import Family as Family
@@ -250,43 +254,6 @@ class Site:
     @property
     def inside_ports(self) -> tuple[str, ...]:
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    certificate: str
-    key: str
-    ca: str
-
-
-@dataclass(frozen=True, slots=True)
-class AgentService:
-    """Where agents are served (`listen`) and enrolled (`join`), and where is kept who they are."""
-
-    listen: Endpoint
-    join: Endpoint
-    directory: str
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Where the controller listens and what it keeps."""
-
-    openflow: Endpoint
-    tls: Tls | None
-    api: Endpoint
-    token_file: str | None
-    state_file: str
-    agents: AgentService | None = None  # None: there are none
 
 
 @dataclass(frozen=True)  # no slots: its sites are found by name at every compilation

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("tables", "bridge", "steering", "policy", "air", "measuring")  # pure from wall to wall
 PURE = [
-    *("traffic", "modes", "actives", "model", "program", "known", "bicast", "reconcile", "render", "describe"),
+    *("traffic", "own", "modes", "actives", "model", "program", "known", "bicast", "reconcile", "render", "describe"),
     *("core", "events", "reports", "tickets", "snapshot", "views", "courses", "wishes", "configuration/apart"),
     *(f"{room}/{path.stem}" for room in ROOMS for path in sorted((ROOT / "controller" / room).glob("[!_]*.py"))),
 ]
