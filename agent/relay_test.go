@@ -181,7 +181,7 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 // curl is one at the gateway's host, through the relay.
 func (r *road) curl(more ...string) (string, error) {
 	words := []string{
-		"--silent", "--max-time", "5", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",
+		"--silent", "--max-time", "5", "--http0.9", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",
 	}
 	return r.command(r.gateway, "curl", append(words, more...)...)
 }

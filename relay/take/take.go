@@ -63,11 +63,13 @@ func (t *Taker) through(ctx context.Context, terminal *carry.Plain, relay *carry
 	near := keep(terminal)
 	pair := carry.Pair{Near: near, Far: relay}
 	first, err := near.first()
-	if err == nil {
-		_, err = relay.Write(append(ask.Of(to).Request(), first...))
-	}
 	if err != nil {
 		pair.Cut()
+		return
+	}
+	if _, err = relay.Write(append(ask.Of(to).Request(), first...)); err != nil { // so little goes as a whole, or not at all
+		relay.Reset()
+		t.otherwise(ctx, near.again(), terminal, to)
 		return
 	}
 	up := pair.Begin()

@@ -1,0 +1,195 @@
+package carry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/relay/identity"
+	"bicast/relay/identity/issued"
+)
+
+const (
+	within   = 10 * time.Second
+	boundary = 64 << 10 // of each socket's buffers, where it matters
+)
+
+// connected is two ends of one connection.
+func connected(t *testing.T) (near, far *net.TCPConn) {
+	t.Helper()
+	var config net.ListenConfig
+	config.SetMultipathTCP(false)
+	listener, err := config.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	dialed, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far = dialed.(*net.TCPConn), accepted.(*net.TCPConn)
+	for _, conn := range []*net.TCPConn{near, far} {
+		t.Cleanup(func() { conn.Close() })
+		conn.SetReadBuffer(boundary)
+		conn.SetWriteBuffer(boundary)
+	}
+	return near, far
+}
+
+// tunnel is TLS between two ends that know each other.
+func tunnel(t *testing.T) (gateway, relay *Secure) {
+	t.Helper()
+	authority := issued.New(t)
+	client, err := identity.Gateway(authority.Gateway("home", time.Hour), "tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := identity.Relay(authority.Relay("tokyo"), []string{"home"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := connected(t)
+	gateway, relay = Client(near, client), Server(far, server)
+	shaken := make(chan error, 1)
+	go func() { shaken <- relay.Handshake(context.Background(), within) }()
+	if err := errors.Join(gateway.Handshake(context.Background(), within), gateway.Welcomed(within), <-shaken); err != nil {
+		t.Fatal(err)
+	}
+	return gateway, relay
+}
+
+// road is terminal - gateway - relay - server, with TLS in the middle.
+type road struct {
+	terminal, server *net.TCPConn
+	gateway, relay   *Secure
+	outcomes         chan error // of the two pairs
+}
+
+func newRoad(t *testing.T) road {
+	t.Helper()
+	r := road{outcomes: make(chan error, 2)}
+	var near, far *net.TCPConn
+	r.terminal, near = connected(t)
+	far, r.server = connected(t)
+	r.gateway, r.relay = tunnel(t)
+	for _, pair := range []Pair{{OfTCP(near), r.gateway}, {r.relay, OfTCP(far)}} {
+		go func() { r.outcomes <- pair.Run() }()
+	}
+	for _, conn := range []*net.TCPConn{r.terminal, r.server} {
+		conn.SetDeadline(time.Now().Add(within))
+	}
+	return r
+}
+
+func TestEachWayEndsByItself(t *testing.T) {
+	r := newRoad(t)
+	for _, way := range []struct{ from, to *net.TCPConn }{{r.server, r.terminal}, {r.terminal, r.server}} { // a server may end first
+		sent := bytes.Repeat([]byte("0123456789"), 30_000)
+		go func() {
+			way.from.Write(sent)
+			way.from.CloseWrite()
+		}()
+		if got, err := io.ReadAll(way.to); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("%d bytes came of %d (%v)", len(got), len(sent), err)
+		}
+	}
+	for range 2 {
+		if err := <-r.outcomes; err != nil {
+			t.Fatalf("%v, expected both to have ended by themselves", err)
+		}
+	}
+}
+
+func TestAResetIsAResetAtTheOtherEnd(t *testing.T) {
+	for _, fromServer := range []bool{false, true} {
+		r := newRoad(t)
+		from, to := r.terminal, r.server
+		if fromServer {
+			from, to = to, from
+		}
+		to.Write([]byte("x"))
+		io.ReadFull(from, make([]byte, 1))
+		from.SetLinger(0)
+		from.Close()
+		if _, err := to.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Fatalf("it reads %v, expected a reset", err)
+		}
+	}
+}
+
+func TestATunnelThatSimplyEndsWasCutOff(t *testing.T) {
+	r := newRoad(t)
+	r.terminal.Write([]byte("half of it"))
+	if _, err := io.ReadFull(r.server, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	r.gateway.wire.TCPConn.CloseWrite() // TCP ends between two records, and TLS has not
+	if n, err := r.server.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the server reads %d bytes and %v, expected a reset: this may not be all", n, err)
+	}
+}
+
+func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
+	r := newRoad(t)
+	sent, block := 0, make([]byte, 32<<10)
+	for i := range block {
+		block[i] = byte(i % 251)
+	}
+	r.terminal.SetWriteDeadline(time.Now().Add(time.Second))
+	for {
+		n, err := r.terminal.Write(block)
+		sent += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent > 64<<20 {
+			t.Fatalf("%d bytes were taken although nobody reads them", sent)
+		}
+	}
+	if most := 3*2*2*boundary + 2*lentBytes + gatherBytes; sent > 2*most {
+		t.Fatalf("%d bytes wait, expected no more than what kernel and buffers hold, some %d", sent, most)
+	}
+	r.terminal.SetWriteDeadline(time.Time{})
+	r.terminal.CloseWrite()
+	got, err := io.ReadAll(r.server)
+	if err != nil || len(got) != sent {
+		t.Fatalf("%d bytes came of %d (%v)", len(got), sent, err)
+	}
+}
+
+func TestAResetIsSeenAlsoWhileTheOtherEndTakesNothing(t *testing.T) {
+	r := newRoad(t)
+	r.terminal.SetWriteDeadline(time.Now().Add(time.Second / 2))
+	for block := make([]byte, 32<<10); ; {
+		if _, err := r.terminal.Write(block); err != nil {
+			break
+		}
+	}
+	r.terminal.SetLinger(0)
+	r.terminal.Close()
+	for range 2 {
+		select {
+		case err := <-r.outcomes:
+			if err == nil {
+				t.Fatal("it ended by itself")
+			}
+		case <-time.After(within):
+			t.Fatalf("what is cut off is still carried after %v", within)
+		}
+	}
+}

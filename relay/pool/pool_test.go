@@ -1,0 +1,165 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"bicast/relay/carry"
+	"bicast/relay/identity"
+	"bicast/relay/identity/issued"
+	"bicast/relay/serve"
+)
+
+const within = 10 * time.Second
+
+// relay counts whom it has let in; it answers nothing.
+type relay struct {
+	t        *testing.T
+	files    identity.Files
+	at       string
+	listener *net.TCPListener
+	in       chan *carry.Secure
+}
+
+func (r *relay) open() {
+	r.t.Helper()
+	config, err := identity.Relay(r.files, []string{"home"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.listener, err = serve.Listen(context.Background(), netip.MustParseAddrPort(r.at), ""); err != nil {
+		r.t.Fatal(err)
+	}
+	r.at = r.listener.Addr().String()
+	listener := r.listener
+	r.t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.AcceptTCP()
+			if err != nil {
+				return
+			}
+			end := carry.Server(conn, config)
+			if end.Handshake(context.Background(), within) == nil {
+				r.in <- end
+			} else {
+				end.Close()
+			}
+		}
+	}()
+}
+
+func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
+	t.Helper()
+	authority := issued.New(t)
+	r := &relay{t: t, files: authority.Relay("tokyo"), at: "127.0.0.1:0", in: make(chan *carry.Secure, 1000)}
+	r.open()
+	config, err := identity.Gateway(authority.Gateway(shown, time.Hour), "tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := make(chan error, 100)
+	pool := New(Opener(r.at, config), func(err error) { changes <- err })
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		pool.Keep(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-kept
+	})
+	return r, pool, changes
+}
+
+func await[T any](t *testing.T, what string, from chan T) (one T) {
+	t.Helper()
+	select {
+	case one = <-from:
+	case <-time.After(within):
+		t.Fatalf("%s: not within %v", what, within)
+	}
+	return one
+}
+
+func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
+	r, pool, _ := begin(t, "home")
+	for range stored {
+		await(t, "the pool is filled", r.in)
+	}
+	taken, err := pool.Take(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Reset()
+	if _, err := taken.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	taken.SetReadDeadline(time.Now().Add(time.Millisecond))
+	if _, err := taken.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("what was taken reads %v, expected it to be open and silent", err)
+	}
+	await(t, "another one takes its place", r.in).Reset()
+}
+
+func TestARelayThatEndsIsOutOfReachAtOnceAndUsedAgainWhenItIsBack(t *testing.T) {
+	r, pool, changes := begin(t, "home")
+	r.listener.Close()
+	close := func() {
+		for {
+			select {
+			case end := <-r.in:
+				end.Reset()
+			default:
+				return
+			}
+		}
+	}
+	late := time.After(within)
+	for gone := false; !gone; {
+		select {
+		case err := <-changes:
+			gone = err != nil
+		case <-time.After(10 * time.Millisecond):
+			close()
+		case <-late:
+			t.Fatal("it is not known that the relay has ended")
+		}
+	}
+	for {
+		before := time.Now()
+		end, err := pool.Take(context.Background())
+		if err != nil {
+			if took := time.Since(before); took > openWithin/2 {
+				t.Fatalf("that the relay is out of reach is said after %v, expected at once", took)
+			}
+			break
+		}
+		end.Reset()
+	}
+	r.open()
+	for await(t, "the relay is found again", changes) != nil {
+	}
+	end, err := pool.Take(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Reset()
+}
+
+func TestWhomTheRelayDoesNotServeGetsNoConnection(t *testing.T) {
+	_, pool, changes := begin(t, "elsewhere")
+	if err := await(t, "it is said", changes); err == nil {
+		t.Fatal("the relay is said to be in reach")
+	}
+	if end, err := pool.Take(context.Background()); err == nil {
+		end.Reset()
+		t.Fatal("there is a connection")
+	}
+}
