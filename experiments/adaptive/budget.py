@@ -47,7 +47,7 @@ def budgeted(budget_bytes: int, seconds: float, logs: Path) -> Budgeted:
             streamed = stream.finish()
         look.now()
         told = changes.read(lab.controller.client, TERMINAL)
-    said = told[-1].because if told else "nothing was told"
+    said = told[-1].because if told else "it was not used up"
     return Budgeted(budget_bytes, began, look.carried, streamed, ended, said, stalled)
 
 
