@@ -33,16 +33,17 @@ class Host:
         return self._answer.refused or self._send.refused
 
     def tell(self, answer: Answer, health: Health, tickets: Tickets, now: float) -> Iterator[Direct]:
-        """What it does not know yet, or does not hold."""
+        """What it does not know yet, or does not hold. What it refused it may hold as soon as it can: that it does
+        is said to who tells it again."""
         if self.unable:
             return
-        holds = (self.answering is not None) == bool(answer.sessions)
+        holds = self._answer.refused is None and (self.answering is not None) == bool(answer.sessions)
         if self._answer.is_due(answer, not answer.sessions and self.answering is None, holds, now):
             directive = tickets.draw()
             self._answer.ordered(answer, directive, now)
             self._unanswered[directive] = answer
             yield Direct(self.session, directive, answer)
-        holds = self.health.keys() == {path.name for path in health.paths}
+        holds = self._send.refused is None and self.health.keys() == {path.name for path in health.paths}
         if self._send.is_due(health, not health.paths and not self.health, holds, now):
             directive = tickets.draw()
             self._send.ordered(health, directive, now)

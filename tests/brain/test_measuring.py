@@ -105,6 +105,31 @@ def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again(
     assert len(far.orders_of(Answer)) == 2 and len(home.orders_of(Health)) == 1
 
 
+def test_a_port_that_was_taken_when_it_was_told_is_answered_at_when_it_is_free() -> None:
+    world = World(tunnelled())
+    far, home = world.measurer("far", taken="UDP port 8620: address already in use"), world.measurer("home")
+    world.seconds(12)
+    assert not home.orders_of(Health) and world.road().why_not == "UDP port 8620: address already in use"
+    far.taken = ""
+    world.seconds(int(AGAIN_AFTER_S) + 2)
+    assert len(home.orders_of(Health)) == 1 and world.road().why_not is None
+    told = len(far.measured)
+    world.seconds(30)
+    assert len(far.measured) == told
+
+
+def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
+    world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
+    world.seconds(12)
+    assert "wlan0 is not there" in (world.road().why_not or "")
+    home.absent.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 2)
+    assert world.road().why_not is None
+    told = len(home.orders_of(Health))
+    world.seconds(30)
+    assert len(home.orders_of(Health)) == told
+
+
 @pytest.mark.parametrize("who", ["home", "far"])
 def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
     world, home, far = both()

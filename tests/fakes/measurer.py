@@ -60,7 +60,8 @@ class FakeMeasurer(FakeEliminator):
     name: str
     cannot: str | None = None  # what it says of itself
     refuses: dict[str, str] = field(default_factory=dict)  # names of orders' types, and why
-    taken: str = ""  # why nobody is answered though it was told to
+    taken: str = ""  # why nobody is answered though it was told to, which is tried again
+    absent: dict[str, str] = field(default_factory=dict)  # by uplink: why nothing leaves, which is tried again
     links: dict[str, Link] = field(default_factory=dict)  # by uplink
     answer: Answer = field(default_factory=Answer)
     probes: list[Direct] = field(default_factory=list)  # that it was told, and has not told of
@@ -86,20 +87,26 @@ class FakeMeasurer(FakeEliminator):
         match order:
             case Answer():
                 self.answer = order
+                if self.taken and order.sessions:
+                    return Resulted(self.session, direct.directive, False, self.taken, 0, 100)
             case Health(paths):
                 kept = {each.path: each for each in self._sending.values()}
                 self._sending = {path.name: kept.get(path, Sending(path)) for path in paths}
+                for path in paths:
+                    if path.name in self.absent:
+                        said = f"{path.name}: {self.absent[path.name]}; it is tried again"
+                        return Resulted(self.session, direct.directive, False, said, 0, 100)
             case Probe():
                 self.probes.append(direct)
         return Resulted(self.session, direct.directive, True, "done", 0, 100)
 
     def report(self, interval_ms: int = 1000) -> Reported:
         for name, sending in self._sending.items():
-            packets = 1000 // sending.path.pause_ms
+            packets = 0 if name in self.absent else 1000 // sending.path.pause_ms
             sending.sent += packets
             sending.lost += round(packets * self.links.get(name, Link()).loses)
         answering = Answering(self.taken, 0, 0, 0, 0, 0) if self.answer.sessions else None
-        health = tuple(each.told() for each in self._sending.values())
+        health = tuple(replace(each.told(), because=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
 
     def probed(self, because: str = "", packets: bool = True) -> Probed:
