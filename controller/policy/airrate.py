@@ -29,6 +29,7 @@ QUEUED_FACTOR, QUEUED_US = 1.05, 5000  # a round trip above so much has a queue 
 QUEUED_SEGMENTS = 20  # that stand there where no cap is used up: a call's few packets that are late are no queue
 MOSTLY = 0.75  # of what is delivered comes through that queue
 USED = 0.8  # of what a terminal may deliver: no less, and its cap is what holds it
+LONGER = 1.1  # round trips
 MORE, LESS = 1.02, 0.95  # of the figure: what is between is the same
 FIRST_STEP, MOST_STEP = 0.1, 0.5  # by what part more is allowed
 WIDEST_STEP = 4.0  # where less is no whole segment for anybody
@@ -72,6 +73,7 @@ class Trial:
     who: frozenset[str]
     before_bps: float  # that these delivered
     segments: int  # that they might have on their way
+    rtt_us: float  # the mean of theirs
     active: int
     until: float
 
@@ -165,8 +167,8 @@ class AirRate:
         longest_s = max((use.rtt_us or 0 for use in who), default=0) / 1e6
         until = now + SETTLES_S + OVER_S + 2 * longest_s
         names = frozenset(use.terminal for use in who)
-        segments = sum(use.segments for use in who)
-        trial = Trial(self.bps, part, names, sum(use.bps for use in who), segments, self.active, until)
+        before_bps, segments = sum(use.bps for use in who), sum(use.segments for use in who)
+        trial = Trial(self.bps, part, names, before_bps, segments, _rtt_us(who), self.active, until)
         return replace(self, bps=min(self.bps * (1 + part), MOST_BPS), trial=trial, low_since=None)
 
     def _judged(self, trial: Trial, who: Collection[Use], delivered_bps: float, now: float) -> AirRate:
@@ -174,7 +176,8 @@ class AirRate:
         came = sum(use.bps for use in who) / trial.before_bps if trial.before_bps else 0.0
         followed = came - 1 >= trial.allowed(who) / 2
         if trial.part < 0:
-            return self._lowered(trial, came if not followed else None, delivered_bps, now)
+            slower = _rtt_us(who) > LONGER * trial.rtt_us  # with less on its way: the air itself is
+            return self._lowered(trial, None if followed or slower else came, delivered_bps, now)
         earned_bps = max(trial.base_bps, min(self.bps, max(delivered_bps, trial.base_bps * came)))
         rate = replace(self._confirmed(earned_bps, delivered_bps, now), trial=None)
         if followed:
@@ -182,8 +185,8 @@ class AirRate:
         return replace(rate, most_bps=self.bps, tries_at=now + RESTS_S)
 
     def _lowered(self, trial: Trial, part: float | None, delivered_bps: float, now: float) -> AirRate:
-        """`part`: only that is delivered of what was before; None: as much. What is allowed then lets through what
-        came before, and no more."""
+        """`part`: only that is delivered of what was before, for no queue stood; None: it was right. What is allowed
+        then lets through what came before, and no more."""
         assert self.bps is not None
         if part is None:
             rate = self._confirmed(self.bps, delivered_bps, now)
@@ -195,6 +198,12 @@ class AirRate:
 
 def _held_bps(uses: Collection[Use]) -> float:
     return sum(use.bps for use in uses if use.is_held)
+
+
+def _rtt_us(uses: Collection[Use]) -> float:
+    """Their mean; 0: not known."""
+    known = [use.rtt_us for use in uses if use.rtt_us is not None]
+    return sum(known) / len(known) if known else 0.0
 
 
 def _waiting(uses: Collection[Use]) -> float:

@@ -51,6 +51,19 @@ def test_after_a_fall_the_figure_is_right_within_seconds_and_after_a_rise_within
     assert link.bandwidth_bps >= 0.94 * 30e6 and link.utilised(2) > 0.95
 
 
+@pytest.mark.parametrize("begins_s", [0.5, 1.0, 1.5, 2.0])
+def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_again(begins_s: float) -> None:
+    """A little slower first, so that a trial begins, and much slower in the midst of it."""
+    fell_s = 20.0
+
+    def falling(seconds: float) -> float:
+        return 20e6 if seconds < fell_s else 16e6 if seconds < fell_s + 1.5 + begins_s else 6e6
+
+    link = OneLink([Sender(0.064)] * 1, falling)
+    link.run(fell_s + 1.5 + begins_s + 7)
+    assert link.bandwidth_bps <= 1.25 * 6e6 and link.queued_s(0.5) < 0.15
+
+
 def test_nobody_is_capped_before_a_queue_has_stood() -> None:
     link = OneLink([Sender(0.016, 4e6), Sender(0.064, 4e6, plain_s=0.01)], steady)
     link.run(20)
