@@ -55,7 +55,7 @@ class Estimated:
 
 def estimated(order: Estimate) -> Estimated:
     try:
-        probed = of_packets(order.probed.packets, order.probed.transport)
+        probed = of_packets(order.probed.packets, order.probed.transport, order.down)
     except Unreadable as unreadable:
         nothing = Unknown(str(unreadable))
         return Estimated(order, nothing, nothing, nothing if order.link_bps else None)

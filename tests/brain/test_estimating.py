@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isfinite
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -48,6 +49,16 @@ def test_a_link_is_found_by_both_methods(down: bool, paid: bool) -> None:
     for each in (found.one_packet, found.trains):
         assert isinstance(each, Rate) and each.bps == pytest.approx(20e6, rel=0.02)
     assert (found.lost, found.reordered, found.alpha) == (0, 0, None)
+
+
+def test_requests_that_were_overtaken_on_their_way_are_no_disorder_of_the_way_back() -> None:
+    told = [each for each in packets(Link(), down=True) if not each.train]
+    for number in range(0, len(told), 50):
+        told[number], told[number + 1] = told[number + 1], told[number]
+    found = of(*told, down=True)
+    assert found.reordered == 0 and isinstance(found.one_packet, Rate)
+    assert found.one_packet.bps == pytest.approx(20e6, rel=0.02)
+    assert of(*told).reordered > 0
 
 
 def test_as_many_packets_as_a_word_holds_are_estimated() -> None:
@@ -127,5 +138,6 @@ def test_a_probe_some_of_whose_times_are_others_is_borne(
     for number, at, which in bends:
         if number < len(told):
             name = ("sent_ns", "received_ns", "answered_ns", "heard_ns")[which]
-            told[number] = replace(told[number], **{name: at})
+            bent: dict[str, Any] = {name: at}
+            told[number] = replace(told[number], **bent)
     borne(of(*told, link_bps=link_bps))

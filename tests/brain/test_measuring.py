@@ -243,9 +243,9 @@ def test_one_probe_at_a_time_goes_each_way_of_each_road_in_turn() -> None:
     assert sorted(ways) == [("lte", False), ("lte", True), ("wifi", False), ("wifi", True)]
     world.seconds(60)
     assert not home.probes
-    for order in home.orders_of(Probe):
-        assert isinstance(order, Probe) and order.shortest_bytes == (64 if order.down else 16)
-        assert order.port == PROBE_PORTS + NUMBERS[order.name] and order.meeting
+    for each in home.orders_of(Probe):
+        assert isinstance(each, Probe) and each.shortest_bytes == (64 if each.down else 16)
+        assert each.port == PROBE_PORTS + NUMBERS[each.name] and each.meeting
 
 
 def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
