@@ -28,6 +28,7 @@ from controller.steering.steered import Steered
 
 UNHEARD_S = 10.0  # on one path: agents come back
 LOOKS_APART_S = 0.1
+UNTOLD = "; but nobody would tell how it fares alone"
 
 
 class Copying:
@@ -36,7 +37,7 @@ class Copying:
         self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
         self._watches: dict[str, Watch] = {}  # by terminal
-        self._measured_at: dict[tuple[str, str], float] = {}  # by home and uplink: what tells of it with nobody sending
+        self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
         self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
         self.keep(wanted)
@@ -95,10 +96,10 @@ class Copying:
         here, there = ends
         lasted_s, home = event.interval_ms / 1000, here if here.mirrors is None else there
         told = list(self._probes.told(event).items())
+        self._probed_at |= {(home.name, uplink): now for uplink, _ in told}
         if event.elimination is not None:
             told += self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items()
         for uplink, evidence in told:
-            self._measured_at[home.name, uplink] = now
             for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
                 if wanted.active_uplink(home, steered.terminal) == uplink:
                     yield from self._told(steered, evidence, wanted, now)
@@ -128,12 +129,16 @@ class Copying:
         return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
 
     def _is_unheard(self, steered: Steered, watch: Watch, now: float) -> bool:
-        told_at = self._measured_at.get((steered.site.home, watch.active), float("-inf"))
-        tells = any(agent.role is Role.TERMINAL for agent in steered.agents.values()) or now - told_at < UNHEARD_S
-        if watch.copies or tells:
+        if watch.copies or self._is_told_of(steered, watch.active, now):
             self._unheard_since.pop(steered.name, None)
             return False
         return now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S
+
+    def _is_told_of(self, steered: Steered, uplink: str, now: float) -> bool:
+        """On one path: there is somebody who would find out that it loses."""
+        senders = {Role.TERMINAL, Role.RELAY} if steered.site.other_end is not None else {Role.TERMINAL}
+        probed_at = self._probed_at.get((steered.site.home, uplink), float("-inf"))
+        return any(agent.role in senders for agent in steered.agents.values()) or now - probed_at < UNHEARD_S
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
@@ -168,6 +173,9 @@ class Copying:
         name, barred = steered.name, self.barred(steered, wanted)
         if barred is not None or decision is None:
             decision = adaptive.decide(name, watch, now, barred)
+        ends = decision is not None and not (decision.copies or decision.barred)
+        if ends and not self._is_told_of(steered, watch.active, now):
+            decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
             yield decision

@@ -10,12 +10,17 @@ import pytest
 from controller.measures import PathHealth
 from controller.model import Mode
 from controller.policy.adaptive import CLEAN_S
+from controller.reports import Role
 from controller.steering.logbook import Entry
 from tests.brain.test_ends import Ends
 from tests.brain.test_mirrors import document
 from tests.fakes.eliminator import FakeEliminator
+from tests.fakes.hand import FakeHand
 
 SECONDS = 2 * int(CLEAN_S)
+
+
+AGENTS = {"client": "192.168.110.3", "phone": "10.1.0.7"}
 
 
 def auto(**modes: str) -> dict[str, Any]:
@@ -29,10 +34,12 @@ def auto(**modes: str) -> dict[str, Any]:
 class Copied(Ends):
     """Both ends let the first of several copies pass, and far's is told of what comes in."""
 
-    def __init__(self, written: dict[str, Any] | None = None) -> None:
+    def __init__(self, written: dict[str, Any] | None = None, agents: bool = True) -> None:
         super().__init__(written or auto())
         self.near: FakeEliminator = self.agent("home")
         self.far: FakeEliminator = self.agent("far")
+        for name, address in AGENTS.items() if agents else ():
+            self.join(FakeHand(name, Role.TERMINAL, (address,), []))
         self.second()
 
     def comes(self, seconds: int, wifi: int = 100, lte: int = 100) -> None:
@@ -109,6 +116,15 @@ def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
     assert ends.told_of() == "it is not known yet"
 
 
+def test_copies_stay_where_nobody_would_tell_how_one_path_fares() -> None:
+    ends = Copied(agents=False)
+    ends.comes(3 * SECONDS)
+    assert not ends.decided() and ends.told_of().count("but nobody would tell how it fares alone") == 1
+    probed(ends, 2)
+    ends.comes(2)
+    assert [entry.copies for entry in ends.decided()] == [False]
+
+
 # Small packets
 
 
@@ -124,7 +140,7 @@ def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
 
 @pytest.mark.parametrize(("lost", "late"), [(3, 0), (0, 4)])
 def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost: int, late: int) -> None:
-    ends = Copied()
+    ends = Copied(agents=False)
     probed(ends, 35)
     (ended,) = ends.decided()
     assert not ended.copies and "wifi: 0.0% of 3" in ended.because and "tried" not in ended.because
