@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from controller import config
-from controller.configuration import air, classes, document, settings
+from controller.configuration import air, classes, document, measured, settings
 from controller.configuration.document import Mapped, Place
 from tests.brain import sites
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
 EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
+MODULES = (config, settings, classes, air, measured)
 NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
 
 
@@ -50,7 +51,7 @@ def test_every_key_that_is_known_stands_in_the_reference_and_nothing_else(known:
 
 
 def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
-    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in (config, settings, classes, air))
+    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in MODULES)
     assert sum(source.count(".mapping(") for source in sources) == len(known)
 
 
