@@ -2,6 +2,7 @@ package measuring
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,22 @@ func TestOfAFarEndsClockThatWasSetByHoursNothingIsTold(t *testing.T) {
 		}}
 		if m := probedMessage(result, nil, 0); len(m.Lengths) != 0 || !strings.Contains(m.Because, "a clock was set: its times are of") {
 			t.Errorf("set by %v: %v", set, m)
+		}
+	}
+}
+
+func TestWhateverTimesAFarEndSaysNoneAreToldThatAControllerWouldNotTake(t *testing.T) {
+	said := []int64{math.MinInt64, math.MinInt64 + 1, -day, -1, 1, day, math.MaxInt64}
+	for _, first := range said {
+		for _, second := range said {
+			result := probe.Result{Took: 9 * time.Second, Samples: []probe.Sample{
+				{Length: 64, Came: true, Sent: day, Received: first, Answered: second, Heard: day + 1},
+			}}
+			for _, at := range slices.Concat(probedMessage(result, nil, 0).ReceivedNs, probedMessage(result, nil, 0).AnsweredNs) {
+				if at > uint64(2*time.Minute) {
+					t.Errorf("of %d and %d it tells %d", first, second, at)
+				}
+			}
 		}
 	}
 }

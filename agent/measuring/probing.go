@@ -3,6 +3,7 @@ package measuring
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"bicast/agent/clock"
@@ -128,7 +129,10 @@ func (s *span) take(times ...int64) {
 	}
 }
 
-func (s *span) lasts() time.Duration { return time.Duration(s.last - s.first) }
+// lasts bears any times: the far end's are what it says.
+func (s *span) lasts() time.Duration {
+	return time.Duration(min(uint64(s.last)-uint64(s.first), math.MaxInt64))
+}
 
 // since is 1 at the first time, and 0 where there is none.
 func (s *span) since(at int64) uint64 {
