@@ -43,6 +43,9 @@ func newRoad(t *testing.T) *road {
 	r := &road{
 		t: t, terminal: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t), authority: issued.New(t),
 	}
+	for _, host := range []*lab.Host{r.terminal, r.gateway, r.relay, r.server} {
+		host.Sysctl("ipv6/conf/default/accept_dad", "0") // or routers ask for neighbours after two seconds
+	}
 	r.link(r.terminal, r.gateway, "192.168.7", "fd07")
 	r.link(r.gateway, r.relay, "10.0.1", "fd01")
 	r.link(r.relay, r.server, "45.0.0", "2a0f")

@@ -147,7 +147,7 @@ func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
 	for i := range block {
 		block[i] = byte(i % 251)
 	}
-	r.terminal.SetWriteDeadline(time.Now().Add(time.Second))
+	r.terminal.SetWriteDeadline(time.Now().Add(time.Second / 2))
 	for {
 		n, err := r.terminal.Write(block)
 		sent += n
@@ -174,7 +174,7 @@ func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
 
 func TestAResetIsSeenAlsoWhileTheOtherEndTakesNothing(t *testing.T) {
 	r := newRoad(t)
-	r.terminal.SetWriteDeadline(time.Now().Add(time.Second / 2))
+	r.terminal.SetWriteDeadline(time.Now().Add(time.Second / 4))
 	for block := make([]byte, 32<<10); ; {
 		if _, err := r.terminal.Write(block); err != nil {
 			break

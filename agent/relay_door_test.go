@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/internal/lab"
+	"bicast/relay/identity"
+)
+
+// tunnel is TLS with the relay, by hand, from the gateway's host.
+func (r *road) tunnel() *tls.Conn {
+	r.t.Helper()
+	config, err := identity.Gateway(r.home(), "tokyo")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	conn := tls.Client(r.knock(r.gateway), config)
+	conn.SetDeadline(time.Now().Add(within))
+	if err := conn.Handshake(); err != nil {
+		r.t.Fatal(err)
+	}
+	return conn
+}
+
+func (r *road) knock(from *lab.Host) net.Conn {
+	r.t.Helper()
+	var conn net.Conn
+	from.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", door, within)
+		return err
+	})
+	r.t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestBehindARequestIsNothingButTheTunnel(t *testing.T) {
+	r := newRoad(t)
+	r.serves("80", echo)
+	r.relays()
+	const asked = "CONNECT 45.0.0.2:80 HTTP/1.1\r\nHost: 45.0.0.2:80\r\n\r\n"
+
+	conn := r.tunnel()
+	io.WriteString(conn, asked+asked) // the second one is the server's
+	conn.CloseWrite()
+	all, err := io.ReadAll(conn)
+	if want := "HTTP/1.1 200 Connected\r\n\r\n" + relay4 + "\n" + asked; err != nil || string(all) != want {
+		t.Fatalf("it answers %q (%v), expected %q", all, err, want)
+	}
+
+	for refused, code := range map[string]int{
+		"CONNECT 10.0.0.1:80 HTTP/1.1\r\nHost: 10.0.0.1:80\r\n\r\n":                    http.StatusForbidden,
+		"CONNECT 45.0.0.2:8098 HTTP/1.1\r\nHost: 45.0.0.2:8098\r\n\r\n":                http.StatusBadGateway,
+		"CONNECT 45.0.0.2:80 HTTP/1.1\r\nHost: a\r\nContent-Length: 52\r\n\r\n":        http.StatusBadRequest,
+		"GET http://45.0.0.2/ HTTP/1.1\r\nHost: 45.0.0.2\r\n\r\n":                      http.StatusBadRequest,
+		"CONNECT 45.0.0.2:80 HTTP/1.1\r\n" + strings.Repeat("X: y\r\n", 1000) + "\r\n": http.StatusBadRequest,
+	} {
+		conn := r.tunnel()
+		io.WriteString(conn, refused+asked) // as a terminal may have it, whose bytes are sent before there is an answer
+		lines := bufio.NewReader(conn)
+		answer, err := http.ReadResponse(lines, nil)
+		if err != nil || answer.StatusCode != code {
+			t.Fatalf("%.60q is answered by %v (%v), expected %d", refused, answer, err, code)
+		}
+		if why, err := io.ReadAll(answer.Body); err != nil || len(why) < 10 {
+			t.Fatalf("%.60q is refused because of %q (%v)", refused, why, err)
+		}
+		if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+			t.Fatalf("behind the refusal of %.60q is %q (%v), expected the end", refused, rest, err)
+		}
+	}
+}
+
+func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
+	r := newRoad(t)
+	r.serves("80", nothing)
+	r.relays()
+	var silent []net.Conn
+	for range 600 {
+		silent = append(silent, r.knock(r.server))
+	}
+	if body, _ := r.curl(append(curled(r.home()), "http://"+server4+"/")...); strings.TrimSpace(body) != relay4 {
+		t.Fatalf("a gateway reads %q beside %d strangers, expected %s", body, len(silent), relay4)
+	}
+	silent[0].SetReadDeadline(time.Now().Add(within))
+	if _, err := silent[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+		t.Fatalf("the first stranger reads %v, expected to have made place", err)
+	}
+}
