@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.calendar import moment
 from controller.known import Counted, Spent
 from controller.model import Limits
 from controller.policy.budget import (
@@ -179,3 +182,20 @@ def test_copies_that_end_when_they_should_never_use_more_than_a_readings_surpris
             used += copied
         account = counted(account, Counted(used, used), at(second))
     assert used <= 500_000 + max(each)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Pacific/Auckland"])
+def test_a_day_is_that_of_the_machine_s_zone_and_ends_at_its_midnight(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for at_s in (NOON, 1_774_742_400.0, 1_792_886_400.0):  # the latter two on days of 23 and 25 hours in Berlin
+            found = moment(at_s)
+            assert at_s < found.day_ends_at <= at_s + 25 * 3600
+            before, after = moment(found.day_ends_at - 1), moment(found.day_ends_at)
+            assert before.day == found.day < after.day and (found.day_ends_at + after.utc_offset_s) % 86400 == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
