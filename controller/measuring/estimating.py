@@ -17,7 +17,9 @@ from controller.measures import Probed
 from controller.policy import trains
 from controller.policy.bandwidth import (
     CALIBRATED,
+    SURE,
     UNCALIBRATED,
+    UNSURE_PART,
     Alpha,
     Rate,
     Samples,
@@ -25,10 +27,13 @@ from controller.policy.bandwidth import (
     calibrated,
     one_way,
     rate,
+    said,
 )
 from controller.probed import Unreadable, of_packets
 
 T = TypeVar("T")
+
+MOST_S_PER_BYTE = 20e-9  # of hosts; more is another link, or another rate than was said. Ours take 0.1 to 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,14 @@ def estimated(order: Estimate) -> Estimated:
 
 def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:
     found = rate(samples, CALIBRATED)
-    return found if isinstance(found, Unknown) else calibrated(one_way(samples), link_bps)
+    if isinstance(found, Unknown):
+        return found
+    alpha = calibrated(one_way(samples), link_bps)
+    unsure = SURE * alpha.error + UNSURE_PART * 8 / link_bps
+    if -unsure <= alpha.s_per_byte <= MOST_S_PER_BYTE + unsure:
+        return alpha
+    took = f"{alpha.s_per_byte * 1e9:.1f} ns a byte, expected 0 to {MOST_S_PER_BYTE * 1e9:.0f}"
+    return Unknown(f"of a link of {said(link_bps)} these hosts would take {took}: they are not calibrated by it")
 
 
 def _anyhow(estimate: Callable[[], T]) -> T | Unknown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import isfinite
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
+from controller import keeping
+from controller.configuration.document import Place
 from controller.measuring.book import Page, written
 from controller.measuring.estimating import Estimate, Estimated, estimated
 from controller.measuring.plan import plan
@@ -40,6 +43,9 @@ def borne(found: Estimated) -> None:
             assert each.because and len(each.because) < 400
     page = written(Page(), found)
     assert isinstance(page.figure(None, 60.0), Figure | Unknown) and page.ended == 1
+    kept = keeping.written({(("home", "wifi"), False): page})  # and the next start can read it
+    (again,) = keeping.read(Place("state", "roads", json.loads(json.dumps(kept)))).values()
+    assert (again.alpha, again.measured) == (page.alpha, page.measured)
 
 
 @pytest.mark.parametrize("down", [False, True])
@@ -104,6 +110,24 @@ def test_a_clock_that_was_set_meanwhile_is_said() -> None:
     assert isinstance(found.one_packet, Unknown) and "a clock was set meanwhile" in found.one_packet.because
     page = written(Page(), found)
     assert dict(page.unknown)[Method.ONE_PACKET].startswith("a clock was set")
+
+
+@pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
+def test_hosts_are_not_calibrated_by_a_rate_that_the_link_has_not(link_bps: float) -> None:
+    found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.because
+    assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
+    assert written(Page(), found).alpha is None
+    borne(found)
+
+
+@pytest.mark.parametrize("link_bps", [20e6, 20.1e6])
+def test_hosts_that_take_a_little_for_each_byte_are_calibrated(link_bps: float) -> None:
+    found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
+    assert isinstance(found.alpha, Alpha) and found.alpha.s_per_byte == pytest.approx(
+        8 / 20e6 - 8 / link_bps, abs=1e-10
+    )
+    assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(link_bps, rel=0.002)
 
 
 def test_hosts_are_not_calibrated_by_what_tells_no_rate() -> None:
