@@ -97,7 +97,7 @@ def _lines(road: dict[str, Any], calibrates: bool) -> Iterator[str]:
         yield f"  {counted(way['sent'], 'packets')} alone, {way['lost']} lost, {way['reordered']} out of order"
         if way["error"]:
             yield f"  not whole: {way['error']}"
-        if calibrates and way["alpha_ns_per_byte"] is not None:
+        if calibrates and not way["error"] and way["alpha_ns_per_byte"] is not None:
             yield f"  these hosts take {way['alpha_ns_per_byte']:.3f} ns a byte: kept, and taken off from now on"
 
 

@@ -65,6 +65,15 @@ def test_a_link_of_known_rate_calibrates_its_hosts(api: str, desk: Desk, capsys:
     assert capsys.readouterr().out.count("these hosts take 1.250 ns a byte: kept, and taken off from now on") == 2
 
 
+def test_hosts_that_could_not_be_calibrated_are_not_said_to_be(api: str, desk: Desk, capsys: Captured) -> None:
+    because = "of a link of 1 Mbit/s these hosts would take 79.6 ns a byte, expected 0 to 20"
+    failed = replace(UP, error=because)
+    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
+    assert main(["measure", "lte", "--link", "1"]) == REFUSED
+    told = capsys.readouterr().out
+    assert told.count(f"  not whole: {because}\n") == 2 and "kept" not in told
+
+
 def test_a_direction_that_is_not_known_afterwards_is_told_with_its_reason(
     api: str, desk: Desk, capsys: Captured
 ) -> None:
