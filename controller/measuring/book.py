@@ -47,6 +47,11 @@ def failed(page: Page, because: str) -> Page:
     return replace(page, error=because, ended=page.ended + 1)
 
 
+def of_another_way(page: Page) -> Page:
+    """What was known of the one before says nothing of it, but for the hosts and for what was sent."""
+    return replace(page, measured=(), unknown=())
+
+
 def written(page: Page, told: Estimated) -> Page:
     found = {Method.ONE_PACKET: told.one_packet, Method.TRAINS: told.trains}
     if _several(told.one_packet, told.trains):

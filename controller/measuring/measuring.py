@@ -60,10 +60,11 @@ class Measuring:
         self._delivering = Delivering()
         self._delivered: dict[Heading, Measured] = {}  # the most that flows got of late
         self.pages: Mapping[Heading, Page] = kept  # a new one whenever anything in it changes
+        self._roads: dict[At, Road] = {}
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        found = list(roads(config))
+        found, before = list(roads(config)), self._roads
         self._roads = {road.at: road for road in found if isinstance(road, Road)}
         self._roads_of: dict[str, list[Road]] = {}  # by either end
         for road in self._roads.values():
@@ -73,7 +74,12 @@ class Measuring:
         self._meetings.keep(self._roads)
         headings = {(at, down) for at in self._roads for down in DIRECTIONS}
         self._turns.keep(headings)
-        self.pages = {heading: page for heading, page in self.pages.items() if heading in headings}
+        others = {at for at, road in before.items() if at in self._roads and self._roads[at].way != road.way}
+        self.pages = {
+            heading: book.of_another_way(page) if heading[0] in others else page
+            for heading, page in self.pages.items()
+            if heading in headings
+        }
         self._answer_since = {at: since for at, since in self._answer_since.items() if at in self._roads}
         self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
 
@@ -114,6 +120,9 @@ class Measuring:
     def _probed(self, event: Probed, now: float) -> Iterator[Estimate]:
         turn = self._turns.end(event.directive)
         if turn is None or turn.heading not in self._headings():
+            return
+        if self._roads[turn.road.at].way != turn.road.way:
+            self._failed(turn, "gateway.yaml has another way for it since that was begun")
             return
         if not event.packets:
             self._failed(turn, event.because or "no packet of it was sent")

@@ -218,6 +218,25 @@ def test_another_way_is_another_meeting() -> None:
     assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
 
 
+def test_what_was_found_by_one_way_says_nothing_of_another() -> None:
+    world, home, _ = both()
+    for _ in range(4):
+        world.seconds(8)
+        world.over(home)
+    world.core.measuring.wish(None, "wifi", None)
+    world.second()
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
+    world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+    order = world.over(home)
+    assert (order.name, order.way.device) == ("wifi", "wlan0")
+    for direction in ("up", "down"):
+        assert world.direction("wifi", direction).bps is None and world.direction("lte", direction).bps is not None
+    assert world.direction("wifi", "up").error == "gateway.yaml has another way for it since that was begun"
+    world.seconds(8)
+    assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
+
+
 def test_what_is_paid_for_by_the_byte_is_asked_seldom() -> None:
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
