@@ -9,7 +9,7 @@ import (
 	"bicast/relay/carry"
 )
 
-// A relay that has gone silent is known by this within some 8 s, where nothing is asked of it.
+// Where a relay has gone without a word, connections end by this in some 8 s.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
 // Opener opens connections to the relay at host:port, with MPTCP where both have it.

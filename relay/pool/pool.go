@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ const (
 	atOnce     = 8                // opened by the keeper
 	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
 	openWithin = time.Second      // for who waits; the keeper gives it more
-	fillWithin = 5 * time.Second
+	fillWithin = 3 * time.Second
 	tryEvery   = time.Second // where the relay cannot be reached
 )
 
@@ -47,14 +48,14 @@ func New(open func(context.Context) (*carry.Secure, error), changed func(error))
 }
 
 // Take gives an opened connection, or why there is none: at once where the relay is known to be out of reach, and within a
-// second elsewhere.
+// second elsewhere. A relay to which none could be opened just now may be silent on those that wait, too.
 func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 	defer p.stir()
 	for {
 		p.mutex.Lock()
 		down := p.down
 		var one *waiting
-		if n := len(p.idle); n > 0 {
+		if n := len(p.idle); n > 0 && down == nil {
 			one = p.idle[n-1]
 			p.idle = p.idle[:n-1]
 		}
@@ -153,29 +154,20 @@ func (p *Pool) fill(ctx context.Context) {
 	}
 }
 
-// watch waits for a relay's end of a connection that nobody has asked anything of: it can say nothing else.
+// watch waits for a relay's end of a connection that nobody has asked anything of: it can say nothing else. Whether the relay
+// can be reached is found out by opening another one.
 func (p *Pool) watch(one *waiting) {
 	defer close(one.parted)
 	if !one.end.Stirs() {
 		return // it was taken
 	}
-	one.end.SetReadDeadline(time.Now().Add(fillWithin))
-	_, err := one.end.Read(make([]byte, 1))
 	p.mutex.Lock()
-	found := false
-	for i, each := range p.idle {
-		if each == one {
-			p.idle = append(p.idle[:i], p.idle[i+1:]...)
-			found = true
-			break
-		}
+	if at := slices.Index(p.idle, one); at >= 0 {
+		p.idle = slices.Delete(p.idle, at, at+1)
 	}
 	p.mutex.Unlock()
 	one.end.Reset()
-	if found {
-		p.stir()
-		p.found(fmt.Errorf("the relay ended what was opened: %w", err))
-	}
+	p.stir()
 }
 
 // claim ends the watch; false: the connection has ended.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ type relay struct {
 	at       string
 	listener *net.TCPListener
 	in       chan *carry.Secure
+	silent   atomic.Bool // to whoever comes
 }
 
 func (r *relay) open() {
@@ -64,7 +66,13 @@ func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
 		t.Fatal(err)
 	}
 	changes := make(chan error, 100)
-	pool := New(Opener(r.at, config), func(err error) { changes <- err })
+	open := Opener(r.at, config)
+	pool := New(func(ctx context.Context) (*carry.Secure, error) {
+		if r.silent.Load() {
+			return nil, context.DeadlineExceeded
+		}
+		return open(ctx)
+	}, func(err error) { changes <- err })
 	ctx, cancel := context.WithCancel(context.Background())
 	kept := make(chan struct{})
 	go func() {
@@ -111,7 +119,7 @@ func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
 func TestARelayThatEndsIsOutOfReachAtOnceAndUsedAgainWhenItIsBack(t *testing.T) {
 	r, pool, changes := begin(t, "home")
 	r.listener.Close()
-	close := func() {
+	hangUp := func() {
 		for {
 			select {
 			case end := <-r.in:
@@ -127,7 +135,7 @@ func TestARelayThatEndsIsOutOfReachAtOnceAndUsedAgainWhenItIsBack(t *testing.T) 
 		case err := <-changes:
 			gone = err != nil
 		case <-time.After(10 * time.Millisecond):
-			close()
+			hangUp()
 		case <-late:
 			t.Fatal("it is not known that the relay has ended")
 		}
@@ -161,5 +169,25 @@ func TestWhomTheRelayDoesNotServeGetsNoConnection(t *testing.T) {
 	if end, err := pool.Take(context.Background()); err == nil {
 		end.Reset()
 		t.Fatal("there is a connection")
+	}
+}
+
+func TestARelayThatGoesSilentIsOutOfReachThoughConnectionsToItWait(t *testing.T) {
+	r, pool, changes := begin(t, "home")
+	for range stored {
+		await(t, "the pool is filled", r.in)
+	}
+	r.silent.Store(true)
+	one, err := pool.Take(context.Background()) // the next is opened in its place, and is not
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.Reset()
+	if err := await(t, "it is found out", changes); err == nil {
+		t.Fatal("the relay is said to be in reach")
+	}
+	if one, err := pool.Take(context.Background()); err == nil {
+		one.Reset()
+		t.Fatal("a connection is given that waits at a silent relay")
 	}
 }

@@ -25,7 +25,7 @@ const (
 	greetWithin = 5 * time.Second
 	IdleAtMost  = 2 * time.Minute // opened, and nothing asked for: gateways keep such ones in store
 	askWithin   = 5 * time.Second // from a request's first byte to its last
-	mostOfOne   = 16384           // connections of one gateway
+	mostOfOne   = 16384           // connections of one gateway, with those where nothing was asked yet
 	partWithin  = 2 * time.Second // for a refusal to be read
 	partBytes   = 1 << 20
 )
@@ -75,12 +75,12 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 		return
 	}
 	name := identity.Name(end.Peer(), s.Gateways)
-	target, behind, answer := s.request(end)
-	if answer == nil && !s.enter(name) {
-		answer = ask.No(ask.TooMany, "this gateway has %d connections: no more", mostOfOne)
-	} else if answer == nil {
-		defer s.leave(name)
+	if !s.enter(name) {
+		part(end, ask.No(ask.TooMany, "this gateway has %d connections: no more", mostOfOne))
+		return
 	}
+	defer s.leave(name)
+	target, behind, answer := s.request(end)
 	var far *net.TCPConn
 	if answer == nil && target != nil {
 		far, answer = s.Reach.Connect(ctx, *target)
