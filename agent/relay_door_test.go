@@ -6,12 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"bicast/internal/lab"
 	"bicast/relay/identity"
+	"bicast/relay/identity/issued"
 )
 
 // tunnel is TLS with the relay, by hand, from the gateway's host.
@@ -91,5 +94,30 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 	silent[0].SetReadDeadline(time.Now().Add(within))
 	if _, err := silent[0].Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Fatalf("the first stranger reads %v, expected to have made place", err)
+	}
+}
+
+func TestWhatIsMissingIsSaid(t *testing.T) {
+	files := issued.New(t).Relay("tokyo")
+	shown := strings.Join(showing(files), " ")
+	for words, want := range map[string]string{
+		"relay":                               "relay wants --listen",
+		"relay --help":                        "usage: bicast-agent relay",
+		"relay --listen 127.0.0.1:0 " + shown: "and --gateway",
+		"relay --listen 127.0.0.1:0 --gateway home --allow-ports http " + shown:   "no list of ports",
+		"relay --listen 127.0.0.1:0 --gateway home --congestion other " + shown:   `the congestion control "other" cannot be had`,
+		"relay --listen 127.0.0.1:0 --gateway home " + shown + " --key /dev/null": "cannot be used",
+		"take":        "take wants --relay",
+		"take --help": "usage: bicast-agent take",
+		"take --relay a:1 --name a --port 5000 --fallback both " + shown:                      "--fallback direct or block",
+		"take --relay a:1 --name a --port 70000 --fallback block " + shown:                    "take wants --relay",
+		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.1 " + shown:     "expected a network",
+		"take --relay a:1 --name a --port 5000 --fallback block " + shown + " --ca /dev/null": "the authority /dev/null cannot be used",
+	} {
+		agent := exec.Command("/proc/self/exe", strings.Fields(words)...)
+		agent.Env = append(os.Environ(), asAgent+"=1")
+		if said, _ := agent.CombinedOutput(); !strings.Contains(string(said), want) {
+			t.Errorf("%s: %q, expected %q in it", words, said, want)
+		}
 	}
 }
