@@ -214,7 +214,8 @@ class Measuring:
             return now if heading in self._turns.asked else None
         due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now))
         if page.spent is not None:
-            due_at = max(due_at, page.spent.at + period_s(page.spent.bytes, page.probed_bps()))
+            back_bps = self._page((at, not heading[1])).probed_bps()
+            due_at = max(due_at, page.spent.at + period_s(page.spent.bytes, page.probed_bps(), back_bps))
         budget = self._roads[at].budget_bytes_per_day
         if budget is None:
             return due_at
@@ -224,8 +225,10 @@ class Measuring:
 
     def _plan(self, heading: Heading) -> Plan:
         """A person has the whole probe made, whatever it costs."""
-        paid = self._roads[heading[0]].budget_bytes_per_day is not None and heading not in self._turns.asked
-        return plan(heading[1], self._turns.asked.get(heading) or self._page(heading).probed_bps(), paid)
+        (at, down), page, asked = heading, self._page(heading), heading in self._turns.asked
+        bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), self._page((at, not down)).probed_bps()
+        paid = self._roads[at].budget_bytes_per_day is not None and not asked
+        return plan(down, bps, paid, back_bps, bps is None and page.spent is None and not asked)
 
     # What people wish
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -21,8 +22,10 @@ class Sent:
     bytes: int
 
 
-def period_s(sent_bytes: int, bps: float | None) -> float:
-    return max(SELDOM_S, 8 * sent_bytes / (PART * (bps or ASSUMED_BPS)))
+def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
+    """The slower direction counts: long packets by the one's probes and small ones by the other's are in its part."""
+    slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
+    return max(SELDOM_S, 8 * sent_bytes / (PART * slower_bps))
 
 
 def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:

@@ -1,8 +1,9 @@
 """What one probe sends, for how long, and how many bytes that is.
 
-Packets that wait for one another tell nothing: so the slower a road is known to be, the longer the pause between them.
+Packets that wait for one another tell nothing: so the slower a road is known to be, the longer the pause between them,
+also where it is the small ones whose way is slow. Of a road that nobody has probed yet it is not known how slow it is.
 On a fast one the time that a packet takes is little beside the time of a processor, and more of them have to tell it.
-Where each byte is paid for there are as few as tell anything.
+On a slow one, and where each byte is paid for, there are as few as tell anything.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ SHORTEST_DOWN = 64
 LONGEST = 1440
 STEP = 16
 TRAINS, TRAIN_PACKETS = 10, 40
-TRAINS_PAID, TRAIN_PACKETS_PAID = 8, 18
-FAST_BPS = 50e6
-TRIES, TRIES_FAST, TRIES_PAID = 10, 100, 3
+TRAINS_FEW, TRAIN_PACKETS_PAID = 8, 18
+SLOW_BPS, FAST_BPS = 2e6, 50e6
+TRIES, TRIES_FAST, TRIES_FEW = 10, 100, 3
 PAUSE_US, PAUSE_FAST_US = 10_000, 1_000
+PAUSE_NEW_US = 40_000  # 0.3 Mbit/s
 LONGEST_PAUSE_US = 500_000
 APART = 10  # so many times what the longest packet takes
 HEADERS = 62  # bytes of Ethernet, IPv6 and UDP: of IPv4 it is less
@@ -70,13 +72,19 @@ class Plan:
         )
 
 
-def plan(down: bool, bps: float | None, paid: bool = False) -> Plan:
-    """`bps` as it was last measured; None: not known."""
+def plan(down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False) -> Plan:
+    """`bps` as it was last measured, and of the other direction; None: not known. `new`: nobody has tried it yet."""
     shortest = SHORTEST_DOWN if down else SHORTEST_UP
-    longest_us = (LONGEST + HEADERS) * 8e6 / bps if bps else 0.0
-    pause_us = min(max(PAUSE_US, round(APART * longest_us)), LONGEST_PAUSE_US)
+    long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
+    if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
+        return Plan(shortest, TRIES_FAST, max(PAUSE_FAST_US, small_us), TRAINS, TRAIN_PACKETS)
+    pause_us = min(max(PAUSE_NEW_US if new else PAUSE_US, long_us, small_us), LONGEST_PAUSE_US)
     if paid:
-        return Plan(shortest, TRIES_PAID, pause_us, TRAINS_PAID, TRAIN_PACKETS_PAID)
-    if bps is not None and bps > FAST_BPS:
-        return Plan(shortest, TRIES_FAST, PAUSE_FAST_US, TRAINS, TRAIN_PACKETS)
+        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS_PAID)
+    if new or (bps is not None and bps < SLOW_BPS):
+        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS)
     return Plan(shortest, TRIES, pause_us, TRAINS, TRAIN_PACKETS)
+
+
+def _apart_us(length: int, bps: float | None) -> int:
+    return round(APART * length * 8e6 / bps) if bps else 0

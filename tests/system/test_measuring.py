@@ -32,7 +32,7 @@ LOSS = 0.5
 PATIENCE_S = 40.0
 LOOK_EVERY_S = 0.1
 # A probe of 1 s: of few lengths, and of short trains.
-SHORT = {"STEP": 158, "TRIES": 8, "PAUSE_US": 3_000, "TRAINS": 8, "TRAIN_PACKETS": 24}
+SHORT = {"STEP": 158, "TRIES_FEW": 8, "PAUSE_NEW_US": 3_000, "TRAINS_FEW": 8, "TRAIN_PACKETS": 24}
 
 
 @dataclass(frozen=True)
