@@ -304,3 +304,23 @@ def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
     scene.carry(scene.core.wish_active("phone", "wifi", scene.now)[1])
     scene.drain()
     assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
+
+
+def test_copies_begin_before_policies_leave_an_uplink_that_loses_much_and_keep_it_from_being_left() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(10, loss=0.2)
+    assert scene.active == "wifi" and [entry.copies for entry in scene.copying()] == [True]
+
+
+def test_what_goes_down_by_a_lossy_uplink_is_left_for_another_as_in_any_mode() -> None:
+    scene = Uploading()
+    relay = scene.relay()
+    scene.world[0].subflows[1].server.backup = True
+    scene.reports(relay)
+    for _ in range(6):
+        for connection in scene.world:
+            connection.download(100, loss=0.2)
+        scene.second(relay)
+    assert scene.active == "lte" and not scene.copying()
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.active == "lte"
