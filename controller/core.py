@@ -67,7 +67,7 @@ class Core:
         self.ends = Ends(config, wanted.once, self._tickets, now)
         self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
         self.pilot = Pilot(config, wanted, self._tickets, now)
-        self.budgets = Budgets(config, wanted.spent, now)
+        self.budgets = Budgets(config, wanted.spent)
         self.copying = Copying(self.pilot, self.ends, self.budgets, wanted)
         self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often)
         self.measuring = Measuring(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
@@ -100,7 +100,7 @@ class Core:
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
-                self.budgets.read(switch.site, switch.observed.ports, switch.installed, now)
+                self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self._within_budgets(now)
             case SwitchApplied():
                 self.pilot.logbook.applied(event.session, event.ticket)

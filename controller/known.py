@@ -23,10 +23,10 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """As a switch counts up."""
+    """Copies by an uplink with limits, as one switch counts up."""
 
-    copied_bytes: int  # by this uplink
-    carried_bytes: int  # by all uplinks of the site, copies among them
+    offered_bytes: int
+    dropped_bytes: int  # of these, by their meter since it was last modified
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Spent:
     day: str
     copied_bytes: int = 0
     used_up: int | None = None  # the budget that is, till the day ends; a greater one is not
-    counted: Counted | None = None  # when last read
+    counted: Mapping[str, Counted] = field(default_factory=dict)  # when last read, by switch and table
 
 
 @dataclass(frozen=True, slots=True)

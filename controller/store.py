@@ -117,14 +117,14 @@ def _spent(place: Place) -> dict[str, Spent]:
     for name, each in place.named().items():
         keys = each.mapping(required=("day", "copied_bytes", "used_up", "counted"))
         used_up = None if keys["used_up"].value is None else kept.count(keys["used_up"])
-        counted = None if keys["counted"].value is None else _counted(keys["counted"])
+        counted = {at: _counted(one) for at, one in keys["counted"].named().items()}
         found[name] = Spent(keys["day"].text(), kept.count(keys["copied_bytes"]), used_up, counted)
     return found
 
 
 def _counted(place: Place) -> Counted:
-    keys = place.mapping(required=("copied_bytes", "carried_bytes"))
-    return Counted(kept.count(keys["copied_bytes"]), kept.count(keys["carried_bytes"]))
+    keys = place.mapping(required=("offered_bytes", "dropped_bytes"))
+    return Counted(kept.count(keys["offered_bytes"]), kept.count(keys["dropped_bytes"]))
 
 
 def _uplinks(place: Place) -> dict[str, str]:

@@ -12,7 +12,8 @@ twice as much is left as was used between two readings of late, and no budget is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from controller.known import Counted, Spent
 from controller.model import Limits
@@ -32,6 +33,15 @@ class Moment:
     day: str  # where we are: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Of the switch at one end."""
+
+    at: str  # which counters these are: one that counts others is another one
+    copied: Counted
+    carried: Mapping[int, int]  # bytes that ports of uplinks have sent, by number
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,8 @@ class Account:
     limits: Limits
     spent: Spent
     steps: tuple[Step, ...] = ()
-    read: bool = False  # by this controller
+    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # as this controller has last read it
+    ahead_bytes: int = 0  # that are counted as dropped, and not yet as offered: a switch tells that a little later
     barred_until: float | None = None  # for their share
 
     @property
@@ -74,17 +85,19 @@ def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
     return Account(limits, _today(kept or Spent(moment.day), moment))
 
 
-def counted(account: Account, now: Counted, moment: Moment) -> Account:
-    """Less than before: the switch has begun anew. What it shows first may be of any time, and counts for nothing."""
+def counted(account: Account, now: Reading, moment: Moment) -> Account:
+    """What a switch shows first may be of any time, and counts for nothing. What its meter drops between a reading and
+    the meter's next change counts as used."""
     spent = _today(account.spent, moment)
-    before = spent.counted or now
-    begun_anew = now.copied_bytes < before.copied_bytes or now.carried_bytes < before.carried_bytes
-    copied = now.copied_bytes - (0 if begun_anew else before.copied_bytes)
-    carried = now.carried_bytes - (0 if begun_anew else before.carried_bytes)
-    spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted=now)
-    if account.read:  # else it is of all the time in which nobody read
-        account = replace(account, steps=_stepped(account.steps, copied, carried, moment.at))
-    account = replace(account, read=True)
+    before, carried = spent.counted.get(now.at, now.copied), account.carried.get(now.at)
+    offered = _since(before.offered_bytes, now.copied.offered_bytes)
+    used = offered - _since(before.dropped_bytes, now.copied.dropped_bytes) - account.ahead_bytes
+    copied, ahead = max(used, 0), max(-used, 0)
+    spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted={**spent.counted, now.at: now.copied})
+    account = replace(account, carried={**account.carried, now.at: now.carried}, ahead_bytes=ahead)
+    if carried is not None:  # else it is of all the time in which nobody read
+        sent = sum(_since(carried[port], count) for port, count in now.carried.items() if port in carried)
+        account = replace(account, steps=_stepped(account.steps, copied, sent, moment.at))
     budget = account.limits.budget_bytes_per_day
     if budget is not None and spent.copied_bytes + 2 * account.most_bytes >= budget:
         spent = replace(spent, used_up=budget)
@@ -107,6 +120,11 @@ def barred(account: Account, moment: Moment) -> str | None:
         share = f"copies were {account.share:.0%} {of_what}, and may be {account.limits.max_share:.0%}"
         return f"used up until {_clock(until_s, moment)}: {share}"
     return None
+
+
+def _since(before: int, now: int) -> int:
+    """Less than before: it has been counted anew."""
+    return now - before if now >= before else now
 
 
 def _today(spent: Spent, moment: Moment) -> Spent:

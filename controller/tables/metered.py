@@ -8,23 +8,14 @@ before them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from controller.events import Installed
-from controller.known import Port, Rate
+from controller.known import Counted, Port, Rate
 from controller.model import UNLIMITED, Site
 from controller.program import METER_IDS, Flow, Meter, Output, Resubmit, fields
 
 TABLE = 10  # of the first uplink; each has its own, as a bucket has nothing but that to tell it by
 NEXT_TO_NOTHING = Rate(1, 1)  # until it is known what is left
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """Bytes that were to go by an uplink as copies, and those that its meter has dropped since it was last modified."""
-
-    offered: int
-    dropped: int
 
 
 def through(site: Site) -> dict[str, Resubmit]:
@@ -50,11 +41,11 @@ def meters(site: Site, rates: Mapping[str, Rate]) -> Iterator[Meter]:
             yield Meter(METER_IDS[number], rate.kbps, rate.burst_kbits)
 
 
-def counted(site: Site, installed: Installed) -> dict[str, Copied]:
+def counted(site: Site, installed: Installed) -> dict[str, Counted]:
     """By uplink."""
     found = {}
     for number, uplink in enumerate(site.uplinks):
         offered = installed.flow_counters.get((TABLE + number, 1, fields()))
         if uplink.limits != UNLIMITED and offered is not None:
-            found[uplink.name] = Copied(offered.bytes, installed.meter_drops.get(METER_IDS[number], 0))
+            found[uplink.name] = Counted(offered.bytes, installed.meter_drops.get(METER_IDS[number], 0))
     return found

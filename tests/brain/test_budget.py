@@ -18,6 +18,7 @@ from controller.policy.budget import (
     SHARE_S,
     Account,
     Moment,
+    Reading,
     barred,
     counted,
     opened,
@@ -33,10 +34,14 @@ def at(seconds: float, day: str = "2026-11-22") -> Moment:
     return Moment(NOON + seconds, day, NOON + 12 * 3600, 3600)
 
 
+def reading(copied: int, carried: int, dropped: int = 0, switch: str = "1", port: int = 4) -> Reading:
+    return Reading(switch, Counted(copied, dropped), {port: carried})
+
+
 def told(account: Account, *readings: tuple[float, int, int]) -> Account:
     """Seconds after noon, and megabytes copied and carried, counted up."""
     for seconds, copied, carried in readings:
-        account = counted(account, Counted(copied * MB, carried * MB), at(seconds))
+        account = counted(account, reading(copied * MB, carried * MB), at(seconds))
     return account
 
 
@@ -81,7 +86,7 @@ def test_a_restart_forgets_nothing_and_counts_what_was_copied_meanwhile() -> Non
 
 
 def test_what_was_copied_while_nobody_read_is_no_rate() -> None:
-    kept = Spent("2026-11-22", 0, None, Counted(0, 0))
+    kept = Spent("2026-11-22", 0, None, {"1": Counted(0, 0)})
     assert barred(told(opened(A_DAY, kept, at(0)), (0, 60, 90), (1, 61, 91)), at(1)) is None
 
 
@@ -91,13 +96,13 @@ def test_what_must_be_kept_is_plain_values() -> None:
         "day": "2026-11-22",
         "copied_bytes": 101 * MB,
         "used_up": 100 * MB,
-        "counted": {"copied_bytes": 101 * MB, "carried_bytes": 400 * MB},
+        "counted": {"1": {"offered_bytes": 101 * MB, "dropped_bytes": 0}},
     }
 
 
 def test_what_was_copied_over_midnight_counts_on_the_new_day() -> None:
     account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 50, 90))
-    account = counted(account, Counted(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
+    account = counted(account, reading(60 * MB, 100 * MB), at(13 * 3600, "2026-11-23"))
     assert account.spent.day == "2026-11-23" and account.spent.copied_bytes == 10 * MB
 
 
@@ -116,7 +121,7 @@ def test_a_greater_budget_counts_at_once_and_a_smaller_one_too() -> None:
 def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
     spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
     unset = Moment(5.0, "1970-01-01", 86_400.0, 0)
-    account = counted(opened(A_DAY, spent, unset), Counted(101 * MB, 400 * MB), unset)
+    account = counted(opened(A_DAY, spent, unset), reading(101 * MB, 400 * MB), unset)
     assert "until the clock is past 2026-11-22" in (barred(account, unset) or "")
     assert barred(account, at(60)), "it is set now, and the day is the same"
 
@@ -143,14 +148,57 @@ def test_copies_come_back_where_they_are_clearly_less_than_their_part() -> None:
 
 
 def test_of_very_little_it_does_not_matter_which_part_copies_were() -> None:
-    account = counted(opened(A_PART, None, at(0)), Counted(0, 0), at(0))
-    account = counted(account, Counted(LITTLE_BYTES, LITTLE_BYTES), at(1))
+    account = counted(opened(A_PART, None, at(0)), reading(0, 0), at(0))
+    account = counted(account, reading(LITTLE_BYTES, LITTLE_BYTES), at(1))
     assert barred(account, at(1)) is None
 
 
 def test_what_was_carried_long_ago_is_no_part_of_the_last_minutes() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (1, 0, 1000), (2 + SHARE_S, 4, 1010))
     assert barred(account, at(2 + SHARE_S))
+
+
+def test_what_is_dropped_before_it_is_seen_to_have_been_offered_is_used_neither_twice_nor_less_than_not() -> None:
+    account = counted(opened(A_DAY, None, at(0)), reading(0, 0), at(0))
+    used = []
+    for second, (offered, dropped) in enumerate([(0, 3), (10, 4), (10, 6), (18, 7), (40, 7)], start=1):
+        account = counted(account, reading(offered * MB, 0, dropped * MB), at(second))
+        used.append(account.spent.copied_bytes // MB)
+    assert used == [0, 6, 6, 11, 33], "10 MB are counted as soon as a flow shows them, and 7 of all are dropped"
+
+
+def test_after_a_restart_of_a_switch_and_then_of_the_controller_nothing_counts_twice() -> None:
+    account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 20, 20), (2, 1, 1), (3, 15, 15))
+    assert account.spent.copied_bytes == 35 * MB
+    assert told(opened(A_DAY, account.spent, at(9)), (9, 16, 16)).spent.copied_bytes == 36 * MB
+
+
+def test_a_port_that_was_taken_out_and_put_in_again_makes_nothing_count_twice() -> None:
+    account = told(opened(A_PART, None, at(0)), (0, 900, 9000), (1, 901, 9002))
+    account = counted(account, reading(902 * MB, 0, port=7), at(2))
+    assert account.spent.copied_bytes == 2 * MB
+    account = counted(opened(A_DAY, account.spent, at(9)), reading(902 * MB, 0, port=7), at(9))
+    assert account.spent.copied_bytes == 2 * MB
+
+
+def test_what_a_meter_dropped_before_it_was_changed_is_not_used_after_a_restart_either() -> None:
+    account = opened(A_DAY, None, at(0))
+    for second, (offered, dropped) in enumerate([(0, 0), (30, 20), (40, 0)]):
+        account = counted(account, reading(offered * MB, 0, dropped * MB), at(second))
+    assert account.spent.copied_bytes == 20 * MB
+    again = counted(opened(A_DAY, account.spent, at(9)), reading(41 * MB, 0), at(9))
+    assert again.spent.copied_bytes == 21 * MB
+
+
+def test_each_end_is_counted_from_its_own_last_reading_however_late_it_comes_back() -> None:
+    account = opened(A_DAY, None, at(0))
+    for second, (copied, switch) in enumerate([(500, "1"), (700, "2"), (501, "1"), (702, "2")]):
+        account = counted(account, reading(copied * MB, 0, switch=switch), at(second))
+    assert account.spent.copied_bytes == 3 * MB
+    again = counted(opened(A_DAY, account.spent, at(60)), reading(502 * MB, 0), at(60))
+    assert again.spent.copied_bytes == 4 * MB, "the other end is not here yet"
+    again = counted(again, reading(710 * MB, 0, switch="2"), at(90))
+    assert again.spent.copied_bytes == 12 * MB
 
 
 READINGS = st.tuples(st.integers(0, 10**9), st.integers(0, 10**9), st.floats(-(10**6), 10**6), st.integers(20, 25))
@@ -163,7 +211,7 @@ def test_no_counters_and_no_clock_give_bytes_back_within_a_day(
     account = opened(Limits(budget, share), None, at(0))
     for copied, carried, seconds, day in readings:
         before, moment = account.spent, at(seconds, f"2026-11-{day}")
-        account = counted(account, Counted(copied, carried), moment)
+        account = counted(account, reading(copied, carried), moment)
         assert account.spent.day >= before.day
         if account.spent.day == before.day:
             assert account.spent.copied_bytes >= before.copied_bytes
@@ -175,12 +223,12 @@ def test_no_counters_and_no_clock_give_bytes_back_within_a_day(
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=300))
 def test_copies_that_end_when_they_should_never_use_more_than_a_readings_surprise(each: list[int]) -> None:
     limits = Limits(500_000, None)
-    account = counted(opened(limits, None, at(0)), Counted(0, 0), at(0))
+    account = counted(opened(limits, None, at(0)), reading(0, 0), at(0))
     used = 0
     for second, copied in enumerate(each, start=1):
         if barred(account, at(second - 1)) is None:
             used += copied
-        account = counted(account, Counted(used, used), at(second))
+        account = counted(account, reading(used, used), at(second))
     assert used <= 500_000 + max(each)
 
 

@@ -233,6 +233,7 @@ def test_a_switch_that_counts_anew_refills_nothing() -> None:
 @given(left=st.integers(1, 10**15))
 def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> None:
     rate = _rate(left)
+    assert max(rate.kbps, rate.burst_kbits) * 1000 < 1 << 32, "a switch could not be told, or not keep it"
     if left >= PARTS * 2000:
         a_second, burst = rate.kbps * 125, rate.burst_kbits * 125
         assert 2 * (3 * burst + 3 * a_second) <= left, (

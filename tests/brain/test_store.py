@@ -36,7 +36,7 @@ def test_a_wish_for_a_class_is_there_again(tmp_path: Path) -> None:
 
 def test_what_was_decided_of_copies_and_what_they_have_used_is_there_again(tmp_path: Path) -> None:
     spent = {
-        "home/lte": Spent("2026-11-22", 12, 100, Counted(40, 90)),
+        "home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)}),
         "home/sat": Spent("2026-11-22"),
     }
     wanted = Wanted(copies={"phone": False, "client": True}, spent=spent)
