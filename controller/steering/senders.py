@@ -29,12 +29,17 @@ class Senders:
         """By terminal. Of whose packets some are copied and some not, nothing: which one was lost no report tells."""
         active: dict[str, str] = {}  # of those of whom it counts
 
+        ways: dict[str, Way] = {}
+
         def way_of(home: Home) -> Way:
             """Whether it is copied or not, all of it rides the active uplink."""
-            found = way(home.site, home.terminal, wanted)
-            if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
-                active[found.terminal] = found.active
-            return replace(found, leaves=Leaves.BY_ACTIVE)
+            name = home.terminal.name
+            if name not in ways:
+                found = way(home.site, home.terminal, wanted)
+                if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
+                    active[name] = found.active
+                ways[name] = replace(found, leaves=Leaves.BY_ACTIVE)
+            return ways[name]
 
         home_of = homes.get if at_terminal else _mirrored(homes.get)
         before = self._ledgers.get(event.session)
