@@ -19,6 +19,7 @@ from controller.policy import adaptive
 from controller.policy.adaptive import Decision, Watch
 from controller.policy.health import Health
 from controller.policy.tallies import Evidence
+from controller.policy.ways import Leaves, way
 from controller.reports import AgentClosed, AgentEvent, Reported, Role
 from controller.steering.budgets import Budgets
 from controller.steering.pilot import Pilot
@@ -119,7 +120,8 @@ class Copying:
         self._pilot.told_of_paths, self._looked_at = False, now
         for steered in (self._pilot.steered[name] for name in self._decided_of):
             watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
-            decision = adaptive.unheard(steered.name, watch, now) if self._is_unheard(steered, watch, now) else None
+            unheard = self._is_unheard(steered, watch, wanted, now)
+            decision = adaptive.unheard(steered.name, watch, now) if unheard else None
             yield from self._decided(steered, watch, wanted, now, decision)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
@@ -128,17 +130,21 @@ class Copying:
             return adaptive.revived(watch)
         return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
 
-    def _is_unheard(self, steered: Steered, watch: Watch, now: float) -> bool:
-        if watch.copies or self._is_told_of(steered, watch.active, now):
+    def _is_unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> bool:
+        if watch.copies or self._is_told_of(steered, watch.active, wanted, now):
             self._unheard_since.pop(steered.name, None)
             return False
         return now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S
 
-    def _is_told_of(self, steered: Steered, uplink: str, now: float) -> bool:
+    def _is_told_of(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> bool:
         """On one path: there is somebody who would find out that it loses."""
         senders = {Role.TERMINAL, Role.RELAY} if steered.site.other_end is not None else {Role.TERMINAL}
         probed_at = self._probed_at.get((steered.site.home, uplink), float("-inf"))
-        return any(agent.role in senders for agent in steered.agents.values()) or now - probed_at < UNHEARD_S
+        if now - probed_at < UNHEARD_S:
+            return True
+        alone = replace(wanted, copies={steered.name: False})
+        leaves = way(steered.site, steered.terminal, alone).leaves  # by class: which of it was lost no sender knows
+        return leaves is Leaves.BY_ACTIVE and any(agent.role in senders for agent in steered.agents.values())
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
@@ -174,7 +180,7 @@ class Copying:
         if barred is not None or decision is None:
             decision = adaptive.decide(name, watch, now, barred)
         ends = decision is not None and not (decision.copies or decision.barred)
-        if ends and not self._is_told_of(steered, watch.active, now):
+        if ends and not self._is_told_of(steered, watch.active, wanted, now):
             decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:

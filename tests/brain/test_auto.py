@@ -324,3 +324,16 @@ def test_what_goes_down_by_a_lossy_uplink_is_left_for_another_as_in_any_mode() -
     assert scene.active == "lte" and not scene.copying()
     watch = scene.core.copying.watch("client")
     assert watch is not None and watch.active == "lte"
+
+
+def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"backup": {"protocols": ["tcp"], "ports": ["873"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"backup": "bicast"}
+    scene = Uploading(written=written)
+    scene.uploads(2 * TRY_S)
+    assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
+    assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.because
+    scene.core.wish_mode("client", Mode.AUTO, scene.now, "backup")
+    scene.uploads(TRY_S)
+    assert [entry.copies for entry in scene.copying()] == [False]
