@@ -32,7 +32,7 @@ from controller.events import (
 from controller.farend.ends import Ends
 from controller.known import Wanted
 from controller.measuring.book import Page
-from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.measuring import Measuring
 from controller.measuring.turns import Heading
 from controller.model import AUTO, Config, Mode, Site, Terminal

@@ -1,4 +1,8 @@
-"""A thread beside the core's, in which probes are estimated: what may take a second holds up no packet and no wish."""
+"""A thread beside the core's, in which probes are estimated: what may take a second holds up no packet and no wish.
+
+numpy comes with threads of its own, which take signals as the thread that imports it does: this one takes none. Before
+signals are held back for who awaits them (__main__.py) it must not be there.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from controller.measuring.estimating import Estimate, Estimated, estimated
+from controller.measuring.estimates import Estimate, Estimated
 
 
 class Estimator:
@@ -27,5 +31,7 @@ class Estimator:
         self._thread.join()
 
     def _run(self) -> None:
+        from controller.measuring.estimating import estimated
+
         while (order := self._orders.get()) is not None:
             self._post(estimated(order))

@@ -12,8 +12,8 @@ from controller.configuration.document import Place
 from controller.measuring.book import Page
 from controller.measuring.pace import Sent
 from controller.measuring.turns import Heading
-from controller.policy.bandwidth import Alpha, Rate
 from controller.policy.fusing import Measured, Method
+from controller.policy.rates import Alpha, Rate
 
 Pages = Mapping[Heading, Page]
 

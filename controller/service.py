@@ -22,7 +22,7 @@ from controller.inbox import Inbox
 from controller.keeping import Pages
 from controller.known import Wanted
 from controller.measuring.book import by_clock
-from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.estimates import Estimate, Estimated
 from controller.model import Config, Mode
 from controller.program import Program
 from controller.reports import AgentEffect, AgentEvent

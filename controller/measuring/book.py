@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from controller.measuring.estimating import Estimated
+from controller.measuring.estimates import Estimated
 from controller.measuring.pace import Sent
-from controller.policy.bandwidth import Alpha, Rate, Unknown
+from controller.policy.rates import Alpha, Rate, Unknown
 from controller.policy.fusing import DELIVERED_WITHIN_S, Figure, Measured, Method, fused
 
 

@@ -7,13 +7,12 @@ No packets are so odd that this fails: what makes no rate is not known, with the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from controller.measures import Probed
+from controller.measuring.estimates import Estimate, Estimated
 from controller.policy import trains
 from controller.policy.bandwidth import (
     CALIBRATED,
@@ -21,7 +20,6 @@ from controller.policy.bandwidth import (
     UNCALIBRATED,
     UNSURE_PART,
     Alpha,
-    Rate,
     Samples,
     Unknown,
     calibrated,
@@ -34,28 +32,6 @@ from controller.probed import Unreadable, of_packets
 T = TypeVar("T")
 
 MOST_S_PER_BYTE = 20e-9  # of hosts; more is another link, or another rate than was said. Ours take 0.1 to 2
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    site: str
-    uplink: str
-    down: bool
-    probed: Probed
-    alpha: Alpha | None  # None: nobody has calibrated these hosts
-    link_bps: float | None  # the link's rate, where a person says it: calibrate them
-    at: float  # when the probe was over, by the core's clock
-
-
-@dataclass(frozen=True, slots=True)
-class Estimated:
-    of: Estimate
-    one_packet: Rate | Unknown
-    trains: Rate | Unknown
-    alpha: Alpha | Unknown | None  # None: nobody asked for it
-    sent: int = 0  # packets alone
-    lost: int = 0
-    reordered: int = 0
 
 
 def estimated(order: Estimate) -> Estimated:

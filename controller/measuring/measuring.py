@@ -16,7 +16,7 @@ from controller.measures import PathHealth, Probed
 from controller.measuring import book, telling
 from controller.measuring.book import Page
 from controller.measuring.delivering import Delivering, WayOf
-from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.host import Host
 from controller.measuring.meetings import Meetings
 from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, Sent, paid_at, period_s
@@ -26,8 +26,8 @@ from controller.measuring.turns import Heading, Turn, Turns
 from controller.measuring.views import RoadView
 from controller.model import Config
 from controller.orders import Direct
-from controller.policy.bandwidth import said
 from controller.policy.fusing import Figure, Measured
+from controller.policy.rates import said
 from controller.policy.ways import Home
 from controller.reports import AgentClosed, AgentEvent, AgentOpened, Reported, Resulted, Role
 from controller.tickets import Tickets

@@ -22,10 +22,16 @@ import numpy as np
 
 from controller.policy.clocks import FASTEST, STEP_S, drift, step_s
 from controller.policy.lines import Numbers, least_squares, lower_edge
+from controller.policy.rates import CALIBRATED as CALIBRATED
+from controller.policy.rates import UNCALIBRATED as UNCALIBRATED
+from controller.policy.rates import UNSURE_S_PER_BYTE
+from controller.policy.rates import Alpha as Alpha
+from controller.policy.rates import Rate as Rate
+from controller.policy.rates import Unknown as Unknown
+from controller.policy.rates import said as said
 
 EDGE = 0.05  # so many of the packets are faster than the line: clock errors, not the path
 SURE = 1.96  # standard deviations, for 95 %
-UNSURE_S_PER_BYTE = 0.3e-9  # what alpha moves by from run to run
 LEAST_ERROR = 1e-15
 UNSURE_PART = 0.003  # of the slope: the edge of what had to wait now and then is not quite the path's
 WIDEST = 1.5  # the upper end of an interval that tells something is no more than so many times its lower one
@@ -51,32 +57,6 @@ class Slope:
     s_per_byte: float
     error: float
     drift: float = 0.0  # of the far end's clock: seconds a second
-
-
-@dataclass(frozen=True, slots=True)
-class Alpha:
-    """What two hosts take for each byte beside the link."""
-
-    s_per_byte: float = 0.0
-    error: float = UNSURE_S_PER_BYTE
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """With an interval that has it in 95 of 100."""
-
-    bps: float
-    least_bps: float
-    most_bps: float
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    because: str
-
-
-CALIBRATED = Alpha()
-UNCALIBRATED = Alpha(error=1.1e-9)  # never less than none, and was seen from 0.1 to 2 ns on processors of our time
 
 
 def paper(samples: Samples) -> Slope:
@@ -124,11 +104,6 @@ def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
     if most > WIDEST * least:
         return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
     return Rate(8 / s_per_byte, 8 / most, 8 / least)
-
-
-def said(bps: float) -> str:
-    mbps = bps / 1e6
-    return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
 
 
 def calibrated(slope: Slope, link_bps: float) -> Alpha:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.policy.bandwidth import Rate, Unknown
+from controller.policy.rates import Rate, Unknown
 
 KEPT_S = 3600.0  # what was measured longer ago says nothing
 DELIVERED_WITHIN_S = 60.0

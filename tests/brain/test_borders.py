@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +111,9 @@ def test_nothing_in_the_controller_leads_back_to_itself() -> None:
         standing -= leaves
     circle = {name: sorted(graph[name] & standing) for name in sorted(standing)}
     assert not circle, f"these import each other, or lean on such: {circle}"
+
+
+def test_signals_are_for_who_awaits_them() -> None:
+    """numpy begins threads when it is imported, which would take them, and end the process."""
+    look = "import controller.__main__, controller.app, sys; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], cwd=ROOT).returncode == 0

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from controller import estimator, inbox, service
+from controller import inbox, service
 from controller.core import Core
 from controller.events import Apply, Effect, NeighbourSeen, PortSeen, Read, Solicited, SwitchClosed, SwitchEvent
-from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring import estimating
+from controller.measuring.estimates import Estimate, Estimated
 from controller.model import Mode
 from controller.policy.bandwidth import Unknown
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Probed, Role
@@ -338,7 +339,7 @@ def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatc
         return Estimated(given, Unknown("nothing"), Unknown("nothing"), None)
 
     monkeypatch.setattr(Core, "handle", handle)
-    monkeypatch.setattr(estimator, "estimated", estimated)
+    monkeypatch.setattr(estimating, "estimated", estimated)
     config = sites.loaded(sites.document())
     core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
     core.start()
