@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 PART = 0.01
+SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the other direction
 SELDOM_S = 600.0  # from one probe to the next of the same road and direction, at least
 ASSUMED_BPS = 1e6  # where nothing is known yet
 DAY_S = 86_400.0
@@ -25,7 +26,7 @@ class Sent:
 def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
     """The slower direction counts: long packets by the one's probes and small ones by the other's are in its part."""
     slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
-    return max(SELDOM_S, 8 * sent_bytes / (PART * slower_bps))
+    return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
 
 
 def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:
