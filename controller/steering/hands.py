@@ -8,13 +8,15 @@ opened ──► heard of ◄──► silent (three periods without a word: its
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.policy.evidence import Ledger, Standing
+from controller.known import Wanted
+from controller.policy.evidence import Ledger, Standing, weigh
+from controller.policy.health import Reading
 from controller.policy.reach import Reach
 from controller.policy.reflexes import Reflex
-from controller.policy.ways import Home, Paths
+from controller.policy.ways import Home, Paths, Way, way
 from controller.reports import (
     CAPS,
     CLAMPS,
@@ -117,6 +119,24 @@ class Agent:
     def report(self, event: Reported, now: float) -> None:
         self.report_again(now)
         self.cost = event.cost
+
+    def weigh(
+        self, event: Reported, homes: Mapping[str, Home], wanted: Wanted
+    ) -> tuple[Mapping[tuple[str, str], Reading], Mapping[str, Way]]:
+        """What it says of which terminals' uplinks, and how these terminals ride."""
+        ways: dict[str, Way] = {}
+
+        def way_of(home: Home) -> Way:
+            name = home.terminal.name
+            if name not in ways:
+                ways[name] = way(home.site, home.terminal, wanted)
+            return ways[name]
+
+        at_terminal = self.role is Role.TERMINAL
+        weighed = weigh(self.ledger, event.connections, event.interval_ms, at_terminal, homes.get, way_of)
+        self.ledger, self.standings = weighed.ledger, weighed.standings
+        self.serves_strangers = weighed.serves_strangers
+        return weighed.readings, ways
 
     def report_again(self, now: float) -> None:
         """What the next report tells as well."""

@@ -18,10 +18,8 @@ from typing import NamedTuple
 from controller.known import Port, Wanted
 from controller.model import Config, Site
 from controller.policy.adaptive import Decision as Copies
-from controller.policy.evidence import weigh
 from controller.policy.reach import Choice
-from controller.policy.reflexes import Reflex
-from controller.policy.ways import Home, Leaves, Way, way
+from controller.policy.ways import Home, Leaves
 from controller.reports import AgentClosed, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
 from controller.steering.claims import Claims
 from controller.steering.hands import ANSWERS_WITHIN_S, PERIOD_S, Agent
@@ -135,21 +133,9 @@ class Pilot:
         if agent is None:
             return []
         agent.report(event, now)
-        at_terminal = agent.role is Role.TERMINAL
         if agent.role is Role.GATEWAY:
             return []
-        ways: dict[str, Way] = {}
-
-        def way_of(home: Home) -> Way:
-            name = home.terminal.name
-            if name not in ways:
-                ways[name] = way(home.site, home.terminal, wanted)
-            return ways[name]
-
-        homes = self._homes_told_by(agent)
-        weighed = weigh(agent.ledger, event.connections, event.interval_ms, at_terminal, homes.get, way_of)
-        agent.ledger, agent.standings = weighed.ledger, weighed.standings
-        agent.serves_strangers = weighed.serves_strangers
+        readings, ways = agent.weigh(event, self._homes_told_by(agent), wanted)
         concerns = frozenset((*agent.owns, *ways))
         for name in agent.concerns - concerns:
             self.steered[name].left(agent, f"agent {agent.name} sees nothing of it any more", now)
@@ -160,7 +146,7 @@ class Pilot:
         for name in concerns:
             self.steered[name].flags_seen(agent, wanted, now)
         before = now - event.interval_ms / 1000
-        for (name, uplink), reading in weighed.readings.items():
+        for (name, uplink), reading in readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
             if not (by_active and self.steered[name].moved_since(before)):  # else part of it was another uplink's
                 self.steered[name].reported(uplink, reading, now)
@@ -191,7 +177,7 @@ class Pilot:
         agent, steered = self._sessions.get(event.session), self.steered.get(event.name)
         if agent is None or (steered is not None and agent.repeats(event)):
             return []
-        expected = self._expected(agent, steered, wanted, now) if steered else None
+        expected = steered.expected(agent, wanted, now) if steered else None
         if steered is None or expected is None:
             agent.doubt(event)
             return []
@@ -213,16 +199,6 @@ class Pilot:
             return []
         steered.move(entry.uplink, now)
         return [entry]
-
-    def _expected(self, agent: Agent, steered: Steered, wanted: Wanted, now: float) -> Reflex | None:
-        """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
-        known = agent.fired(steered.name, now)
-        if known is not None:
-            return known if steered.able_to_ride(known.watched, known.fallback) else None
-        tells = steered.name in agent.concerns or steered.name in agent.owns
-        if not tells or not steered.is_left_to_them(wanted) or not agent.arms.fired_unknown(steered.name):
-            return None
-        return steered.reflex(agent, wanted, now)
 
     def tick(self, wanted: Wanted, now: float) -> list[Entry]:
         for agent in self.agents.values():

@@ -146,6 +146,16 @@ class Steered:
         copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
         return reflex(self.name, self.course.active, self.where, known, srtt_us, copied)
 
+    def expected(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
+        """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
+        known = agent.fired(self.name, now)
+        if known is not None:
+            return known if self.able_to_ride(known.watched, known.fallback) else None
+        tells = self.name in agent.concerns or self.name in agent.owns
+        if not tells or not self.is_left_to_them(wanted) or not agent.arms.fired_unknown(self.name):
+            return None
+        return self.reflex(agent, wanted, now)
+
     # Orders
 
     def prefer(self, uplink: str, hard: bool) -> Prefer:
