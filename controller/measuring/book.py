@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from controller.measuring.estimates import Estimated
 from controller.measuring.pace import Sent
-from controller.policy.rates import Alpha, Rate, Unknown
 from controller.policy.fusing import DELIVERED_WITHIN_S, Figure, Measured, Method, fused
+from controller.policy.rates import Alpha, Rate, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ def of_another_way(page: Page) -> Page:
 
 def written(page: Page, told: Estimated) -> Page:
     found = {Method.ONE_PACKET: told.one_packet, Method.TRAINS: told.trains}
-    if _several(told.one_packet, told.trains):
+    if _several(told.one_packet, told.trains) or (isinstance(told.trains, Unknown) and _was_several(page)):
         found = {Method.SEVERAL_LINKS: told.one_packet, Method.TRAINS: told.trains}
     rates = tuple(Measured(method, each, told.of.at) for method, each in found.items() if isinstance(each, Rate))
-    before = tuple(one for one in page.measured if one.method not in _replaced(rates))
+    before = tuple(one for one in page.measured if one.method not in _replaced(rates) and not _over(one, told.trains))
     return replace(
         page,
         alpha=told.alpha if isinstance(told.alpha, Alpha) else page.alpha,
@@ -87,6 +87,16 @@ def by_clock(page: Page, moment: Callable[[float], float]) -> Page:
 
 def _several(one_packet: Rate | Unknown, trains: Rate | Unknown) -> bool:
     return isinstance(one_packet, Rate) and isinstance(trains, Rate) and one_packet.most_bps < trains.least_bps
+
+
+def _was_several(page: Page) -> bool:
+    """Where no train tells of it, single packets are taken to be of as many links as before."""
+    return any(one.method is Method.SEVERAL_LINKS for one in page.measured)
+
+
+def _over(before: Measured, trains: Rate | Unknown) -> bool:
+    """More comes through than the wire itself carried then."""
+    return before.method is Method.ONE_PACKET and _several(before.rate, trains)
 
 
 def _replaced(rates: tuple[Measured, ...]) -> set[Method]:

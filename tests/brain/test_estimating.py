@@ -14,12 +14,13 @@ from hypothesis import strategies as some
 from controller import keeping
 from controller.configuration.document import Place
 from controller.measuring.book import Page, written
-from controller.measuring.estimating import Estimate, Estimated, estimated
+from controller.measuring.estimates import Estimate, Estimated
+from controller.measuring.estimating import estimated
 from controller.measuring.plan import plan
 from controller.measuring.roads import Road
 from controller.orders import MeasuredWay
-from controller.policy.bandwidth import Alpha, Rate, Unknown
 from controller.policy.fusing import Figure, Method
+from controller.policy.rates import Alpha, Rate, Unknown
 from controller.reports import Probed, ProbePacket
 from tests.fakes.measurer import Link
 
@@ -110,6 +111,36 @@ def test_a_clock_that_was_set_meanwhile_is_said() -> None:
     assert isinstance(found.one_packet, Unknown) and "a clock was set meanwhile" in found.one_packet.because
     page = written(Page(), found)
     assert dict(page.unknown)[Method.ONE_PACKET].startswith("a clock was set")
+
+
+def told(page: Page, at: float, one_packet: float | None, trains: float | None) -> Figure | Unknown:
+    return book_of(page, at, one_packet, trains).figure(None, at)
+
+
+def book_of(page: Page, at: float, one_packet: float | None, trains: float | None) -> Page:
+    order = Estimate("home", "wifi", False, Probed(1, 1, "", "udp", False, ()), None, None, at)
+    return written(page, Estimated(order, rate_of(one_packet), rate_of(trains), None))
+
+
+def rate_of(bps: float | None) -> Rate | Unknown:
+    return Rate(bps, bps * 0.99, bps * 1.01) if bps else Unknown("too few")
+
+
+def test_where_trains_tell_nothing_single_packets_are_of_as_many_links_as_before() -> None:
+    several = book_of(Page(), 50.0, 5e6, 10e6)
+    found = told(several, 700.0, 5e6, None)
+    assert isinstance(found, Figure) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
+    slower = told(book_of(Page(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
+    assert isinstance(slower, Figure) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
+
+
+def test_what_the_wire_carried_before_it_carried_more_counts_no_longer() -> None:
+    found = told(book_of(Page(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
+    assert isinstance(found, Figure) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
+    shaped = told(book_of(Page(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
+    assert isinstance(shaped, Figure) and shaped.bps == 5e6, (
+        "a wire that is faster than its shaper says nothing of that"
+    )
 
 
 @pytest.mark.parametrize("link_bps", [2e6, 15e6, 25e6, 1e9])
