@@ -44,7 +44,8 @@ class Brought:
             return {}
         alone = frozenset(_alone(riding, there))
         found = {}
-        for uplink in {active for _, _, active in riding if alone <= {active}}:
+        without = wanted.barred.get(home.name, frozenset())  # of what rides another uplink they get no copies
+        for uplink in {active for _, _, active in riding if alone <= {active}} - without:
             evidence = of_copies(uplink, before.paths, now_told.paths, lasted_s)
             if evidence is not None:
                 found[uplink] = evidence

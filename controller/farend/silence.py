@@ -28,6 +28,7 @@ class Silence:
     ) -> None:
         """`once`: one copy of each packet passes here."""
         up = set(_up_at_both(here, there, ports))
+        up -= wanted.barred.get(here.home, frozenset())  # that one brings none is as it should be
         brought = {path.name: path.arrived for path in told.paths if path.name in up}
         whole = once and _copies_all(here, there, wanted)
         before = self.at(here.name)
