@@ -118,7 +118,7 @@ EXPERIMENTS = {
         "is dead and is clean again, in the modes auto, bicast and single. Prints what came in each phase, what LTE "
         "carried for it, and how soon and how often copies began and ended. Before, a download under a budget of LTE: "
         "what its copied acknowledgements used of it, as LTE's far end counts.",
-        "phases of 15 s, three rounds in each mode: some 15 minutes.",
+        "phases of 15 s, three rounds in each mode: some 16 minutes.",
         "phases of a minute, likewise: some 50 minutes.",
     ),
     "bench": Experiment(

@@ -16,6 +16,7 @@ from experiments.adaptive.seen import Budgeted, Scripted
 
 COLOURS = {ADAPTIVE: "tab:blue", ALWAYS: "tab:green", NEVER: "tab:orange"}
 STEP_S = 0.5
+MOST_MBPS = 10  # what is caught up at the end of a dead phase would dwarf the rest
 
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
@@ -35,8 +36,10 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     _budgets(budget, [run for run in good if isinstance(run, Budgeted)])
     for panel in (came, lte, budget):
         panel.set_ylim(bottom=0)
+    came.set_ylim(top=MOST_MBPS)
+    for panel, place in ((came, "upper left"), (budget, "lower right")):
         if panel.get_legend_handles_labels()[1]:
-            panel.legend(fontsize="small", loc="center right")
+            panel.legend(fontsize="small", loc=place)
     figure.savefig(file, dpi=120)
     return file
 
