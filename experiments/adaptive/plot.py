@@ -37,9 +37,9 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     for panel in (came, lte, budget):
         panel.set_ylim(bottom=0)
     came.set_ylim(top=MOST_MBPS)
-    for panel, place in ((came, "upper left"), (budget, "lower right")):
+    for panel in (came, budget):
         if panel.get_legend_handles_labels()[1]:
-            panel.legend(fontsize="small", loc=place)
+            panel.legend(fontsize="small")
     figure.savefig(file, dpi=120)
     return file
 
