@@ -12,7 +12,8 @@ from controller.bridge.switch import Switch
 from controller.core import Core, Outcome
 from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Read, SwitchClosed, SwitchEvent
 from controller.known import Known, Port, Wanted
-from controller.measuring.estimating import Estimate, Estimated, estimated
+from controller.measuring.estimates import Estimate, Estimated
+from controller.measuring.estimating import estimated
 from controller.model import Config
 from controller.program import Program
 from controller.reports import AgentClosed, AgentEvent, Direct, HangUp

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.measuring import pace
-from controller.measuring.estimating import Estimate, Estimated
+from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.measuring import Measuring
 from controller.measuring.plan import FAST_BPS, HEADERS, SMALL, Plan, plan
 from controller.measuring.roads import HEALTH_PORT, PROBE_PORTS
@@ -121,7 +121,8 @@ def test_a_port_that_was_taken_when_it_was_told_is_answered_at_when_it_is_free()
 def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
     world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
     world.seconds(12)
-    assert "wlan0 is not there" in (world.road().why_not or "")
+    assert "wlan0 is not there" in (world.road().why_not or "") and world.road("lte").why_not is None
+    world.core.measuring.wish(None, "lte", None)
     home.absent.clear()
     world.seconds(int(AGAIN_AFTER_S) + 2)
     assert world.road().why_not is None
