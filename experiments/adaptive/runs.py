@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -35,9 +36,9 @@ R = TypeVar("R", Scripted, Budgeted)
 
 def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
     """Those in which the machine stalled are among them."""
-    yield from _until_counted(lambda: budgeted(plan.budget_bytes, plan.download_s, logs))
+    yield from _until_counted(partial(budgeted, plan.budget_bytes, plan.download_s, logs))
     for task in plan.tasks:
-        yield from _until_counted(lambda task=task: scripted(task, logs))  # type: ignore[misc]
+        yield from _until_counted(partial(scripted, task, logs))
 
 
 def _until_counted(measure: Callable[[], R]) -> Iterator[R]:
