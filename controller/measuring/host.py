@@ -29,8 +29,14 @@ class Host:
         return self._answer.unable
 
     @property
-    def refused(self) -> str | None:
-        return self._answer.refused or self._send.refused
+    def does_not_answer(self) -> str | None:
+        """Why, as it said to the order."""
+        return self._answer.refused
+
+    @property
+    def does_not_send(self) -> str | None:
+        """Likewise, by some uplink or by all: which it is its reports say."""
+        return self._send.refused
 
     def tell(self, answer: Answer, health: Health, tickets: Tickets, now: float) -> Iterator[Direct]:
         """What it does not know yet, or does not hold. What it refused it may hold as soon as it can: that it does

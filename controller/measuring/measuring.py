@@ -275,13 +275,15 @@ class Measuring:
         if near is None or far is None:
             return f"no agent of role gateway that was enrolled as {road.far if near else road.near} is connected"
         said = far.answering.because if far.answering is not None else ""
-        because = near.unable or far.unable or far.refused or said or near.refused
+        because = near.unable or far.unable or far.does_not_answer or said
         if because:
             return because
         if self._meetings.of(road) is None:
             return f"the agent {road.far} has not said yet that it answers"
         path = near.health.get(road.uplink)
-        return path.because or None if path is not None else f"the agent {road.near} has not told of it yet"
+        if path is None:
+            return near.does_not_send or f"the agent {road.near} has not told of it yet"
+        return path.because or None
 
     def _is_running(self, heading: Heading) -> bool:
         return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating
