@@ -23,6 +23,7 @@ const (
 	silentFor   = 20
 	closesIn    = time.Second // without an answer, when all has been sent
 	closesEvery = 10 * time.Millisecond
+	nearly      = 50 * time.Millisecond // before its time a packet is made
 )
 
 // Prober sends one plan's packets.
@@ -214,8 +215,9 @@ func (p *Prober) gone(err error) error {
 	return fmt.Errorf("%v can no longer be probed: %w", p.to, err)
 }
 
-// goesOn is nil while the far end answers.
+// goesOn waits until the next packet is nearly due, and is nil while the far end answers.
 func (p *Prober) goesOn(ctx context.Context, every time.Duration) error {
+	p.pace.rest(ctx)
 	heard, failed := p.ledger.progress()
 	now := clock.Monotonic()
 	if heard != p.before {

@@ -107,6 +107,20 @@ func TestEachPacketHasItsFourTimes(t *testing.T) {
 	}
 }
 
+func TestNoPauseBetweenTrainsOutlastsWhoEndsIt(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	ctx, end := context.WithCancel(t.Context())
+	var ended time.Time
+	go p.once(22, func() { // and the opening, and a train
+		ended = time.Now()
+		end()
+	})
+	result, err := p.prober().Measure(ctx, Plan{[]int{64}, 1, 600 * time.Millisecond, 3, 20, false})
+	if took := time.Since(ended); err != nil || result.Ended == nil || len(result.Samples) != 21 || took > 5*time.Second {
+		t.Fatalf("%d packets, %v, %v, %v after its end", len(result.Samples), result.Ended, err, took)
+	}
+}
+
 func TestEachTryIsInAnotherOrderAndNoPacketIsCloserThanAsked(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}

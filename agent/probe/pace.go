@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"time"
@@ -30,6 +31,20 @@ type pace struct {
 type Lateness struct {
 	Packets int           // that left more than a tenth of the pause late
 	Most    time.Duration // of any
+}
+
+// rest returns when the next is nearly due, or nobody wants it any more: from one train to the next are seconds.
+func (p *pace) rest(ctx context.Context) {
+	left := p.due - nearly - clock.Monotonic()
+	if left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // await returns when the next is due.
