@@ -16,9 +16,7 @@ from controller.policy.bandwidth import CALIBRATED, UNCALIBRATED, Alpha, Rate, U
 from controller.policy.fusing import Figure, Measured, Method, fused
 from controller.probed import Probed, Unreadable, read
 
-HEADERS = {"udp": 28, "udp6": 48}  # of IP and UDP: what a path's MTU has more than the longest payload
 NO_TRAINS = ("none were sent", "none were sent, or the way there spaced them all")
-LOST_FOR_THEIR_LENGTH = 3  # packets: fewer may be chance
 
 
 def add(subparsers: Any) -> None:
@@ -75,8 +73,8 @@ def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
     if isinstance(by_packet, Rate):
         of_theirs = -1e6 if probed.down else 1e6  # it is the receiver's clock against the sender's
         found["drift_ppm"] = of_theirs * one_way(probed.samples).drift
-    if probed.longer_lost >= LOST_FOR_THEIR_LENGTH:
-        found["mtu_bytes"] = probed.longest_came + HEADERS[probed.over]
+    if probed.mtu_bytes is not None:
+        found["mtu_bytes"] = probed.mtu_bytes
     return found
 
 

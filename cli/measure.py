@@ -42,6 +42,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with asked(args) as client:
+        asked_at = time.monotonic()
         before = _meant(client, args)  # who asks first may see the end of another probe
         client.measure(args.uplink, args.site, None if args.link is None else args.link * 1e6)
         roads = _ended(client, args, {_at(road): [way["ended"] for way in road["directions"]] for road in before})
@@ -49,8 +50,17 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(roads, indent=2))
     else:
         print("\n".join(line for road in roads for line in _lines(road, args.link is not None)))
-    known = all(way["bps"] is not None and not way["error"] for road in roads for way in road["directions"])
-    return OK if known else REFUSED
+    waited_s = time.monotonic() - asked_at
+    ways = [way for road in roads for way in road["directions"]]
+    return OK if all(_is_known(way, args.link is not None, waited_s) for way in ways) else REFUSED
+
+
+def _is_known(way: dict[str, Any], calibrates: bool, waited_s: float) -> bool:
+    """By this probe. One that was not whole, a train being left out, may have told it; it calibrates no hosts."""
+    if way["bps"] is None or not way["error"]:
+        return way["bps"] is not None
+    ages_s = [one["age_s"] for one in way["by_method"] if one["age_s"] is not None]
+    return not calibrates and min(ages_s, default=waited_s) < waited_s
 
 
 def _meant(client: Client, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -95,6 +105,8 @@ def _lines(road: dict[str, Any], calibrates: bool) -> Iterator[str]:
             found = interval(one) if one["bps"] is not None else f"not known: {one['because']}"
             yield f"  {one['method']:<30}{found}"
         yield f"  {counted(way['sent'], 'packets')} alone, {way['lost']} lost, {way['reordered']} out of order"
+        if way["mtu_bytes"] is not None:
+            yield f"  nothing longer came than fits an MTU of {way['mtu_bytes']} bytes"
         if way["error"]:
             yield f"  not whole: {way['error']}"
         if calibrates and not way["error"] and way["alpha_ns_per_byte"] is not None:

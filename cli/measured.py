@@ -33,7 +33,9 @@ def _way(way: dict[str, Any], why_not: str | None) -> str:
         found = f"{interval(way)}, {' and '.join(way['methods'])}, {ago(way['age_s'])} ago"
     else:
         found = f"not known: {way['because']}"
+    narrow = way["mtu_bytes"]
     more = (
+        f"nothing above {narrow} bytes comes through" if narrow is not None else "",
         "it is being probed" if way["running"] else "",
         f"not measured: {why_not}" if why_not is not None else "",
         f"the last probe: {way['error']}" if way["error"] else "",

@@ -16,6 +16,8 @@ from controller.policy.bandwidth import Samples
 from controller.policy.lines import Numbers
 
 HEADERS_BYTES = {"udp": 42, "udp6": 62}  # of Ethernet, IP and UDP
+ETHERNET_BYTES = 14
+LOST_FOR_THEIR_LENGTH = 3  # packets: fewer may be chance
 FIELDS = ("train", "length", "sent_ns", "received_ns", "answered_ns", "heard_ns")
 TIMES = FIELDS[2:]
 LONGEST_BYTES = 65_507
@@ -38,6 +40,13 @@ class Probed:
     longer_lost: int  # packets
     over: str  # udp or udp6
     down: bool = False  # they came from the far end to here
+
+    @property
+    def mtu_bytes(self) -> int | None:
+        """Of what nothing longer came through, as an IP packet has it; None: the longest did."""
+        if self.longer_lost < LOST_FOR_THEIR_LENGTH:
+            return None
+        return self.longest_came + HEADERS_BYTES[self.over] - ETHERNET_BYTES
 
     @property
     def reordered(self) -> int:

@@ -29,6 +29,7 @@ class Page:
     sent: int = 0  # packets alone, of the last probe
     lost: int = 0
     reordered: int = 0
+    mtu_bytes: int | None = None  # of what nothing longer came through
 
     def figure(self, delivered: Measured | None, now: float) -> Figure | Unknown:
         """`delivered`: the most that some flow got of late."""
@@ -68,6 +69,7 @@ def written(page: Page, told: Estimated) -> Page:
         sent=told.sent,
         lost=told.lost,
         reordered=told.reordered,
+        mtu_bytes=told.mtu_bytes,
     )
 
 

@@ -28,3 +28,4 @@ class Estimated:
     sent: int = 0  # packets alone
     lost: int = 0
     reordered: int = 0
+    mtu_bytes: int | None = None  # of what nothing longer came through; None: the longest did

@@ -45,7 +45,7 @@ def estimated(order: Estimate) -> Estimated:
         known = alpha if isinstance(alpha, Alpha) else order.alpha or UNCALIBRATED
         one_packet = _anyhow(partial(rate, probed.samples, known))
         by_trains = _anyhow(partial(trains.rate, probed.trains))
-    return Estimated(order, one_packet, by_trains, alpha, probed.sent, probed.lost, probed.reordered)
+    return Estimated(order, one_packet, by_trains, alpha, probed.sent, probed.lost, probed.reordered, probed.mtu_bytes)
 
 
 def _alpha(samples: Samples, link_bps: float) -> Alpha | Unknown:

@@ -42,6 +42,7 @@ def direction(
         sent=page.sent,
         lost=page.lost,
         reordered=page.reordered,
+        mtu_bytes=page.mtu_bytes,
     )
 
 

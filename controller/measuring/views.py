@@ -39,6 +39,7 @@ class DirectionView:
     sent: int  # packets alone, of the last probe
     lost: int
     reordered: int
+    mtu_bytes: int | None  # of the path, where nothing longer came through; None: the longest packets did
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,6 +335,7 @@ UP = DirectionView(
     sent=900,
     lost=2,
     reordered=0,
+    mtu_bytes=None,
 )
 DOWN = replace(
     UP,

@@ -68,6 +68,12 @@ def test_requests_that_were_overtaken_on_their_way_are_no_disorder_of_the_way_ba
     assert of(*told).reordered > 0
 
 
+def test_of_what_is_lost_for_its_length_alone_the_path_s_mtu_is_told() -> None:
+    told = [replace(each, received_ns=None, heard_ns=None) if each.length > 1252 else each for each in packets(Link())]
+    assert of(*told).mtu_bytes == 1248 + 28  # of the lengths that are sent
+    assert of(*packets(Link())).mtu_bytes is None
+
+
 def test_as_many_packets_as_a_word_holds_are_estimated() -> None:
     told = packets(Link(bps=90e6), bps=90e6) * 3
     found = of(*told[:20_000])

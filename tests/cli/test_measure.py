@@ -74,6 +74,25 @@ def test_hosts_that_could_not_be_calibrated_are_not_said_to_be(api: str, desk: D
     assert told.count(f"  not whole: {because}\n") == 2 and "kept" not in told
 
 
+def test_a_probe_that_was_not_whole_may_have_told_the_rate_all_the_same(api: str, desk: Desk, capsys: Captured) -> None:
+    because, narrow = "1 train of 10 is left out: the way there spaced it", 1280
+    by_method = (replace(UP.by_method[0], age_s=0.0),)
+    partly = replace(UP, by_method=by_method, error=because, mtu_bytes=narrow)
+    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(partly, replace(partly, direction="down"))),))
+    assert main(["measure", "lte"]) == OK
+    told = capsys.readouterr().out
+    assert told.count(f"  not whole: {because}\n") == 2
+    assert told.count("  nothing longer came than fits an MTU of 1280 bytes\n") == 2
+    assert main(["status"]) == OK
+    assert capsys.readouterr().out.count("; nothing above 1280 bytes comes through; the last probe: 1 train") == 2
+
+
+def test_what_was_known_before_a_probe_that_failed_is_not_told_by_it(api: str, desk: Desk, capsys: Captured) -> None:
+    failed = replace(UP, error="the agent home went away while it probed")
+    desk.snapshot = replace(MEASURED, roads=(replace(LTE, directions=(failed, replace(failed, direction="down"))),))
+    assert main(["measure", "lte"]) == REFUSED
+
+
 def test_a_direction_that_is_not_known_afterwards_is_told_with_its_reason(
     api: str, desk: Desk, capsys: Captured
 ) -> None:
