@@ -28,6 +28,7 @@ from controller.steering.senders import Senders
 from controller.steering.steered import Steered
 
 UNHEARD_S = 10.0  # on one path: agents come back
+QUIET_S = 10.0  # who has sent nothing for so long
 LOOKS_APART_S = 0.1
 UNTOLD = "; but nobody would tell how it fares alone"
 
@@ -41,6 +42,7 @@ class Copying:
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
         self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
+        self._sent_at: dict[str, float] = {}  # by terminal, as its own agent told last
         self.keep(wanted)
 
     def watch(self, terminal: str) -> Watch | None:
@@ -56,8 +58,13 @@ class Copying:
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
     def wants_often(self, session: int) -> bool:
-        """Whether this agent should report as often as it may: it speaks for somebody who is decided of."""
-        return any(name in self._decided_of for name in self._pilot.speaks_for(session))
+        """Whether this agent should report as often as it may: it speaks for somebody who sends by one path. With
+        copies nothing presses, and who sends nothing loses nothing."""
+        return any(self._presses(name) for name in self._pilot.speaks_for(session))
+
+    def _presses(self, name: str) -> bool:
+        watch, sent_at = self._watches.get(name), self._sent_at.get(name, float("-inf"))
+        return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
 
     def keep(self, wanted: Wanted) -> Wanted:
         """Of those alone who are in mode auto: who comes back to it begins anew."""
@@ -67,6 +74,7 @@ class Copying:
         if not gone:
             return wanted
         self._watches = without(self._watches, gone)
+        self._sent_at = without(self._sent_at, gone)
         return replace(wanted, copies=without(wanted.copies, gone))
 
     # What is heard
@@ -83,10 +91,13 @@ class Copying:
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
         speaker = self._pilot.speaker(event.session)
-        if speaker is None or (speaker.at_terminal and not self.wants_often(event.session)):
+        spoken_for = self._pilot.speaks_for(event.session)
+        if speaker is None or (speaker.at_terminal and not any(map(self.decides_of, spoken_for))):
             self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
             return
         for name, evidence in self._senders.told(event, speaker.at_terminal, speaker.homes, wanted).items():
+            if speaker.at_terminal and evidence.tally.packets:
+                self._sent_at[name] = now
             yield from self._told(self._pilot.steered[name], evidence, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:

@@ -17,7 +17,7 @@ from controller.policy.reflexes import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.ways import Leaves, way
 from controller.program import Program
 from controller.reports import ReportEvery, Role
-from controller.steering.copying import UNHEARD_S, Copying
+from controller.steering.copying import QUIET_S, UNHEARD_S, Copying
 from controller.steering.logbook import By
 from tests.brain import sites
 from tests.brain.copied import ONE_PATH, Uploading, leaves
@@ -197,12 +197,25 @@ def test_a_decision_outlives_a_restart() -> None:
     assert scene.leaves() == {"wifi", "lte"}
 
 
-def test_whoever_speaks_for_it_reports_four_times_a_second_as_long_as_it_is_decided_of() -> None:
-    scene = Uploading()
+def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one_path() -> None:
+    scene = Uploading(ONE_PATH)
     scene.second()
+    assert asked(scene) == []
+    scene.uploads(2)
     assert asked(scene) == [250]
+    scene.uploads(QUIET_S + 2, segments=0)
+    assert asked(scene) == [250, 1000]
+    scene.uploads(2)
+    assert asked(scene) == [250, 1000, 250]
+    scene.uploads(2, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "with copies nothing presses"
+
+
+def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(2)
     scene.carry(scene.core.wish_mode("client", Mode.SINGLE, scene.now)[1])
-    scene.second()
+    scene.uploads(2)
     assert asked(scene) == [250, 1000]
 
 
