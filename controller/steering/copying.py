@@ -107,7 +107,7 @@ class Copying:
             return
         here, there = ends
         lasted_s, home = event.interval_ms / 1000, here if here.mirrors is None else there
-        told = list(self._probes.told(event).items())
+        told = list(self._probes.told(event, [uplink.name for uplink in home.uplinks]).items())
         self._probed_at |= {(home.name, uplink): now for uplink, _ in told}
         if event.elimination is not None:
             told += self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items()
