@@ -101,7 +101,7 @@ class Core:
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
-                yield from self._within_budgets(now)
+                yield from self._within_budgets(now, switch)
             case SwitchApplied():
                 self.pilot.logbook.applied(event.session, event.ticket)
                 yield from switch.door.answered(event.ticket, switch.peer, now)
@@ -258,7 +258,8 @@ class Core:
         if self.budgets.spent != self.wanted.spent:
             self.wanted = replace(self.wanted, spent=self.budgets.spent)
 
-    def _within_budgets(self, now: float) -> Iterator[Effect]:
+    def _within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
+        """A meter that is changed counts anew: so it is, where the switch has just been read."""
         before, barred = self.wanted, self.budgets.barred
         if barred != before.barred:
             self.wanted = replace(before, barred=barred)
@@ -266,8 +267,11 @@ class Core:
             self._decide_of_copies(self.copying.bounded(before, self.wanted, now), now)
         for switch in self.switches.values():
             rates = self.budgets.rates(switch.site.home)
-            if rates != switch.rates or barred != before.barred:
-                switch.rates = rates
+            may_change = switch is read or rates.keys() != switch.rates.keys()
+            if (may_change and rates != switch.rates) or barred != before.barred:
+                if may_change and rates != switch.rates:
+                    switch.rates = rates
+                    self.keep_spent(now)
                 yield from switch.settle(self.wanted, now)
 
     def _follow(self, now: float) -> Iterator[Effect]:

@@ -29,7 +29,7 @@ class Installed:
     flow_counters: Mapping[FlowKey, Counters] = field(default_factory=dict)
     bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
-    meter_drops: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
+    meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ Neighbour = tuple[str, Address]  # a port's name and an address behind it: fe80:
 class Counted:
     """Copies by an uplink with limits, as one switch counts up."""
 
-    offered_bytes: int
-    dropped_bytes: int  # of these, by their meter since it was last modified
+    passed_bytes: int  # where a meter bounds them, since it was last modified
+    rate_kbps: int = 0  # that meter's: with every other one it counts anew
 
 
 @dataclass(frozen=True, slots=True)

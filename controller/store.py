@@ -123,8 +123,8 @@ def _spent(place: Place) -> dict[str, Spent]:
 
 
 def _counted(place: Place) -> Counted:
-    keys = place.mapping(required=("offered_bytes", "dropped_bytes"))
-    return Counted(kept.count(keys["offered_bytes"]), kept.count(keys["dropped_bytes"]))
+    keys = place.mapping(required=("passed_bytes", "rate_kbps"))
+    return Counted(kept.count(keys["passed_bytes"]), kept.count(keys["rate_kbps"]))
 
 
 def _uplinks(place: Place) -> dict[str, str]:

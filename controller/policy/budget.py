@@ -67,7 +67,6 @@ class Account:
     spent: Spent
     steps: tuple[Step, ...] = ()
     carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # as this controller has last read it
-    ahead_bytes: int = 0  # that are counted as dropped, and not yet as offered: a switch tells that a little later
     barred_until: float | None = None  # for their share
 
     @property
@@ -86,15 +85,13 @@ def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
 
 
 def counted(account: Account, now: Reading, moment: Moment) -> Account:
-    """What a switch shows first may be of any time, and counts for nothing. What its meter drops between a reading and
-    the meter's next change counts as used."""
+    """What a switch shows first may be of any time, and counts for nothing."""
     spent = _today(account.spent, moment)
     before, carried = spent.counted.get(now.at, now.copied), account.carried.get(now.at)
-    offered = _since(before.offered_bytes, now.copied.offered_bytes)
-    used = offered - _since(before.dropped_bytes, now.copied.dropped_bytes) - account.ahead_bytes
-    copied, ahead = max(used, 0), max(-used, 0)
+    anew = before.rate_kbps != now.copied.rate_kbps
+    copied = _since(0 if anew else before.passed_bytes, now.copied.passed_bytes)
     spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted={**spent.counted, now.at: now.copied})
-    account = replace(account, carried={**account.carried, now.at: now.carried}, ahead_bytes=ahead)
+    account = replace(account, carried={**account.carried, now.at: now.carried})
     if carried is not None:  # else it is of all the time in which nobody read
         sent = sum(_since(carried[port], count) for port, count in now.carried.items() if port in carried)
         account = replace(account, steps=_stepped(account.steps, copied, sent, moment.at))

@@ -1,5 +1,5 @@
 """Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and
-nothing else does. Its one flow counts them, for as long as the uplink is written so, and its meter bounds them.
+nothing else does. Its one flow counts them, or its meter, which bounds them and tells what it has let pass.
 
 A meter ends the way of a packet for all buckets behind, so copies that are metered leave last: what is no copy has left
 before them.
@@ -42,10 +42,14 @@ def meters(site: Site, rates: Mapping[str, Rate]) -> Iterator[Meter]:
 
 
 def counted(site: Site, installed: Installed) -> dict[str, Counted]:
-    """By uplink."""
+    """By uplink. A meter tells at once what has passed; what its flow was offered a switch tells a little later."""
     found = {}
     for number, uplink in enumerate(site.uplinks):
         offered = installed.flow_counters.get((TABLE + number, 1, fields()))
-        if uplink.limits != UNLIMITED and offered is not None:
-            found[uplink.name] = Counted(offered.bytes, installed.meter_drops.get(METER_IDS[number], 0))
+        meter = installed.program.meters.get(METER_IDS[number])
+        if uplink.limits.budget_bytes_per_day is not None:
+            if meter is not None and meter.meter_id in installed.meter_passed:
+                found[uplink.name] = Counted(installed.meter_passed[meter.meter_id], meter.rate_kbps)
+        elif uplink.limits != UNLIMITED and offered is not None:
+            found[uplink.name] = Counted(offered.bytes)
     return found

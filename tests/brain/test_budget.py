@@ -34,8 +34,8 @@ def at(seconds: float, day: str = "2026-11-22") -> Moment:
     return Moment(NOON + seconds, day, NOON + 12 * 3600, 3600)
 
 
-def reading(copied: int, carried: int, dropped: int = 0, switch: str = "1", port: int = 4) -> Reading:
-    return Reading(switch, Counted(copied, dropped), {port: carried})
+def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", port: int = 4) -> Reading:
+    return Reading(switch, Counted(copied, rate_kbps), {port: carried})
 
 
 def told(account: Account, *readings: tuple[float, int, int]) -> Account:
@@ -96,7 +96,7 @@ def test_what_must_be_kept_is_plain_values() -> None:
         "day": "2026-11-22",
         "copied_bytes": 101 * MB,
         "used_up": 100 * MB,
-        "counted": {"1": {"offered_bytes": 101 * MB, "dropped_bytes": 0}},
+        "counted": {"1": {"passed_bytes": 101 * MB, "rate_kbps": 0}},
     }
 
 
@@ -158,15 +158,6 @@ def test_what_was_carried_long_ago_is_no_part_of_the_last_minutes() -> None:
     assert barred(account, at(2 + SHARE_S))
 
 
-def test_what_is_dropped_before_it_is_seen_to_have_been_offered_is_used_neither_twice_nor_less_than_not() -> None:
-    account = counted(opened(A_DAY, None, at(0)), reading(0, 0), at(0))
-    used = []
-    for second, (offered, dropped) in enumerate([(0, 3), (10, 4), (10, 6), (18, 7), (40, 7)], start=1):
-        account = counted(account, reading(offered * MB, 0, dropped * MB), at(second))
-        used.append(account.spent.copied_bytes // MB)
-    assert used == [0, 6, 6, 11, 33], "10 MB are counted as soon as a flow shows them, and 7 of all are dropped"
-
-
 def test_after_a_restart_of_a_switch_and_then_of_the_controller_nothing_counts_twice() -> None:
     account = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 20, 20), (2, 1, 1), (3, 15, 15))
     assert account.spent.copied_bytes == 35 * MB
@@ -181,13 +172,13 @@ def test_a_port_that_was_taken_out_and_put_in_again_makes_nothing_count_twice() 
     assert account.spent.copied_bytes == 2 * MB
 
 
-def test_what_a_meter_dropped_before_it_was_changed_is_not_used_after_a_restart_either() -> None:
+def test_a_meter_that_was_changed_counts_anew_however_much_it_has_let_pass_since() -> None:
     account = opened(A_DAY, None, at(0))
-    for second, (offered, dropped) in enumerate([(0, 0), (30, 20), (40, 0)]):
-        account = counted(account, reading(offered * MB, 0, dropped * MB), at(second))
-    assert account.spent.copied_bytes == 20 * MB
-    again = counted(opened(A_DAY, account.spent, at(9)), reading(41 * MB, 0), at(9))
-    assert again.spent.copied_bytes == 21 * MB
+    for second, (passed, rate) in enumerate([(0, 8), (30, 8), (35, 4), (5, 2)]):
+        account = counted(account, reading(passed * MB, 0, rate), at(second))
+    assert account.spent.copied_bytes == 70 * MB
+    again = counted(opened(A_DAY, account.spent, at(9)), reading(6 * MB, 0, 2), at(9))
+    assert again.spent.copied_bytes == 71 * MB
 
 
 def test_each_end_is_counted_from_its_own_last_reading_however_late_it_comes_back() -> None:

@@ -130,10 +130,18 @@ class Metered(Uploading):
         for _ in range(seconds):
             for _ in range(packets):
                 self.fakes[1].send(LARGE, C1)
-            moment = Moment(NOON + self.now, self.day, NOON + 3600, 3600)
-            self.core.tells_time(moment, self.now)
+            self.tells_time()
             self.pass_time(1.0)
             self.drain()
+
+    def tells_time(self) -> None:
+        self.core.tells_time(Moment(NOON + self.now, self.day, NOON + 3600, 3600), self.now)
+
+    def connect(self, dpid: int = 1) -> int:
+        """Not before the core knows what day it is."""
+        self.tells_time()
+        self.pass_time(0.0)
+        return super().connect(dpid)
 
     @property
     def by_lte(self) -> int:

@@ -67,7 +67,7 @@ class FakeSwitch:
         self._foreign: set[FlowKey] = set()
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._bucket_counters: dict[tuple[int, int], Counters] = {}
-        self._meter_drops: dict[int, int] = {}  # bytes
+        self._meter_passed: dict[int, int] = {}  # bytes
         self._received: dict[int, Counters] = {}
         self._sent: dict[int, Counters] = {}
 
@@ -118,7 +118,7 @@ class FakeSwitch:
                 if meter.meter_id not in self.meters:
                     raise Refused("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
                 self.meters[meter.meter_id] = meter
-                self._meter_drops.pop(meter.meter_id, None)
+                self._meter_passed.pop(meter.meter_id, None)
             case DeleteMeter(meter_id):
                 self.meters.pop(meter_id, None)
                 self.exhausted.discard(meter_id)
@@ -158,7 +158,7 @@ class FakeSwitch:
                 )
                 for port in self.ports.values()
             },
-            meter_drops={meter_id: self._meter_drops.get(meter_id, 0) for meter_id in self.meters},
+            meter_passed={meter_id: self._meter_passed.get(meter_id, 0) for meter_id in self.meters},
         )
 
     # What happens to its cables
@@ -199,8 +199,8 @@ class FakeSwitch:
 
     def metered(self, meter_id: int, packet: Packet) -> bool:
         """Whether it passes."""
-        if meter_id in self.exhausted:
-            self._meter_drops[meter_id] = self._meter_drops.get(meter_id, 0) + packet.size
+        if meter_id not in self.exhausted:
+            self._meter_passed[meter_id] = self._meter_passed.get(meter_id, 0) + packet.size
         return meter_id not in self.exhausted
 
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]:

@@ -195,4 +195,4 @@ def test_meters_and_later_tables_are_read_as_they_were_sent(desk: Desk, bridge: 
         meters=[Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)],
     )
     assert _installed(desk, bridge.session, wanted) == wanted
-    assert desk.read(bridge.session).meter_drops == {M: 0, METER_IDS[-1]: 0}
+    assert desk.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}
