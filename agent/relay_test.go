@@ -29,8 +29,8 @@ func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
 	})
 	r.relays("--congestion", "cubic")
 	taking := r.takes("block", r.home(), "--except", "45.0.0.1/32")
-	for address, seen := range map[string]string{server4: relay4, server6: relay6} {
-		r.expect(address, "80", seen) // who speaks first is heard
+	for _, address := range []string{server4, server6} {
+		r.expectRelayed(address, "80") // who speaks first is heard
 		_, lines := r.opened(address, "8000")
 		if got, err := io.ReadAll(lines); !bytes.Equal(got, payload) || err != nil {
 			t.Fatalf("of a download from %s came %d bytes (%v), expected all %d as they are", address, len(got), err, len(payload))
@@ -74,6 +74,7 @@ func TestResetsAreCarriedBothWays(t *testing.T) {
 	})
 	r.relays()
 	r.takes("block", r.home())
+	r.expectRelayed(server4, "8000")
 	conn, _ := r.opened(server4, "80")
 	conn.SetLinger(0)
 	conn.Close()
@@ -113,15 +114,12 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 			}
 			r.relays()
 			taking := r.takes(fallback, r.home())
-			r.expect(server4, "80", relay4)
+			r.expectRelayed(server4, "80")
 			without("22") // which the relay does not reach
 			r.end(r.relaying, os.Kill)
 			without("80")
 			r.relays()
-			r.eventually("the relay is used again", func() bool {
-				who, _ := r.seen(server4, "80")
-				return who == relay4
-			})
+			r.expectRelayed(server4, "80")
 			conn, lines := r.opened(server4, "80")
 			r.end(taking, os.Kill)
 			if _, err := lines.ReadByte(); err == nil {
@@ -130,7 +128,7 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 			conn.Close()
 			without("80")
 			taking = r.takes(fallback, r.home()) // in the place of what the one before left
-			r.expect(server6, "80", relay6)
+			r.expectRelayed(server6, "80")
 			r.end(taking, os.Kill)
 			if said, err := r.run(r.gateway, "take", "--undo"); err != nil {
 				t.Fatalf("take --undo: %v: %s", err, said)

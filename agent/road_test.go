@@ -198,6 +198,15 @@ func (r *road) expect(address, port, seen string) {
 	}
 }
 
+// expectRelayed is of a relay to which the first connection may have taken longer than a terminal waits.
+func (r *road) expectRelayed(address, port string) {
+	r.t.Helper()
+	r.eventually("the server at "+address+" sees the relay", func() bool {
+		who, _ := r.seen(address, port)
+		return who == relay4 || who == relay6
+	})
+}
+
 func (r *road) eventually(what string, so func() bool) {
 	r.t.Helper()
 	for late := time.Now().Add(within); !so(); time.Sleep(10 * time.Millisecond) {
