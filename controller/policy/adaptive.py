@@ -142,9 +142,9 @@ def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -
     return Decision(terminal, False, because, now)
 
 
-def unheard(terminal: str, watch: Watch, now: float) -> Decision | None:
-    """Nobody tells any more how its active uplink fares. None: it stays as it is."""
-    because = f"nobody tells how {watch.active} fares, and one path that nobody watches may lose anything"
+def unheard(terminal: str, watch: Watch, why: str, now: float) -> Decision | None:
+    """Nobody would tell any more that its active uplink loses. None: it stays as it is."""
+    because = f"{why}, and one path that nobody watches may lose anything"
     return None if watch.copies else Decision(terminal, True, because, now)
 
 

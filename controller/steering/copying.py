@@ -22,6 +22,7 @@ from controller.policy.tallies import Evidence
 from controller.policy.ways import Leaves, way
 from controller.reports import AgentClosed, AgentEvent, Reported, Role
 from controller.steering.budgets import Budgets
+from controller.steering.downloads import Downloads
 from controller.steering.pilot import Pilot
 from controller.steering.probes import Probes
 from controller.steering.senders import Senders
@@ -38,6 +39,7 @@ class Copying:
         self._pilot, self._ends, self._budgets = pilot, ends, budgets
         self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
+        self._downloads = Downloads()
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
@@ -84,6 +86,7 @@ class Copying:
         match event:
             case AgentClosed():
                 self._senders.closed(event.session)
+                self._downloads.closed(event.session)
                 self._probes.closed(event.session)
             case Reported() if self._decided_of:
                 yield from self._measured(event, wanted, now)
@@ -94,8 +97,13 @@ class Copying:
         spoken_for = self._pilot.speaks_for(event.session)
         if speaker is None or (speaker.at_terminal and not any(map(self.decides_of, spoken_for))):
             self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
+            self._downloads.closed(event.session)
             return
-        for name, evidence in self._senders.told(event, speaker.at_terminal, speaker.homes, wanted).items():
+        told = self._senders.told(event, speaker.at_terminal, speaker.homes, wanted)
+        if speaker.at_terminal:
+            sent = {name: evidence.tally.packets for name, evidence in told.items()}
+            self._downloads.told(event, speaker.homes, sent, now)
+        for name, evidence in told.items():
             if speaker.at_terminal and evidence.tally.packets:
                 self._sent_at[name] = now
             yield from self._told(self._pilot.steered[name], evidence, wanted, now)
@@ -131,8 +139,8 @@ class Copying:
         self._pilot.told_of_paths, self._looked_at = False, now
         for steered in (self._pilot.steered[name] for name in self._decided_of):
             watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
-            unheard = self._is_unheard(steered, watch, wanted, now)
-            decision = adaptive.unheard(steered.name, watch, now) if unheard else None
+            unheard = self._unheard(steered, watch, wanted, now)
+            decision = adaptive.unheard(steered.name, watch, unheard, now) if unheard is not None else None
             yield from self._decided(steered, watch, wanted, now, decision)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
@@ -141,21 +149,28 @@ class Copying:
             return adaptive.revived(watch)
         return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
 
-    def _is_unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> bool:
-        if watch.copies or self._is_told_of(steered, watch.active, wanted, now):
+    def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
+        """Why, where that is so for some time."""
+        untold = None if watch.copies else self._untold(steered, watch.active, wanted, now)
+        if untold is None:
             self._unheard_since.pop(steered.name, None)
-            return False
-        return now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S
+            return None
+        return untold if now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S else None
 
-    def _is_told_of(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> bool:
-        """On one path: there is somebody who would find out that it loses."""
+    def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
+        """Why, on one path, there is nobody who would find out that it loses; None: there is."""
         senders = {Role.TERMINAL, Role.RELAY} if steered.site.other_end is not None else {Role.TERMINAL}
         probed_at = self._probed_at.get((steered.site.home, uplink), float("-inf"))
         if now - probed_at < UNHEARD_S:
-            return True
+            return None
         alone = replace(wanted, copies={steered.name: False})
-        leaves = way(steered.site, steered.terminal, alone).leaves  # by class: which of it was lost no sender knows
-        return leaves is Leaves.BY_ACTIVE and any(agent.role in senders for agent in steered.agents.values())
+        if way(steered.site, steered.terminal, alone).leaves is not Leaves.BY_ACTIVE:
+            return "some of its TCP is in another mode, and which packets were lost no sender tells"
+        if not any(agent.role in senders for agent in steered.agents.values()):
+            return f"nobody tells how {uplink} fares"
+        if self._downloads.mostly(steered.name, now):
+            return "it mostly receives, and of acknowledgements no sender tells that they were lost"
+        return None
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
@@ -191,7 +206,7 @@ class Copying:
         if barred is not None or decision is None:
             decision = adaptive.decide(name, watch, now, barred)
         ends = decision is not None and not (decision.copies or decision.barred)
-        if ends and not self._is_told_of(steered, watch.active, wanted, now):
+        if ends and self._untold(steered, watch.active, wanted, now) is not None:
             decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:

@@ -30,6 +30,17 @@ class Uploading(Scene):
         """Every packet of it may be lost, by whatever it goes."""
         self.sends(Role.TERMINAL, self.hand, seconds, loss, segments)
 
+    def receives(self, seconds: float, asks: int = 0) -> None:
+        """Its acknowledgements are in nobody's count; `asks` are segments of its own, each time."""
+        for _ in range(round(seconds / PERIOD_S)):
+            for connection in self.world:
+                for subflow in connection.carrying():
+                    subflow.server.bytes_acked += 1_000_000
+                    subflow.terminal.segments_sent += asks
+                    subflow.terminal.bytes_acked += asks * 1400
+            self.pass_time(PERIOD_S)
+            self.reports(self.hand)
+
     def sends(self, role: Role, hand: FakeHand, seconds: float, loss: float, segments: int = 100) -> None:
         for _ in range(round(seconds / PERIOD_S)):
             for connection in self.world:

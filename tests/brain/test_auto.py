@@ -18,6 +18,7 @@ from controller.policy.ways import Leaves, way
 from controller.program import Program
 from controller.reports import ReportEvery, Role
 from controller.steering.copying import QUIET_S, UNHEARD_S, Copying
+from controller.steering.downloads import OVER_S
 from controller.steering.logbook import By
 from tests.brain import sites
 from tests.brain.copied import ONE_PATH, Uploading, leaves
@@ -279,6 +280,27 @@ def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
         scene.drain()
     (entry,) = scene.copying()
     assert entry.copies and entry.because.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
+
+
+def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(5)
+    scene.receives(UNHEARD_S, asks=1)
+    assert not scene.copying(), "for so long it may have been a page"
+    scene.receives(OVER_S + 1, asks=1)
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because.startswith("it mostly receives") and len(scene.leaves()) == 2
+    scene.receives(2 * TRY_S, asks=90)
+    assert [entry.copies for entry in scene.copying()] == [False, True], "what it sends tells by now"
+    assert scene.leaves() == {"wifi"}
+
+
+def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None:
+    scene = Uploading()
+    scene.receives(3 * TRY_S, asks=10)
+    assert not scene.copying() and len(scene.leaves()) == 2
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
 
 
 def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:

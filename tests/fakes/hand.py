@@ -158,7 +158,7 @@ class FakeHand:
             segments_sent=end.segments_sent,
             retransmits=end.retransmits,
             bytes_acked=end.bytes_acked,
-            bytes_received=0,
+            bytes_received=other.bytes_acked,
             since_ack_ms=end.since_ack_ms,
         )
 
