@@ -71,7 +71,7 @@ class Copying:
     def keep(self, wanted: Wanted) -> Wanted:
         """Of those alone who are in mode auto: who comes back to it begins anew."""
         here = self._pilot.steered
-        self._decided_of = dict.fromkeys(name for name, each in here.items() if _is_auto(each, wanted))
+        self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
         gone = {*wanted.copies, *self._watches} - self._decided_of.keys()
         if not gone:
             return wanted
@@ -216,8 +216,10 @@ class Copying:
         return name in self._decided_of
 
 
-def _is_auto(steered: Steered, wanted: Wanted) -> bool:
-    """It is, or a class of its traffic."""
+def _has_choice(steered: Steered, wanted: Wanted) -> bool:
+    """It is in mode auto, or a class of its traffic, and there is another uplink."""
     terminal = steered.terminal
+    if len(steered.site.uplinks) < 2:
+        return False
     of_classes = (wanted.mode_of(terminal, each.name) is Mode.AUTO for each in steered.site.named)
     return wanted.mode(terminal) is Mode.AUTO or any(of_classes)

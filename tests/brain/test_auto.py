@@ -303,6 +303,17 @@ def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None
     assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
 
 
+def test_where_there_is_one_uplink_nothing_is_decided() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    del home["uplinks"]["lte"], home["subnets"]["lte-side"], home["terminals"]["phone"]
+    home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][:1]
+    scene = Uploading(written=written)
+    scene.uploads(TRY_S + 2)
+    assert not scene.copying() and not scene.core.wanted.copies and scene.core.copying.watch("client") is None
+    assert scene.leaves() == {"wifi"}
+
+
 def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
     scene = Uploading(ONE_PATH)
     scene.restart()
