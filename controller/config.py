@@ -260,7 +260,7 @@ def _terminal(
     return Terminal(
         name=name,
         addresses=tuple(inside),
-        mode=keys.maybe("mode", lambda at: at.choice({mode.value: mode for mode in Mode}), Mode.BICAST),
+        mode=keys.maybe("mode", lambda at: at.choice({mode.value: mode for mode in Mode}), Mode.AUTO),
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
         access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
         modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),

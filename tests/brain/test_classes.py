@@ -153,7 +153,7 @@ def test_a_wish_for_a_class_goes_before_the_file_and_that_before_a_wish_for_its_
     (client, phone) = config().sites[0].terminals
     modes = {name: wanted.mode_of(client, name) for name in CLASSES}
     assert modes == {"voip": Mode.SINGLE, "backup-job": Mode.SINGLE, "pings": Mode.OFF}
-    assert {wanted.mode_of(phone, name) for name in CLASSES} == {Mode.BICAST}
+    assert {wanted.mode_of(phone, name) for name in CLASSES} == {Mode.AUTO}
 
 
 # What it is sent, from a site that mirrors its own
@@ -426,7 +426,7 @@ def test_a_wish_for_a_class_settles_both_ends_and_says_what_was_done() -> None:
     assert wish(pair, "client", None, "voip") == ("client/voip is left to the file, which has it in mode bicast",)
     assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.wanted.modes
     assert wish(pair, "phone", None, "voip") == (
-        "phone/voip is already left to the file, which has it in mode bicast, as phone is",
+        "phone/voip is already left to the file, which has it in mode auto, as phone is",
     )
 
 

@@ -209,7 +209,7 @@ def test_the_paper_site_is_read_as_written() -> None:
     assert [uplink.name for uplink in site.uplinks] == ["wifi", "lte"]
     assert site.uplinks[0].kind is UplinkKind.ETHERNET
     assert site.bicast.protocols == (Protocol.TCP,)
-    assert (client.mode, client.default_uplink, client.access_point) == (Mode.BICAST, "wifi", "air")
+    assert (client.mode, client.default_uplink, client.access_point) == (Mode.AUTO, "wifi", "air")
     assert [place.subnet for place in client.addresses] == ["wifi-side", "lte-side", "wifi-side"]
     assert phone.addresses[0].mac is None and phone.default_uplink == "lte"
     assert Family.of(client.addresses[2].address) is Family.IPV6

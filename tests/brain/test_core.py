@@ -536,7 +536,7 @@ def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None
     pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
     back, effects = pair.core.wish_mode("all", None, pair.now)
     pair.carry(effects)
-    assert back.done[0] == "client is left to the file, which has it in mode bicast"
+    assert back.done[0] == "client is left to the file, which has it in mode auto"
     assert back.done[1].startswith("phone is already left to the file")
     assert back.changed and back.messages == 3 and not pair.core.wanted.modes
     again, effects = pair.core.wish_mode("client", None, pair.now)
