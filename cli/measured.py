@@ -64,4 +64,4 @@ def bandwidth(access_point: dict[str, Any]) -> str:
         return "not known yet" if access_point["rule"] == CapRule.IDEAL else "-"
     if measured is None:
         return f"{bps / 1e6:.4g} Mbit/s, written in gateway.yaml"
-    return f"{interval({'bps': bps, **measured})}, delivered, {ago(measured['age_s'])} ago"
+    return f"{interval({'bps': bps, **measured})}, {measured['by']}, {ago(measured['age_s'])} ago"

@@ -69,8 +69,10 @@ class Core:
         self.pilot = Pilot(config, wanted, self._tickets, now)
         self.budgets = Budgets(config, wanted.spent)
         self.copying = Copying(self.pilot, self.ends, self.budgets, wanted)
-        self.air = Air(config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often)
         self.measuring = Measuring(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
+        self.air = Air(
+            config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often, self.measuring.over_air
+        )
         self.moves = Moves()
         self._kept_at = now
 

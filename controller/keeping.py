@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from controller import kept
-from controller.config import MOST_SITES, MOST_UPLINKS
+from controller.config import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
 from controller.configuration.document import Place
 from controller.measuring.book import Page
 from controller.measuring.pace import Sent
@@ -17,7 +17,7 @@ from controller.policy.rates import Alpha, Rate
 
 Pages = Mapping[Heading, Page]
 
-MOST_HEADINGS = MOST_SITES * MOST_UPLINKS  # two of each road, of which two sites have one
+MOST_HEADINGS = MOST_SITES * (MOST_UPLINKS + 2 * MOST_TERMINALS)  # of an uplink's road two sites have one
 MOST_METHODS = 16
 METHODS = {str(each): each for each in Method}
 DIRECTIONS = {"up": False, "down": True}

@@ -168,6 +168,7 @@ class AccessPoint:
     bandwidth_bps: int | None
     rule: CapRule = CapRule.OFF
     tables: CapTables = CapTables.JELLY_BEAN  # of the rule `paper`
+    measure: Address | None = None  # of its gateway's host, for terminals' agents; None: they are not measured
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from itertools import chain
 from controller.air.choosing import Hand, hand
 from controller.air.draft import Draft
 from controller.air.holder import Holder
-from controller.air.place import TICK_S, Place
+from controller.air.place import TICK_S, Place, Probed
 from controller.air.telling import told
 from controller.air.told import AccessPointView
 from controller.model import CapRule, Config
@@ -48,10 +48,13 @@ class Air:
         speaks_for: Callable[[int], tuple[str, ...]],
         rides: Callable[[str], str],
         often: Callable[[int], bool],
+        probed: Probed,
     ) -> None:
         """`speaks_for` tells the terminals for which an agent of role terminal speaks, by its session; `rides`, by
-        which uplinks a terminal's packets go; `often`, whether somebody else waits for an agent's reports."""
+        which uplinks a terminal's packets go; `often`, whether somebody else waits for an agent's reports; `probed`,
+        what an access point carries as trains tell."""
         self._tickets, self._speaks_for, self._rides, self._often = tickets, speaks_for, rides, often
+        self._probed = probed
         self._here: dict[int, Holder] = {}  # by session
         self._places: dict[tuple[str, str], Place] = {}  # by site and access point, those with a rule
         self._hands: dict[str, Hand | str] = {}  # by terminal: who holds it, or why nobody does
@@ -170,7 +173,7 @@ class Air:
             return
         self._tended_at = now
         for place in self._places.values():
-            place.decide(now)
+            place.decide(now, self._probed)
         drafts = self._drafts(now)
         seen = self._speakers(now).values() if self._places else ()
         often = {who.session for who in seen} | drafts.keys()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from controller.policy import delivered
 from controller.policy.airrate import AirRate, Use, use
 from controller.policy.caps import Ruling
 from controller.policy.delivered import Delivered
 from controller.policy.flows import Flow
+from controller.policy.fusing import Figure
 from controller.policy.sharers import SILENT_PERIODS, Sharer, silent
 
 LATE_S = 1.0  # a report
@@ -29,10 +30,14 @@ class Meter:
     def told(self, terminal: str, flows: Iterable[Flow], seconds: float, now: float) -> None:
         _count(self._told, terminal, flows, seconds, now)
 
-    def look(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> int | None:
-        """What is divided from now on; `ruling` is in force."""
+    def look(
+        self, sharers: Iterable[Sharer], ruling: Ruling, now: float, probed: Callable[[], Figure | None]
+    ) -> int | None:
+        """What is divided from now on; `ruling` is in force. `probed` is asked where nothing was delivered yet."""
         uses = [self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now)]
         self.rate = self.rate.after([each for each in uses if each is not None], ruling.active, now)
+        if self.rate.asks_trains:
+            self.rate = self.rate.by_trains(probed(), now)
         return None if self.rate.bps is None else round(self.rate.bps)
 
     def _use(self, sharer: Sharer, ruling: Ruling, now: float) -> Use | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from controller.air.meter import Meter
 from controller.model import AccessPoint, CapRule, Site, Terminal
@@ -11,11 +12,15 @@ from controller.policy import sharers
 from controller.policy.cap_windows import Window
 from controller.policy.caps import Ruling, decide
 from controller.policy.flows import Flow, Pair
+from controller.policy.fusing import Figure
 from controller.policy.sharers import Sharer
 
 TICK_S = 0.25  # between decisions, where nothing is reported, or many report
 SHORT_S = 1.0  # agents count what they hold each 200 ms, and tell it with their next report
 FEW = 32  # sharers, for whom all is decided as soon as one of them reports
+
+Probed = Callable[[str, str, float], Figure | None]
+"""What trains tell of an access point, by its site's name and its own; None: nothing of late."""
 
 
 class Place:
@@ -62,14 +67,15 @@ class Place:
         self._sharers[terminal.name] = replace(sharer, told_by=teller)
         self._stale = True
 
-    def decide(self, now: float) -> None:
+    def decide(self, now: float, probed: Probed) -> None:
         """Or not yet: nothing is new, or so many report that it would be decided all the time."""
         at_once = self._stale and len(self._sharers) <= FEW
         if not at_once and now - self._decided_at < TICK_S:
             return
         access_point = self.access_point
         if self.meter is not None:
-            measured_bps = self.meter.look(self._sharers.values(), self.ruling, now)
+            by_trains = partial(probed, self.site.name, access_point.name, now)
+            measured_bps = self.meter.look(self._sharers.values(), self.ruling, now, by_trains)
             access_point = replace(access_point, bandwidth_bps=measured_bps)
         self.ruling = decide(access_point, self._sharers.values(), self.ruling, now)
         self._decided_at, self._stale = now, False

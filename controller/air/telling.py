@@ -10,11 +10,13 @@ from controller.air.place import Place
 from controller.air.told import AccessPointView, MeasuredView, SharerView, WindowView
 from controller.counting import counted
 from controller.model import AccessPoint, CapRule, Config, Site
+from controller.policy.fusing import Method
 from controller.reports import CAPS, CLAMPS, NARROWS, Role
 
 NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of hands
 OFF = "the rule of its access point is off"
 UNHEARD = "nobody tells of it"
+DELIVERED = "delivered"
 EVERY_PORT = "all"  # as an agent says where it cannot tell one from another
 
 
@@ -61,7 +63,8 @@ def _measured(place: Place, now: float) -> MeasuredView | None:
     rate = place.meter.rate if place.meter is not None else None
     if rate is None or rate.bps is None:
         return None
-    return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at))
+    by = str(Method.TRAINS) if rate.probed else DELIVERED
+    return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at), by)
 
 
 def _sharer(place: Place, name: str, hand: Hand | str, here: Mapping[int, Holder]) -> SharerView:

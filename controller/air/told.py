@@ -44,6 +44,7 @@ class MeasuredView:
     least_bps: float  # that was delivered when it was confirmed last
     most_bps: float | None  # that was allowed, and did not come; None: no more was tried
     age_s: float  # since then
+    by: str = "delivered"  # or what trains told, as long as nothing was delivered that told more
 
 
 @dataclass(frozen=True, slots=True)

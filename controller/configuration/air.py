@@ -14,10 +14,9 @@ def access_points(place: Place) -> tuple[AccessPoint, ...]:
 
 
 def _access_point(name: str, place: Place) -> AccessPoint:
-    keys = place.mapping("bandwidth_bps", "rule", "tables")
+    keys = place.mapping("bandwidth_bps", "rule", "tables", "measure")
     bandwidth_bps = keys.maybe("bandwidth_bps", lambda at: at.integer(LEAST_BPS, 10**12), None)
     rule = keys.maybe("rule", lambda at: at.choice({rule.value: rule for rule in CapRule}), CapRule.OFF)
     every = {tables.value: tables for tables in CapTables}
-    return AccessPoint(
-        name, bandwidth_bps, rule, keys.maybe("tables", lambda at: at.choice(every), CapTables.JELLY_BEAN)
-    )
+    tables = keys.maybe("tables", lambda at: at.choice(every), CapTables.JELLY_BEAN)
+    return AccessPoint(name, bandwidth_bps, rule, tables, keys.maybe("measure", Place.address, None))

@@ -1,7 +1,7 @@
-"""Uplinks of kind ethernet that are measured: between which two hosts, by what packets of theirs.
+"""Uplinks of kind ethernet, and access points, that are measured: between which hosts, by what packets of theirs.
 
 A tunnel's outer addresses are written already. What leaves by an uplink of kind ethernet are packets of terminals: how
-one of the host's own gets there, only who built it knows.
+one of the host's own gets there, only who built it knows; and so it is with how terminals reach their gateway's host.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.configuration.document import ConfigError, Mapped, Place
-from controller.model import Address, Measure, Settings, Site, Tunnel, Uplink
+from controller.model import AccessPoint, Address, Measure, Settings, Site, Tunnel, Uplink
 
 OF_MEASURING = ("measure",)  # keys of an uplink
+NO_AGENTS = "controller.agents beside it: it is agents that measure"
+THE_HOSTS = "an address of the host: this one the bridge answers for, and no agent has it"
 
 
 def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
@@ -40,20 +42,31 @@ def can_be_measured(sites: tuple[Site, ...], places: Mapping[str, Place], settin
                 at = f"{places[site.name].where}.uplinks.{uplink.name}.measure"
                 written = {key: str(getattr(uplink.measure, key)) for key in ("local", "remote")}
                 _check(site, uplink, other, settings, Place(places[site.name].file, at, written))
+        for one in (each for each in site.access_points if each.measure is not None):
+            at = f"{places[site.name].where}.access_points.{one.name}.measure"
+            _reached(site, one, settings, Place(places[site.name].file, at, str(one.measure)))
+
+
+def _reached(site: Site, one: AccessPoint, settings: Settings, place: Place) -> None:
+    if settings.agents is None:
+        raise place.wrong(NO_AGENTS)
+    if one.measure in _answered(site):
+        raise place.wrong(THE_HOSTS)
+    if any(one.measure == own.address for terminal in site.terminals for own in terminal.addresses):
+        raise place.wrong("an address of the gateway's host: this one is a terminal's")
 
 
 def _check(site: Site, uplink: Uplink, other: Site | None, settings: Settings, place: Place) -> None:
     if other is None:
         raise place.wrong("nothing: no site of this file is at the other end (`mirrors`), and nobody answers there")
     if settings.agents is None:
-        raise place.wrong("controller.agents beside it: it is the sites' agents that measure")
+        raise place.wrong(NO_AGENTS)
     if other.uplink(uplink.name).measure is not None:
         raise place.wrong(f"it at one end: it is written at {other.name}, too, and one end starts")
     assert uplink.measure is not None
     for key, address in (("local", uplink.measure.local), ("remote", uplink.measure.remote)):
         if address in (*_answered(site), *_answered(other)):
-            expected = "an address of the host: this one the bridge answers for, and no agent has it"
-            raise ConfigError(place.file, f"{place.where}.{key}", str(address), expected)
+            raise ConfigError(place.file, f"{place.where}.{key}", str(address), THE_HOSTS)
 
 
 def _answered(site: Site) -> list[Address]:

@@ -73,6 +73,12 @@ def written(page: Page, told: Estimated) -> Page:
     )
 
 
+def by_trains(page: Page, now: float) -> Figure | None:
+    """What is to be had, where trains tell: single packets alone may be told of several links in a row."""
+    figure = page.figure(None, now)
+    return figure if isinstance(figure, Figure) and Method.TRAINS in figure.methods else None
+
+
 def most(before: Measured | None, bps: float, now: float) -> Measured:
     """Of what flows got of late: no more than that is sure."""
     if before is not None and now - before.at <= DELIVERED_WITHIN_S and before.rate.bps > bps:

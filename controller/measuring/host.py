@@ -1,4 +1,4 @@
-"""One session of a site's agent: what it is to answer and to send, and what it says of both."""
+"""One session of a site's agent, or a terminal's: what it is to answer and to send, and what it says of both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from controller.farend.standing import Standing
 from controller.measures import Answering, PathHealth
+from controller.measuring.roads import End
 from controller.orders import Answer, Direct, Health
 from controller.reports import PROBE, AgentOpened, Reported, Resulted
 from controller.tickets import Tickets
@@ -13,7 +14,7 @@ from controller.tickets import Tickets
 
 class Host:
     def __init__(self, event: AgentOpened) -> None:
-        self.name = event.name
+        self.name, self.role = event.name, event.role
         self.session = event.session
         self.answering: Answering | None = None  # as it said last
         self.health: dict[str, PathHealth] = {}  # likewise, by uplink
@@ -21,6 +22,10 @@ class Host:
         self._send = Standing[Health](event, PROBE)
         self._knows = any(one.name == PROBE for one in event.capabilities)
         self._unanswered: dict[int, Answer] = {}  # by directive
+
+    @property
+    def end(self) -> End:
+        return self.role, self.name
 
     @property
     def unable(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The roads between sites, measured: by small packets all the time, and by probes now and then. What is found is told,
+"""Roads, measured: by small packets all the time, and by probes now and then. What is found is told,
 kept, and evidence for others; nothing is decided here.
 
     configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
@@ -19,9 +19,9 @@ from controller.measuring.delivering import Delivering, WayOf
 from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.host import Host
 from controller.measuring.meetings import Meetings
-from controller.measuring.pace import AGAIN_AFTER_S, FIRST_AFTER_S, Sent, paid_at, period_s
-from controller.measuring.plan import Plan, plan
-from controller.measuring.roads import At, Road, Unmeasured, roads, wanted
+from controller.measuring.pace import Sent
+from controller.measuring.roads import At, End, Road, Unmeasured, roads, wanted
+from controller.measuring.timetable import DIRECTIONS, NEW, Timetable
 from controller.measuring.turns import Heading, Turn, Turns
 from controller.measuring.views import RoadView
 from controller.model import Config
@@ -34,9 +34,6 @@ from controller.tickets import Tickets
 from controller.wishes import Answer, Impossible
 
 log = logging.getLogger(__name__)
-
-NEW = Page()
-DIRECTIONS = (False, True)  # down or not
 
 Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
 """Whether this session's agent stands at the terminals' end, and the homes of which it tells."""
@@ -51,12 +48,11 @@ class Measuring:
         self._speaker, self._way_of = speaker, way_of
         self._tickets = tickets
         self._here: dict[int, Host] = {}  # by session
-        self._at: dict[str, Host] = {}  # by site: who came last
+        self._at: dict[End, Host] = {}  # who came last
         self._meetings = Meetings(tickets)
         self._turns = Turns()
         self._estimating: set[Heading] = set()
-        self._answer_since: dict[At, float] = {}  # roads by which the far end is seen to answer
-        self._not_before: dict[Heading, float] = {}  # where a probe could not begin
+        self._timetable = Timetable(self._turns)
         self._delivering = Delivering()
         self._delivered: dict[Heading, Measured] = {}  # the most that flows got of late
         self.pages: Mapping[Heading, Page] = kept  # a new one whenever anything in it changes
@@ -66,7 +62,7 @@ class Measuring:
     def reconfigure(self, config: Config) -> None:
         found, before = list(roads(config)), self._roads
         self._roads = {road.at: road for road in found if isinstance(road, Road)}
-        self._roads_of: dict[str, list[Road]] = {}  # by either end
+        self._roads_of: dict[End, list[Road]] = {}  # by either end
         for road in self._roads.values():
             for end in road.ends:
                 self._roads_of.setdefault(end, []).append(road)
@@ -80,7 +76,7 @@ class Measuring:
             for heading, page in self.pages.items()
             if heading in headings
         }
-        self._answer_since = {at: since for at, since in self._answer_since.items() if at in self._roads}
+        self._timetable.keep(self._roads)
         self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
 
     # What agents say
@@ -88,32 +84,37 @@ class Measuring:
     def hear(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
         here = self._here.get(event.session)
         match event:
-            case AgentOpened(role=Role.GATEWAY):
-                self._here[event.session] = self._at[event.name] = Host(event)
+            case AgentOpened(role=Role.GATEWAY | Role.TERMINAL):
+                host = Host(event)
+                self._here[event.session] = self._at[host.end] = host
             case AgentClosed():
                 self._here.pop(event.session, None)
-                self._at = {host.name: host for host in self._here.values()}
+                self._at = {host.end: host for host in self._here.values()}
                 self._delivering.closed(event.session)
                 for turn in self._turns.gone(event.session):
                     self._failed(turn, f"the agent {turn.road.near} went away while it probed")
             case Resulted() if here:
                 self._meetings.answered(here.resulted(event))
                 self._begun(event, now)
-            case Reported() if here:
-                here.reported(event)
-                self._look(here, now)
-            case Reported() if self._roads:
-                self._deliver(event, now)
+            case Reported():
+                self._reported(here, event, now)
             case Probed():
                 yield from self._probed(event, now)
         who = here or self._here.get(event.session)
         if who is not None:
-            yield from self._tell(who.name, now)
+            yield from self._tell(who.end, now, isinstance(event, Reported))
+
+    def _reported(self, who: Host | None, event: Reported, now: float) -> None:
+        if who is not None:
+            who.reported(event)
+            self._look(who, now)
+        if self._roads and (who is None or who.role is Role.TERMINAL):
+            self._deliver(event, now)
 
     def _begun(self, event: Resulted, now: float) -> None:
         turn = None if event.done else self._turns.end(event.directive)
         if turn is not None:
-            self._not_before[turn.heading] = now + AGAIN_AFTER_S
+            self._timetable.refused(turn.heading, now)
             self._write(turn.heading, replace(self._page(turn.heading), spent=turn.before))
             self._failed(turn, f"agent {turn.road.near}: {event.said}")
 
@@ -149,17 +150,17 @@ class Measuring:
         self._write(turn.heading, book.failed(page, because))
 
     def _look(self, who: Host, now: float) -> None:
-        for road in (each for each in self._roads_of.get(who.name, ()) if each.near == who.name):
+        for road in (each for each in self._roads_of.get(who.end, ()) if each.near_end == who.end):
             path = who.health.get(road.uplink)
             if path is not None and path.answers:
-                self._answer_since.setdefault(road.at, now)
+                self._timetable.answers(road, now)
             else:
-                self._answer_since.pop(road.at, None)
+                self._timetable.silent(road)
 
     def _deliver(self, event: Reported, now: float) -> None:
         speaker = self._speaker(event.session)
         for one in self._delivering.told(event, *speaker, self._way_of, now) if speaker is not None else ():
-            road = next((road for road in self._roads_of.get(one.site, ()) if road.uplink == one.uplink), None)
+            road = self._road(one.site, one.uplink)
             if road is not None:
                 heading = (road.at, one.sent != (road.near == one.site))
                 self._delivered[heading] = book.most(self._delivered.get(heading), one.bps, now)
@@ -168,8 +169,8 @@ class Measuring:
 
     def tend(self, now: float) -> Iterator[Direct]:
         """What all of them are to do, and whose turn it is."""
-        for name in tuple(self._at):
-            yield from self._tell(name, now)
+        for end in tuple(self._at):
+            yield from self._tell(end, now, alone=True)
         for heading in tuple(self._turns.asked):
             because = self.why_not(self._roads[heading[0]])
             if because is not None:
@@ -179,56 +180,31 @@ class Measuring:
             self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
         yield from self._probe(now)
 
-    def _tell(self, site: str, now: float) -> Iterator[Direct]:
-        """A site's agent, and those at the other ends of its roads."""
-        roads = self._roads_of.get(site, ())
-        for road in roads:
-            near, far = self._at.get(road.near), self._at.get(road.far)
+    def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
+        """An agent, and those at the other ends of its roads; `alone`: they have their own turn."""
+        for road in self._roads_of.get(end, ()):
+            near, far = self._at.get(road.near_end), self._at.get(road.far_end)
             if near is None or far is None or near.unable or far.unable:
                 continue
             if self._meetings.meet(road, near, far):
-                self._answer_since.pop(road.at, None)
-        for name in sorted({site, *(end for road in roads for end in road.ends)} & self._at.keys()):
-            host = self._at[name]
+                self._timetable.silent(road)
+        others = () if alone else (each for road in self._roads_of.get(end, ()) for each in road.ends)
+        for each in sorted({end, *others} & self._at.keys()):
+            host, roads = self._at[each], self._roads_of.get(each, ())
             answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
             yield from host.tell(answer, health, self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
-        due = ((self._due_at(heading, now), heading) for heading in self._headings())
-        those = [(heading not in self._turns.asked, at, heading) for at, heading in due if at is not None and at <= now]
-        for _, _, (at, down) in sorted(those):
+        for at, down in self._timetable.due(self._headings(), self.pages, now):
             road = self._roads[at]
-            near, met = self._at.get(road.near), self._meetings.of(road)
+            near, met = self._at.get(road.near_end), self._meetings.of(road)
             if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
-                planned = self._plan((at, down))
+                planned = self._timetable.plan((at, down), self.pages)
                 directive = self._tickets.draw()
                 page = self._page((at, down))
                 self._turns.begin(road, down, near.session, planned.lasts_s, page.spent, directive, now)
                 self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
                 yield Direct(near.session, directive, planned.order(road, down, met.number))
-
-    def _due_at(self, heading: Heading, now: float) -> float | None:
-        """None: nothing says when."""
-        at, page = heading[0], self._page(heading)
-        if heading in self._turns.asked or at not in self._answer_since:
-            return now if heading in self._turns.asked else None
-        due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now))
-        if page.spent is not None:
-            back_bps = self._page((at, not heading[1])).probed_bps()
-            due_at = max(due_at, page.spent.at + period_s(page.spent.bytes, page.probed_bps(), back_bps))
-        budget = self._roads[at].budget_bytes_per_day
-        if budget is None:
-            return due_at
-        spent = (self._page((at, down)).spent for down in DIRECTIONS)
-        paid = paid_at((one for one in spent if one is not None), self._plan(heading).bytes, budget)
-        return None if paid is None else max(due_at, paid)
-
-    def _plan(self, heading: Heading) -> Plan:
-        """A person has the whole probe made, whatever it costs."""
-        (at, down), page, asked = heading, self._page(heading), heading in self._turns.asked
-        bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), self._page((at, not down)).probed_bps()
-        paid = self._roads[at].budget_bytes_per_day is not None and not asked
-        return plan(down, bps, paid, back_bps, bps is None and page.spent is None and not asked)
 
     # What people wish
 
@@ -248,9 +224,16 @@ class Measuring:
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
         """As it was told last, by who is in session. `site` is either end."""
-        near = next((road.near for road in self._roads_of.get(site, ()) if road.uplink == uplink), None)
-        host = self._at.get(near) if near is not None else None
+        road = self._road(site, uplink)
+        host = self._at.get(road.near_end) if road is not None else None
         return host.health.get(uplink) if host is not None else None
+
+    def over_air(self, site: str, access_point: str, now: float) -> Figure | None:
+        """The greatest that trains of any of its terminals told within the last hour, either way: all have the air
+        together, and whose trains go while others send gets less."""
+        roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air == access_point)
+        pages = (self._page((road.at, down)) for road in roads for down in DIRECTIONS)
+        return max(filter(None, (book.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None)
 
     def told(self, now: float) -> tuple[RoadView, ...]:
         return (*map(self._told, self._roads.values(), repeat(now)), *map(telling.unmeasured, self._unmeasured))
@@ -262,7 +245,7 @@ class Measuring:
                 self._page((road.at, down)),
                 self._delivered.get((road.at, down)),
                 self._is_running((road.at, down)),
-                self._due_at((road.at, down), now),
+                self._timetable.due_at((road.at, down), self.pages, now),
                 now,
             )
             for down in DIRECTIONS
@@ -271,9 +254,10 @@ class Measuring:
 
     def why_not(self, road: Road) -> str | None:
         """None: it is measured."""
-        near, far = self._at.get(road.near), self._at.get(road.far)
+        near, far = self._at.get(road.near_end), self._at.get(road.far_end)
         if near is None or far is None:
-            return f"no agent of role gateway that was enrolled as {road.far if near else road.near} is connected"
+            role, name = road.far_end if near else road.near_end
+            return f"no agent of role {role} that was enrolled as {name} is connected"
         said = far.answering.because if far.answering is not None else ""
         because = near.unable or far.unable or far.does_not_answer or said
         if because:
@@ -284,6 +268,10 @@ class Measuring:
         if path is None:
             return near.does_not_send or f"the agent {road.near} has not told of it yet"
         return path.because or None
+
+    def _road(self, site: str, uplink: str) -> Road | None:
+        """`site` is either end."""
+        return next((road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.uplink == uplink), None)
 
     def _is_running(self, heading: Heading) -> bool:
         return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating

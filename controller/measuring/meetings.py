@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.measuring.host import Host
-from controller.measuring.pace import PAUSE_METERED_MS, PAUSE_MS
+from controller.measuring.pace import PAUSE_MS, PAUSE_SPARED_MS
 from controller.measuring.roads import HEALTH_PORT, At, Road
 from controller.orders import Answer, AnswerSession, Health, HealthPath
 from controller.tickets import Tickets
@@ -73,5 +73,6 @@ def _session(met: Meeting) -> AnswerSession:
 
 def _path(met: Meeting) -> HealthPath:
     road = met.road
-    pause_ms = PAUSE_MS if road.budget_bytes_per_day is None else PAUSE_METERED_MS
+    spared = road.budget_bytes_per_day is not None or road.air is not None
+    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_MS
     return HealthPath(road.uplink, road.way, HEALTH_PORT, road.number, pause_ms, met.number)

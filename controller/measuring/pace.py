@@ -13,7 +13,7 @@ ASSUMED_BPS = 1e6  # where nothing is known yet
 DAY_S = 86_400.0
 FIRST_AFTER_S = 5.0  # of answers
 PAUSE_MS = 100  # between packets of its health
-PAUSE_METERED_MS = 1000  # where it is paid for by the byte
+PAUSE_SPARED_MS = 1000  # where it is paid for by the byte, or many share the air
 AGAIN_AFTER_S = 30.0  # where a probe could not begin
 
 

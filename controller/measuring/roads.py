@@ -1,10 +1,11 @@
-"""Roads: the uplinks between two sites that are each other's ends, and how packets of the sites' hosts take them.
+"""Roads: the uplinks between two sites that are each other's ends, and the air between a terminal and its gateway; and
+how packets of the hosts there take them.
 
     near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent
       starts, measures both ways                                                         answers
 
 A tunnel is measured outside of it, from host to host: by the end that knows where the other one is, as it is the one
-that starts the tunnel.
+that starts the tunnel. Over the air the terminal starts, for it is the one that is reached no longer when it sleeps.
 """
 
 from __future__ import annotations
@@ -14,31 +15,45 @@ from dataclasses import dataclass
 
 from controller.model import Config, Site, Uplink
 from controller.orders import MeasuredWay
+from controller.reports import Role
 from controller.wishes import Impossible
 
 HEALTH_PORT = 8620
 PROBE_PORTS = 8630  # and a road's number
 
-At = tuple[str, str]  # a site's name, of the one that mirrors no other, and an uplink's
+FIRST_OVER_AIR = 17  # above all uplinks' numbers
+MOST_OVER_AIR = 239  # of a site: an agent answers 256
+
+At = tuple[str, str]  # a site's name, of uplinks the one that mirrors no other, and a road's
+End = tuple[Role, str]  # an agent; a terminal may have a site's name
 
 
 @dataclass(frozen=True, slots=True)
 class Road:
     site: str  # whose uplinks these are
-    uplink: str
-    near: str  # sites, and agents
+    uplink: str  # or TERMINAL@ACCESS_POINT, which is no name that an uplink can have
+    near: str  # sites, or a terminal, and agents
     far: str
     way: MeasuredWay
     number: int  # of its session; apart from those of all roads that end there
     budget_bytes_per_day: int | None  # where it is paid for by the byte
+    air: str | None = None  # the access point of the terminal that is its near end; None: that is a site
 
     @property
     def at(self) -> At:
         return self.site, self.uplink
 
     @property
-    def ends(self) -> tuple[str, str]:
-        return self.near, self.far
+    def near_end(self) -> End:
+        return Role.GATEWAY if self.air is None else Role.TERMINAL, self.near
+
+    @property
+    def far_end(self) -> End:
+        return Role.GATEWAY, self.far
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        return self.near_end, self.far_end
 
     @property
     def probe_port(self) -> int:
@@ -49,7 +64,8 @@ class Road:
 class Unmeasured:
     site: str
     uplink: str
-    ends: tuple[str, str]
+    near: str
+    far: str
     because: str
 
 
@@ -59,12 +75,14 @@ def roads(config: Config) -> Iterator[Road | Unmeasured]:
         if home.mirrors is None and far is not None:
             for number, uplink in enumerate(sorted(home.uplinks, key=lambda each: each.name), 1):
                 yield _road(home, far, uplink, number)
+    for site in config.sites:
+        yield from _over_air(site)
 
 
 def wanted(there: Collection[Road | Unmeasured], site: str | None, uplink: str) -> tuple[Road, ...]:
     """Those that a person means, by either end's name; or Impossible."""
     named = [road for road in there if road.uplink == uplink]
-    meant = [road for road in named if site in (None, road.site, *road.ends)]
+    meant = [road for road in named if site in (None, road.site, road.near, road.far)]
     if not meant:
         found = ", ".join(sorted(f"{road.uplink} of {road.site}" for road in there)) or "none"
         at = f" of {site}" if site is not None else ""
@@ -83,7 +101,21 @@ def _road(home: Site, far: Site, uplink: Uplink, number: int) -> Road | Unmeasur
             budget = uplink.limits.budget_bytes_per_day
             return Road(home.name, uplink.name, here.name, there.name, way, number, budget)
     because = f"it is of kind ethernet, and `measure` is written at it neither at {home.name} nor at {far.name}"
-    return Unmeasured(home.name, uplink.name, (home.name, far.name), because)
+    return Unmeasured(home.name, uplink.name, home.name, far.name, because)
+
+
+def _over_air(site: Site) -> Iterator[Road | Unmeasured]:
+    reached = {each.name: each.measure for each in site.access_points if each.measure is not None}
+    there = (each for each in site.terminals if each.access_point in reached)
+    for number, terminal in enumerate(sorted(there, key=lambda each: each.name), FIRST_OVER_AIR):
+        air = terminal.access_point
+        assert air is not None
+        name, way = f"{terminal.name}@{air}", MeasuredWay(None, None, str(reached[air]))
+        if number < FIRST_OVER_AIR + MOST_OVER_AIR:
+            yield Road(site.name, name, terminal.name, site.name, way, number, None, air)
+        else:
+            because = f"an agent of role gateway answers {MOST_OVER_AIR} terminals, and this one is beyond them"
+            yield Unmeasured(site.name, name, terminal.name, site.name, because)
 
 
 def _way(uplink: Uplink) -> MeasuredWay | None:

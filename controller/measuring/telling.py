@@ -17,7 +17,7 @@ def road(one: Road, why_not: str | None, health: PathHealth | None, directions: 
 
 
 def unmeasured(one: Unmeasured) -> RoadView:
-    return RoadView(one.site, one.uplink, *one.ends, one.because, None, ())
+    return RoadView(one.site, one.uplink, one.near, one.far, one.because, None, ())
 
 
 def direction(

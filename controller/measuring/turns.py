@@ -47,8 +47,7 @@ class Turns:
 
     def is_free(self, road: Road) -> bool:
         """Neither of its ends measures anything."""
-        busy = {name for turn in self._running.values() for name in (turn.road.near, turn.road.far)}
-        return busy.isdisjoint((road.near, road.far))
+        return {end for turn in self._running.values() for end in turn.road.ends}.isdisjoint(road.ends)
 
     def runs(self, heading: Heading) -> bool:
         return any(turn.heading == heading for turn in self._running.values())

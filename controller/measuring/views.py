@@ -56,10 +56,10 @@ class RoadHealthView:
 
 @dataclass(frozen=True, slots=True)
 class RoadView:
-    """An uplink between two sites that are each other's ends."""
+    """An uplink between two sites that are each other's ends, or the air between a terminal and its gateway."""
 
-    site: str  # whose uplinks these are
-    uplink: str
+    site: str  # whose uplinks these are, or whose terminal
+    uplink: str  # or TERMINAL@ACCESS_POINT
     near: str  # the agent that measures
     far: str  # and the one that answers
     why_not: str | None  # None: it is measured

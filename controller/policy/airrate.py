@@ -1,4 +1,4 @@
-"""What an access point carries, where nobody wrote it: from what comes through it.
+"""What an access point carries, where nobody wrote it: from what comes through it, and until then from trains.
 
 All that its terminals deliver within a second is what it carries at least, and is what it carries while their packets
 stand in a queue. Nobody is capped before such a queue has stood for a second. When caps are on none stands, and nothing
@@ -15,6 +15,7 @@ Round trips alone decide nothing: in the air they are longer now and then for no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,6 +23,7 @@ from controller.policy.cap_windows import SEGMENT_US
 from controller.policy.caps import Cap
 from controller.policy.delivered import OVER_S, PACKET_BYTES, PAYLOAD_BYTES
 from controller.policy.flows import Pair
+from controller.policy.fusing import Figure
 from controller.policy.sharers import Sharer
 
 LEAST_BPS, MOST_BPS = 10_000.0, 1e12
@@ -101,6 +103,7 @@ class AirRate:
     tries_at: float = 0.0  # not before
     lowers_at: float = 0.0
     rests_s: float = RESTS_S  # after it was lowered for nothing
+    probed: bool = False  # by trains, and by nothing that was delivered yet
 
     def after(self, uses: Collection[Use], active: int, now: float) -> AirRate:
         """`active`: how many terminals share the air."""
@@ -123,6 +126,22 @@ class AirRate:
         if rate.trial.is_none(who):
             return replace(rate, bps=rate.trial.base_bps)._begun(2 * rate.trial.part, who, now)
         return rate if now < rate.trial.until else rate._judged(rate.trial, who, delivered_bps, now)
+
+    @property
+    def asks_trains(self) -> bool:
+        """Nothing was delivered yet that tells more."""
+        return self.trial is None and (self.bps is None or self.probed)
+
+    def by_trains(self, found: Figure | None, now: float) -> AirRate:
+        """`found`: what they tell; None: nothing of late."""
+        if found is None:
+            return AirRate(queued_since=self.queued_since, active=self.active) if self.probed else self
+        bps = min(max(found.bps, LEAST_BPS), MOST_BPS)
+        if self.probed and (self.bps, self.at) == (bps, found.at):
+            return self
+        most_bps = found.most_bps if math.isfinite(found.most_bps) else None
+        rate = replace(self, bps=bps, least_bps=min(found.least_bps, bps), most_bps=most_bps, at=found.at)
+        return replace(rate, probed=True, low_since=None, tries_at=now + SETTLES_S)
 
     def _idle(self, now: float) -> AirRate:
         """What is not confirmed for long is forgotten."""
@@ -149,7 +168,7 @@ class AirRate:
 
     def _confirmed(self, bps: float, delivered_bps: float, now: float) -> AirRate:
         most_bps = self.most_bps if self.most_bps is not None and self.most_bps > bps else None
-        return replace(self, bps=bps, least_bps=min(bps, delivered_bps), most_bps=most_bps, at=now)
+        return replace(self, bps=bps, least_bps=min(bps, delivered_bps), most_bps=most_bps, at=now, probed=False)
 
     def _tried(self, uses: Collection[Use], delivered_bps: float, now: float) -> AirRate:
         assert self.bps is not None
@@ -193,7 +212,7 @@ class AirRate:
             return replace(rate, trial=None, most_bps=trial.base_bps, rests_s=RESTS_S, tries_at=now + RESTS_S)
         bps = min(trial.base_bps, self.bps / part) if part > 0 else trial.base_bps
         rests_s = min(2 * self.rests_s, MOST_RESTS_S)
-        return replace(self, bps=bps, trial=None, rests_s=rests_s, lowers_at=now + self.rests_s)
+        return replace(self, bps=bps, trial=None, rests_s=rests_s, lowers_at=now + self.rests_s, probed=False)
 
 
 def _held_bps(uses: Collection[Use]) -> float:

@@ -56,6 +56,7 @@ def test_a_bandwidth_that_was_measured_is_shown_with_its_interval_and_its_age(
         "18.71 Mbit/s (17.9 to 20.6), delivered, 4 s ago"
     }
     assert set(shown(18_000_000, MeasuredView(18e6, None, 61.0))) == {"18 Mbit/s (18 up), delivered, 1 min ago"}
+    assert set(shown(12_000_000, MeasuredView(11e6, 13e6, 4.2, "trains"))) == {"12 Mbit/s (11 to 13), trains, 4 s ago"}
     assert set(shown(None, None)) == {"not known yet"}
     assert set(shown(20_000_000, None)) == {"20 Mbit/s, written in gateway.yaml"}
 

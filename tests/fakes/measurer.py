@@ -1,5 +1,5 @@
-"""A site's hand that executes: it answers who was named, sends small packets by roads that lose what they are told, and
-probes links of some rate."""
+"""A site's hand, or a terminal's, that executes: it answers who was named, sends small packets by roads that lose
+what they are told, and probes links of some rate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.measures import Answering, HealthWindow, PathHealth, Probed, ProbePacket
 from controller.orders import Answer, Direct, Health, HealthPath, Probe
-from controller.reports import AgentOpened, Capability, Reported, Resulted
+from controller.reports import AgentOpened, Capability, Reported, Resulted, Role
 from tests.fakes.eliminator import FakeEliminator
 
 WINDOW = HealthWindow(10, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
@@ -66,9 +66,10 @@ class FakeMeasurer(FakeEliminator):
     answer: Answer = field(default_factory=Answer)
     probes: list[Direct] = field(default_factory=list)  # that it was told, and has not told of
     measured: list[Direct] = field(default_factory=list)  # all orders to measure
+    role: Role = Role.GATEWAY
 
     def __post_init__(self) -> None:
-        super().__init__(self.name)
+        super().__init__(self.name, role=self.role)
         self._sending: dict[str, Sending] = {}
 
     def opened(self, session: int) -> AgentOpened:

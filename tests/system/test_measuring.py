@@ -14,7 +14,7 @@ import pytest
 from controller import config as configuration
 from controller import service as service_of_core
 from controller.agents import Agents
-from controller.measuring import measuring, plan
+from controller.measuring import plan, timetable
 from controller.measuring.views import DirectionView, RoadHealthView, RoadView
 from controller.reports import AgentEffect
 from controller.service import Service
@@ -95,7 +95,7 @@ def measured(place: Path) -> Iterator[Measured]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         for name, value in SHORT.items():
             patch.setattr(plan, name, value)
-        patch.setattr(measuring, "FIRST_AFTER_S", 0.5)
+        patch.setattr(timetable, "FIRST_AFTER_S", 0.5)
         patch.setattr(service_of_core, "TICK_S", 0.1)
         net = stack.enter_context(raised(NattedTopo(shaped=True, lte_delay_ms=5.0)))
         service, agents = stack.enter_context(controlled(place))
