@@ -1,4 +1,5 @@
-"""Real agents at both ends of real tunnels' underlays: what each carries is found, and what it loses is counted."""
+"""Real agents at both ends of real tunnels' underlays, and of a terminal: what each way carries is found, and what it
+loses is counted."""
 
 from __future__ import annotations
 
@@ -28,6 +29,9 @@ from topologies.nodes import Machine
 from topologies.stage import Stage, raised
 from topologies.twin import RATES_BPS
 
+HOME_HOST = "198.18.1.2"  # as the world's own namespace reaches it
+TERMINALS = "    terminals:\n      client:\n"
+OVER_AIR = f"    access_points: {{air: {{measure: {HOME_HOST}}}}}\n{TERMINALS}        access_point: air\n"
 LOSS = 0.5
 PATIENCE_S = 40.0
 LOOK_EVERY_S = 0.1
@@ -39,6 +43,7 @@ SHORT = {"STEP": 158, "TRIES_FEW": 8, "PAUSE_NEW_US": 3_000, "TRAINS_FEW": 8, "T
 class Measured:
     net: Stage
     service: Service
+    agents: Agents
 
     def road(self, uplink: str) -> RoadView:
         return next(road for road in self.service.snapshot().roads if road.uplink == uplink)
@@ -56,7 +61,8 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
     """In this process, where a probe can be made short."""
     path = place / "gateway.yaml"
     written = (TREE / "topologies" / "natted.yaml").read_text(encoding="utf-8")
-    path.write_text(written.replace("/run/bicast-lab", str(place)), encoding="utf-8")
+    assert TERMINALS in written
+    path.write_text(written.replace("/run/bicast-lab", str(place)).replace(TERMINALS, OVER_AIR), encoding="utf-8")
     config = configuration.load(str(path))
     assert config.settings.agents is not None
 
@@ -76,13 +82,14 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
 
 
 @contextmanager
-def agent(agents: Agents, name: str, host: Machine, place: Path) -> Iterator[None]:
-    inside = ("nsenter", f"--net={netns(host)}")
+def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: str = "gateway") -> Iterator[None]:
+    """In the world's own namespace, where no host is named."""
+    inside = () if host is None else ("nsenter", f"--net={netns(host)}")
     directory = place / name
     directory.mkdir()
     join = ("join", f"{CONTROLLER}:{agents.join.port}", "--name", name, "--directory", str(directory))
     run(AGENT, *join, "--token", agents.invite(name).token, where=name, prefix=inside)
-    process = subprocess.Popen([*inside, AGENT, "run", "--role", "gateway", "--directory", str(directory)])
+    process = subprocess.Popen([*inside, AGENT, "run", "--role", role, "--directory", str(directory)])
     try:
         yield
     finally:
@@ -101,7 +108,7 @@ def measured(place: Path) -> Iterator[Measured]:
         service, agents = stack.enter_context(controlled(place))
         for name, host in hosts(net).items():
             stack.enter_context(agent(agents, name, host, place))
-        yield Measured(net, service)
+        yield Measured(net, service, agents)
 
 
 def test_what_uplinks_carry_is_found(measured: Measured) -> None:
@@ -129,3 +136,13 @@ def test_what_an_uplink_loses_is_counted(measured: Measured) -> None:
     after = health("lte")
     assert after.lost_there > 0 and (after.lost - lost) / (after.sent - sent) == pytest.approx(LOSS, abs=0.4)
     assert health("wifi").lost - others <= 1
+
+
+def test_a_terminal_sends_small_packets_to_its_gateways_agent(measured: Measured, place: Path) -> None:
+    def answered() -> int:
+        found = measured.road("client@air").health
+        return found.sent - found.lost - found.late if found is not None else 0
+
+    with agent(measured.agents, "client", None, place, "terminal"):
+        measured.until(lambda: answered() >= 2, "two packets came back")
+        assert measured.road("client@air").why_not is None
