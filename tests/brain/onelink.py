@@ -13,6 +13,7 @@ from random import Random
 from controller.air.place import Place
 from controller.model import AccessPoint, CapRule
 from controller.policy.flows import Flow
+from controller.policy.fusing import Figure
 from tests.brain import sites
 
 SEGMENT_BITS, PAYLOAD_BYTES = 12_000, 1448
@@ -42,6 +43,7 @@ class OneLink:
         (site,) = sites.loaded({"sites": {"big": written}}).sites
         self.place = Place(site, AccessPoint("air", None, CapRule.IDEAL))
         self.senders = dict(zip(self.place.terminals, senders, strict=True))
+        self.trains: Figure | None = None  # what they tell
         self.now, self.queue, self._rate_bps, self._random = 100.0, 0.0, rate_bps, Random(7)
         self.began = self.now
         self._due = {name: self.now + self._random.random() * REPORT_S for name in self.senders}
@@ -113,7 +115,7 @@ class OneLink:
         assert self.place.meter is not None
         self.place.meter.told(name, [flow], seconds, self.now)
         self.place.heard(self.place.terminals[name], [flow], name, REPORT_S, self.now)
-        self.place.decide(self.now, lambda *_: None)  # nobody sends trains
+        self.place.decide(self.now, lambda *_: self.trains)
         for each, one in self.senders.items():
             windows = self.place.windows(each).values()
             one.cap = float(next(iter(windows)).most) if windows else float("inf")

@@ -11,6 +11,7 @@ from controller.policy import delivered
 from controller.policy.airrate import KEPT_S, MOST_BPS, AirRate, Use
 from controller.policy.delivered import PACKET_BYTES, PAYLOAD_BYTES, Delivered
 from controller.policy.flows import Flow
+from controller.policy.fusing import Figure, Method
 from tests.brain.onelink import OneLink, Sender
 
 PHASE_S = 40.0
@@ -62,6 +63,18 @@ def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_
     link = OneLink([Sender(0.064)] * 1, falling)
     link.run(fell_s + 1.5 + begins_s + 7)
     assert link.bandwidth_bps <= 1.25 * 6e6 and link.queued_s(0.5) < 0.15
+
+
+@pytest.mark.parametrize("rtt_s", [0.004, 0.064])
+@pytest.mark.parametrize("told_bps", [4e6, 18e6, 20e6, 40e6, 1e12])
+def test_whatever_trains_told_what_is_delivered_is_right_within_forty_seconds(told_bps: float, rtt_s: float) -> None:
+    link = OneLink([Sender(rtt_s) for _ in range(2)], steady)
+    link.trains = Figure(told_bps, 0.9 * told_bps, 1.1 * told_bps, link.now, (Method.TRAINS,))
+    link.run(1)
+    assert link.bandwidth_bps >= told_bps and any(map(link.place.windows, link.senders))
+    link.run(40)
+    assert 0.94 * 20e6 <= link.bandwidth_bps <= 2 * 20e6 and link.utilised(5) >= 0.95
+    assert link.place.meter is not None and not link.place.meter.rate.probed
 
 
 def test_nobody_is_capped_before_a_queue_has_stood() -> None:
