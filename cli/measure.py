@@ -28,7 +28,11 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "a minute and puts some megabytes there, whatever was spent today; without being asked the controller does "
         "it every ten minutes at most (docs/measuring.md).",
     )
-    parser.add_argument("uplink", metavar="UPLINK", help="an uplink of gateway.yaml between two sites of it")
+    parser.add_argument(
+        "uplink",
+        metavar="UPLINK",
+        help="an uplink of gateway.yaml between two sites of it, or TERMINAL@ACCESS_POINT for the air between",
+    )
     parser.add_argument("--site", metavar="SITE", help="either of the two, where uplinks of several have that name")
     parser.add_argument(
         "--link",

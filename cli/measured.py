@@ -28,6 +28,12 @@ def roads(told: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
             yield (road["uplink"], *ends, lost, rtt, _way(way, road["why_not"]))
 
 
+def is_of_a_phone(road: dict[str, Any]) -> bool:
+    """Without an agent: of its air nothing is known, and there may be hundreds."""
+    known = road["health"] is not None or any(way["bps"] is not None or way["running"] for way in road["directions"])
+    return "@" in road["uplink"] and road["why_not"] is not None and not known
+
+
 def _way(way: dict[str, Any], why_not: str | None) -> str:
     if way["bps"] is not None:
         found = f"{interval(way)}, {' and '.join(way['methods'])}, {ago(way['age_s'])} ago"

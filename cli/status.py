@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
     tables = [table for table in map(aligned, parts) if table]
     if ruled := [one for one in status["access_points"] if one["rule"] != CapRule.OFF]:
         tables.append(aligned(measured.access_points(ruled)))
-    if status["roads"]:
-        tables.append(aligned(measured.roads(status["roads"])))
+    if roads := [road for road in status["roads"] if not measured.is_of_a_phone(road)]:
+        tables.append(aligned(measured.roads(roads)))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:

@@ -26,7 +26,9 @@ class ProbeWish(BaseModel):
 
 
 def add_roads(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> None:
-    @app.get("/api/v1/roads", summary="Uplinks between two sites of ours: what they carry, and how they fare")
+    @app.get(
+        "/api/v1/roads", summary="Uplinks between two sites of ours, and terminals' air: what they carry, how they fare"
+    )
     def roads() -> tuple[RoadView, ...]:
         return reader().roads
 

@@ -41,6 +41,19 @@ def test_status_tells_what_is_being_probed_and_what_is_measured_no_more(api: str
     )
 
 
+def test_status_leaves_out_the_air_of_phones_and_of_nobody_else(api: str, desk: Desk, capsys: Captured) -> None:
+    air = replace(LTE, uplink="phone@air", near="phone", far="home", directions=(UP, DOWN))
+    phone = replace(air, why_not="no agent is connected", health=None, directions=(DOWN, DOWN))
+    gone = replace(phone, uplink="tablet@air", near="tablet", directions=(UP, DOWN))
+    for roads, shown in (((air, gone, phone), {"phone@air", "tablet@air"}), ((gone, phone), {"tablet@air"})):
+        desk.snapshot = replace(MEASURED, roads=roads)
+        assert main(["status"]) == OK
+        assert set(re.findall(r"^\S+@air", capsys.readouterr().out, re.MULTILINE)) == shown
+    desk.snapshot = replace(MEASURED, roads=(phone,))
+    assert main(["status"]) == OK
+    assert "ROAD" not in capsys.readouterr().out
+
+
 def test_what_came_of_a_probe_is_told_by_direction_and_method(api: str, desk: Desk, capsys: Captured) -> None:
     desk.snapshot = replace(MEASURED, roads=(KNOWN,))
     assert main(["measure", "lte"]) == OK
