@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controller.measuring.estimates import Estimated
 from controller.measuring.pace import Sent
-from controller.policy.fusing import DELIVERED_WITHIN_S, Figure, Measured, Method, fused
+from controller.policy.fusing import DELIVERED_WITHIN_S, KEPT_S, Figure, Measured, Method, fused
 from controller.policy.rates import Alpha, Rate, Unknown
 
 
@@ -31,9 +31,9 @@ class Page:
     reordered: int = 0
     mtu_bytes: int | None = None  # of what nothing longer came through
 
-    def figure(self, delivered: Measured | None, now: float) -> Figure | Unknown:
+    def figure(self, delivered: Measured | None, now: float, kept_s: float = KEPT_S) -> Figure | Unknown:
         """`delivered`: the most that some flow got of late."""
-        return fused(self.measured if delivered is None else (*self.measured, delivered), now)
+        return fused(self.measured if delivered is None else (*self.measured, delivered), now, kept_s)
 
     def probed_bps(self) -> float | None:
         """However long ago it was: to know how much may be sent. None: no probe has told."""

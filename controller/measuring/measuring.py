@@ -139,7 +139,7 @@ class Measuring:
         if heading not in self._headings():
             return
         self._write(heading, book.written(self._page(heading), event))
-        figure = self._page(heading).figure(self._delivered.get(heading), now)
+        figure = self._page(heading).figure(self._delivered.get(heading), now, self._roads[heading[0]].kept_s)
         found = said(figure.bps) if isinstance(figure, Figure) else f"not known: {figure.because}"
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, telling.named(event.of.down), found)
 
@@ -244,6 +244,7 @@ class Measuring:
                 down,
                 self._page((road.at, down)),
                 self._delivered.get((road.at, down)),
+                road.kept_s,
                 self._is_running((road.at, down)),
                 self._timetable.due_at((road.at, down), self.pages, now),
                 now,

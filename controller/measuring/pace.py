@@ -11,6 +11,7 @@ SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the
 SELDOM_S = 600.0  # from one probe to the next of the same road and direction, at least
 ASSUMED_BPS = 1e6  # where nothing is known yet
 DAY_S = 86_400.0
+KEPT_PAID_S = 3 * DAY_S  # a figure of what is paid for by the byte: it may be probed every second day alone
 FIRST_AFTER_S = 5.0  # of answers
 PAUSE_MS = 100  # between packets of its health
 PAUSE_SPARED_MS = 1000  # where it is paid for by the byte, or many share the air

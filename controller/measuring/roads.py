@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from controller.measuring.pace import KEPT_PAID_S
 from controller.model import Config, Site, Uplink
 from controller.orders import MeasuredWay
+from controller.policy.fusing import KEPT_S
 from controller.reports import Role
 from controller.wishes import Impossible
 
@@ -42,6 +44,11 @@ class Road:
     @property
     def at(self) -> At:
         return self.site, self.uplink
+
+    @property
+    def kept_s(self) -> float:
+        """For how long what was measured counts."""
+        return KEPT_S if self.budget_bytes_per_day is None else KEPT_PAID_S
 
     @property
     def near_end(self) -> End:

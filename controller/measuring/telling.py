@@ -21,9 +21,15 @@ def unmeasured(one: Unmeasured) -> RoadView:
 
 
 def direction(
-    down: bool, page: Page, delivered: Measured | None, running: bool, next_at: float | None, now: float
+    down: bool,
+    page: Page,
+    delivered: Measured | None,
+    kept_s: float,
+    running: bool,
+    next_at: float | None,
+    now: float,
 ) -> DirectionView:
-    found = page.figure(delivered, now)
+    found = page.figure(delivered, now, kept_s)
     figure = found if isinstance(found, Figure) else None
     return DirectionView(
         direction=named(down),

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from controller.policy.rates import Rate, Unknown
 
-KEPT_S = 3600.0  # what was measured longer ago says nothing
+KEPT_S = 3600.0  # what was measured longer ago says nothing, unless it is measured more seldom
 DELIVERED_WITHIN_S = 60.0
 
 
@@ -49,8 +49,8 @@ class Figure:
         return max(0.0, now - self.at)
 
 
-def fused(measured: Iterable[Measured], now: float) -> Figure | Unknown:
-    newest = _newest(measured, now)
+def fused(measured: Iterable[Measured], now: float, kept_s: float = KEPT_S) -> Figure | Unknown:
+    newest = _newest(measured, now, kept_s)
     told = [one for method in (Method.ONE_PACKET, Method.TRAINS) if (one := newest.get(method))]
     delivered = newest.get(Method.DELIVERY)
     if told:
@@ -61,14 +61,15 @@ def fused(measured: Iterable[Measured], now: float) -> Figure | Unknown:
         return Figure(rate.bps, rate.least_bps, math.inf, delivered.at, (Method.DELIVERY,))
     if Method.SEVERAL_LINKS in newest:
         return Unknown("single packets tell of several links in a row together, and trains have not been sent")
-    return Unknown("nothing was measured within the last hour")
+    last = "the last hour" if kept_s == KEPT_S else f"the last {kept_s / 3600:.0f} hours"
+    return Unknown(f"nothing was measured within {last}")
 
 
-def _newest(measured: Iterable[Measured], now: float) -> dict[Method, Measured]:
+def _newest(measured: Iterable[Measured], now: float, kept_s: float) -> dict[Method, Measured]:
     newest: dict[Method, Measured] = {}
     for one in measured:
-        kept_s = DELIVERED_WITHIN_S if one.method is Method.DELIVERY else KEPT_S
-        if one.at <= now and now - one.at <= kept_s and (one.method not in newest or newest[one.method].at <= one.at):
+        counts_s = DELIVERED_WITHIN_S if one.method is Method.DELIVERY else kept_s
+        if one.at <= now and now - one.at <= counts_s and (one.method not in newest or newest[one.method].at <= one.at):
             newest[one.method] = one
     return newest
 

@@ -60,6 +60,11 @@ def test_the_newest_counts_and_the_old_does_not() -> None:
     found = figure(one(Method.TRAINS, 50, at=NOW - 100), one(Method.TRAINS, 70, at=NOW - 10))
     assert (found.bps, found.age_s(NOW)) == (70 * MBPS, 10)
     assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
+    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW, 2 * KEPT_S), Figure)
+    assert fused([one(Method.TRAINS, 50, at=NOW - 2 * KEPT_S - 1)], NOW, 2 * KEPT_S) == Unknown(
+        "nothing was measured within the last 2 hours"
+    )
+    assert isinstance(fused([one(Method.DELIVERY, 50, at=NOW - 61)], NOW, 2 * KEPT_S), Unknown)
     assert isinstance(fused([one(Method.DELIVERY, 50, at=NOW - 61)], NOW), Unknown)
     assert isinstance(fused([], NOW), Unknown)
 

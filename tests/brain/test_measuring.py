@@ -22,6 +22,7 @@ from controller.measuring.views import DirectionView, RoadView
 from controller.model import Mode
 from controller.orders import Answer, AnswerSession, Direct, Health, HealthPath, MeasuredWay, Probe
 from controller.policy.bandwidth import Rate, Unknown
+from controller.policy.fusing import KEPT_S
 from controller.policy.ways import Home, Way
 from controller.reports import AgentEvent, Probed, ProbePacket, Role
 from controller.tickets import Tickets
@@ -586,6 +587,13 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
         assert sum(sent for when, sent in probes if 0 <= when - at < pace.DAY_S) <= 0.01 * budget_bytes
     assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
     assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
+
+
+def test_what_is_probed_every_second_day_is_known_in_between() -> None:
+    alone = Alone(20e6, 100_000_000)
+    alone.pass_time(30, 300.0)
+    (road,) = alone.measuring.told(alone.now)
+    assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in road.directions] == [(20e6, True)] * 2
 
 
 BPS = some.one_of(some.none(), some.floats(1.0, 1e12))
