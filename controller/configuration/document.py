@@ -136,7 +136,9 @@ class Place:
     def choice(self, options: dict[str, T]) -> T:
         text = self.text()
         if text not in options:
-            raise self.wrong(f"one of {', '.join(options)}")
+            raise self.wrong(
+                f"one of {', '.join(options)}" if options else "no such key: there is nothing to choose from"
+            )
         return options[text]
 
     def mac(self) -> str:

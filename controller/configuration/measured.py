@@ -13,7 +13,9 @@ from controller.model import AccessPoint, Address, Measure, Settings, Site, Tunn
 
 OF_MEASURING = ("measure",)  # keys of an uplink
 NO_AGENTS = "controller.agents beside it: it is agents that measure"
-THE_HOSTS = "an address of the host: this one the bridge answers for, and no agent has it"
+THE_HOSTS = (
+    "an address of the host, such as its management port's: this one the bridge answers for, and no agent has it"
+)
 
 
 def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
@@ -52,6 +54,9 @@ def _reached(site: Site, one: AccessPoint, settings: Settings, place: Place) -> 
         raise place.wrong(NO_AGENTS)
     if one.measure in _answered(site):
         raise place.wrong(THE_HOSTS)
+    there = next((each for each in site.uplinks if each.tunnel and each.tunnel.remote == one.measure), None)
+    if there is not None:
+        raise place.wrong(f"an address of the gateway's host: this one is of the other end of the tunnel {there.name}")
     if any(one.measure == own.address for terminal in site.terminals for own in terminal.addresses):
         raise place.wrong("an address of the gateway's host: this one is a terminal's")
 

@@ -203,6 +203,13 @@ def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> No
         config.parse(text)
 
 
+def test_where_there_is_nothing_to_choose_from_that_is_said() -> None:
+    document = sites.document()
+    del document["sites"]["home"]["access_points"]
+    with pytest.raises(ConfigError, match=r"client\.access_point: found 'air', expected no such key: there is nothing"):
+        sites.loaded(document)
+
+
 def test_the_paper_site_is_read_as_written() -> None:
     site = sites.paper_site()
     client, phone = site.terminals

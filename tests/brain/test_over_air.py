@@ -20,7 +20,7 @@ from tests.brain import sites
 from tests.brain.air import Shared
 from tests.brain.air import document as shared
 from tests.brain.test_measuring import World, meetings
-from tests.brain.test_tunnels import tunnelled
+from tests.brain.test_tunnels import REMOTE, tunnelled
 from tests.fakes.measurer import FakeMeasurer, Link
 
 HOST = "10.9.0.1"
@@ -169,6 +169,7 @@ def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
         ("10.1.0.1", True, "the bridge answers for"),
         ("192.168.100.2", True, "the bridge answers for"),
         ("10.1.0.7", True, "this one is a terminal's"),
+        (REMOTE, True, "this one is of the other end of the tunnel"),
         (HOST, False, "controller.agents beside it"),
     ],
 )
