@@ -65,6 +65,9 @@ class Capability:
     reason: str  # why not, and what to do
 
 
+SubflowKey = tuple[str, int, str, int]  # address and port of this end, and of the other
+
+
 @dataclass(frozen=True, slots=True)
 class Subflow:
     local_address: str
@@ -83,6 +86,10 @@ class Subflow:
     bytes_acked: int
     bytes_received: int
     since_ack_ms: int  # since the last acknowledgement of ours came
+
+    @property
+    def key(self) -> SubflowKey:
+        return self.local_address, self.local_port, self.remote_address, self.remote_port
 
 
 @dataclass(frozen=True, slots=True)

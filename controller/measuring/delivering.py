@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.policy.ways import Home, Leaves, Way, stays_inside
-from controller.reports import Reported, Subflow
+from controller.reports import Reported, Subflow, SubflowKey
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
 
@@ -32,12 +32,11 @@ class _Window:
 
 
 _Where = tuple[str, str, bool]  # site, uplink, sent
-_Key = tuple[str, int, str, int]
 
 
 class Delivering:
     def __init__(self) -> None:
-        self._before: dict[int, dict[_Key, tuple[_Where, int]]] = {}  # by session: bytes of each subflow
+        self._before: dict[int, dict[SubflowKey, tuple[_Where, int]]] = {}  # by session: bytes of each subflow
         self._windows: dict[tuple[int, _Where], _Window] = {}
         self._told_at: dict[int, float] = {}
 
@@ -49,12 +48,12 @@ class Delivering:
     def told(
         self, event: Reported, at_terminal: bool, homes: Mapping[str, Home], way_of: WayOf, now: float
     ) -> Iterator[Delivered]:
-        before, after = self._before.get(event.session, {}), dict[_Key, tuple[_Where, int]]()
+        before, after = self._before.get(event.session, {}), dict[SubflowKey, tuple[_Where, int]]()
         for subflow in (each for connection in event.connections for each in connection.subflows):
             where = _where(subflow, at_terminal, homes, way_of)
             if where is None:
                 continue
-            key = (subflow.local_address, subflow.local_port, subflow.remote_address, subflow.remote_port)
+            key = subflow.key
             after[key] = (where, subflow.bytes_acked)
             rode, acked = before.get(key, (None, 0))
             if rode == where and subflow.bytes_acked >= acked:

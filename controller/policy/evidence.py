@@ -21,12 +21,10 @@ from dataclasses import dataclass, field
 
 from controller.policy.health import Reading
 from controller.policy.ways import Home, Leaves, Way, stays_inside
-from controller.reports import Connection, Subflow
+from controller.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
 THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
-
-SubflowKey = tuple[str, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,7 @@ def weigh(
                 continue
             way = way_of(home)
             own = home.uplink or way.active
-            key = (subflow.local_address, subflow.local_port, subflow.remote_address, subflow.remote_port)
+            key = subflow.key
             old = before.get(key) if before is not None else None
             now = weighed.ledger[key] = _seen(old, subflow, interval_ms)
             if connection.token and (at_terminal or connection.serves):

@@ -88,7 +88,7 @@ def _leads_elsewhere(pair: Pair) -> bool:
 
 def _subflow(token: int, one: Subflow) -> Flow:
     return Flow(
-        key=(one.local_address, one.local_port, one.remote_address, one.remote_port),
+        key=one.key,
         token=token,
         bytes_sent=one.bytes_acked,
         # What was acknowledged took its time: then 0 is no want of knowledge.

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from controller.policy.evidence import SubflowKey
 from controller.policy.ways import Home
-from controller.reports import Reported
+from controller.reports import Reported, SubflowKey
 
 OVER_S = 10.0
 LITTLE_BYTES = 500_000  # in that time: it does not matter how fast so few come
@@ -31,7 +30,7 @@ class Downloads:
             home = homes.get(subflow.local_address)
             if home is None:
                 continue
-            key = (subflow.local_address, subflow.local_port, subflow.remote_address, subflow.remote_port)
+            key = subflow.key
             seen[key] = subflow.bytes_received
             if before is not None:
                 new = subflow.bytes_received - before.get(key, 0)
