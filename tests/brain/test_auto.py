@@ -303,6 +303,14 @@ def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None
     assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
 
 
+def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.world.clear()
+    scene.connection("10.1.0.9")
+    scene.receives(UNHEARD_S + OVER_S + 5)
+    assert not scene.copying() and scene.leaves() == {"wifi"}
+
+
 def test_where_there_is_one_uplink_nothing_is_decided() -> None:
     written = sites.document()
     home = written["sites"]["home"]
