@@ -48,18 +48,20 @@ class JoinReply(_message.Message):
     def __init__(self, certificate: _Optional[bytes] = ..., ca: _Optional[bytes] = ..., session: _Optional[str] = ...) -> None: ...
 
 class FromAgent(_message.Message):
-    __slots__ = ("hello", "report", "result", "fired", "probed")
+    __slots__ = ("hello", "report", "result", "fired", "probed", "walked")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     FIRED_FIELD_NUMBER: _ClassVar[int]
     PROBED_FIELD_NUMBER: _ClassVar[int]
+    WALKED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     report: Report
     result: Result
     fired: Fired
     probed: Probed
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ..., probed: _Optional[_Union[Probed, _Mapping]] = ...) -> None: ...
+    walked: Walked
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., result: _Optional[_Union[Result, _Mapping]] = ..., fired: _Optional[_Union[Fired, _Mapping]] = ..., probed: _Optional[_Union[Probed, _Mapping]] = ..., walked: _Optional[_Union[Walked, _Mapping]] = ...) -> None: ...
 
 class FromController(_message.Message):
     __slots__ = ("welcome", "taken", "directive")
@@ -114,7 +116,7 @@ class Taken(_message.Message):
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health")
+    __slots__ = ("sequence", "monotonic_us", "interval_ms", "connections", "interfaces", "cost", "connections_left_out", "elimination", "tunnelling", "capping", "answering", "health", "relaying", "taking")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     MONOTONIC_US_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +129,8 @@ class Report(_message.Message):
     CAPPING_FIELD_NUMBER: _ClassVar[int]
     ANSWERING_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    RELAYING_FIELD_NUMBER: _ClassVar[int]
+    TAKING_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     monotonic_us: int
     interval_ms: int
@@ -139,7 +143,9 @@ class Report(_message.Message):
     capping: Capping
     answering: Answering
     health: _containers.RepeatedCompositeFieldContainer[PathHealth]
-    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ...) -> None: ...
+    relaying: Relaying
+    taking: Taking
+    def __init__(self, sequence: _Optional[int] = ..., monotonic_us: _Optional[int] = ..., interval_ms: _Optional[int] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., connections_left_out: _Optional[int] = ..., elimination: _Optional[_Union[Elimination, _Mapping]] = ..., tunnelling: _Optional[_Union[Tunnelling, _Mapping]] = ..., capping: _Optional[_Union[Capping, _Mapping]] = ..., answering: _Optional[_Union[Answering, _Mapping]] = ..., health: _Optional[_Iterable[_Union[PathHealth, _Mapping]]] = ..., relaying: _Optional[_Union[Relaying, _Mapping]] = ..., taking: _Optional[_Union[Taking, _Mapping]] = ...) -> None: ...
 
 class Connection(_message.Message):
     __slots__ = ("token", "subflows", "bytes_sent", "bytes_received", "serves")
@@ -395,6 +401,90 @@ class HealthWindow(_message.Message):
     back_jitter_us: int
     def __init__(self, seconds: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., lost_there: _Optional[int] = ..., lost_back: _Optional[int] = ..., reordered: _Optional[int] = ..., rtt_least_us: _Optional[int] = ..., rtt_median_us: _Optional[int] = ..., rtt_p95_us: _Optional[int] = ..., because: _Optional[str] = ..., there_median_us: _Optional[int] = ..., there_p95_us: _Optional[int] = ..., there_jitter_us: _Optional[int] = ..., back_median_us: _Optional[int] = ..., back_p95_us: _Optional[int] = ..., back_jitter_us: _Optional[int] = ...) -> None: ...
 
+class Relaying(_message.Message):
+    __slots__ = ("because", "draining", "connections", "waiting", "carried", "refused", "failed", "strangers", "bytes_up", "bytes_down", "overhead_us", "busy_percent", "congestion")
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    CARRIED_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_UP_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DOWN_FIELD_NUMBER: _ClassVar[int]
+    OVERHEAD_US_FIELD_NUMBER: _ClassVar[int]
+    BUSY_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    CONGESTION_FIELD_NUMBER: _ClassVar[int]
+    because: str
+    draining: bool
+    connections: int
+    waiting: int
+    carried: int
+    refused: int
+    failed: int
+    strangers: int
+    bytes_up: int
+    bytes_down: int
+    overhead_us: int
+    busy_percent: int
+    congestion: str
+    def __init__(self, because: _Optional[str] = ..., draining: _Optional[bool] = ..., connections: _Optional[int] = ..., waiting: _Optional[int] = ..., carried: _Optional[int] = ..., refused: _Optional[int] = ..., failed: _Optional[int] = ..., strangers: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ..., overhead_us: _Optional[int] = ..., busy_percent: _Optional[int] = ..., congestion: _Optional[str] = ...) -> None: ...
+
+class Taking(_message.Message):
+    __slots__ = ("because", "relays", "terminals", "sought")
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    RELAYS_FIELD_NUMBER: _ClassVar[int]
+    TERMINALS_FIELD_NUMBER: _ClassVar[int]
+    SOUGHT_FIELD_NUMBER: _ClassVar[int]
+    because: str
+    relays: _containers.RepeatedCompositeFieldContainer[RelayReached]
+    terminals: _containers.RepeatedCompositeFieldContainer[TerminalTaken]
+    sought: _containers.RepeatedCompositeFieldContainer[Sought]
+    def __init__(self, because: _Optional[str] = ..., relays: _Optional[_Iterable[_Union[RelayReached, _Mapping]]] = ..., terminals: _Optional[_Iterable[_Union[TerminalTaken, _Mapping]]] = ..., sought: _Optional[_Iterable[_Union[Sought, _Mapping]]] = ...) -> None: ...
+
+class RelayReached(_message.Message):
+    __slots__ = ("name", "because", "connections", "opened", "setup_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    SETUP_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    because: str
+    connections: int
+    opened: int
+    setup_us: int
+    def __init__(self, name: _Optional[str] = ..., because: _Optional[str] = ..., connections: _Optional[int] = ..., opened: _Optional[int] = ..., setup_us: _Optional[int] = ...) -> None: ...
+
+class TerminalTaken(_message.Message):
+    __slots__ = ("name", "connections", "relayed", "direct", "reset", "bytes_up", "bytes_down")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_UP_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DOWN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    connections: int
+    relayed: int
+    direct: int
+    reset: int
+    bytes_up: int
+    bytes_down: int
+    def __init__(self, name: _Optional[str] = ..., connections: _Optional[int] = ..., relayed: _Optional[int] = ..., direct: _Optional[int] = ..., reset: _Optional[int] = ..., bytes_up: _Optional[int] = ..., bytes_down: _Optional[int] = ...) -> None: ...
+
+class Sought(_message.Message):
+    __slots__ = ("prefix", "address", "port")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    address: str
+    port: int
+    def __init__(self, prefix: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
 class Cost(_message.Message):
     __slots__ = ("cpu_us", "rss_bytes")
     CPU_US_FIELD_NUMBER: _ClassVar[int]
@@ -404,7 +494,7 @@ class Cost(_message.Message):
     def __init__(self, cpu_us: _Optional[int] = ..., rss_bytes: _Optional[int] = ...) -> None: ...
 
 class Directive(_message.Message):
-    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps", "answer", "health", "probe")
+    __slots__ = ("id", "report_every", "prefer", "arm", "disarm", "eliminate", "tunnels", "caps", "answer", "health", "probe", "relay", "take", "choices", "walk")
     ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_EVERY_FIELD_NUMBER: _ClassVar[int]
     PREFER_FIELD_NUMBER: _ClassVar[int]
@@ -416,6 +506,10 @@ class Directive(_message.Message):
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
+    TAKE_FIELD_NUMBER: _ClassVar[int]
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    WALK_FIELD_NUMBER: _ClassVar[int]
     id: int
     report_every: ReportEvery
     prefer: Prefer
@@ -427,7 +521,11 @@ class Directive(_message.Message):
     answer: Answer
     health: Health
     probe: Probe
-    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+    relay: Relay
+    take: Take
+    choices: Choices
+    walk: Walk
+    def __init__(self, id: _Optional[int] = ..., report_every: _Optional[_Union[ReportEvery, _Mapping]] = ..., prefer: _Optional[_Union[Prefer, _Mapping]] = ..., arm: _Optional[_Union[Arm, _Mapping]] = ..., disarm: _Optional[_Union[Disarm, _Mapping]] = ..., eliminate: _Optional[_Union[Eliminate, _Mapping]] = ..., tunnels: _Optional[_Union[Tunnels, _Mapping]] = ..., caps: _Optional[_Union[Caps, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., health: _Optional[_Union[Health, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., relay: _Optional[_Union[Relay, _Mapping]] = ..., take: _Optional[_Union[Take, _Mapping]] = ..., choices: _Optional[_Union[Choices, _Mapping]] = ..., walk: _Optional[_Union[Walk, _Mapping]] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("terminal_addresses",)
@@ -625,6 +723,139 @@ class Probe(_message.Message):
     train_packets: int
     def __init__(self, name: _Optional[str] = ..., way: _Optional[_Union[MeasuredWay, _Mapping]] = ..., port: _Optional[int] = ..., key: _Optional[bytes] = ..., down: _Optional[bool] = ..., shortest_bytes: _Optional[int] = ..., longest_bytes: _Optional[int] = ..., step_bytes: _Optional[int] = ..., tries: _Optional[int] = ..., pause_us: _Optional[int] = ..., trains: _Optional[int] = ..., train_packets: _Optional[int] = ...) -> None: ...
 
+class Relay(_message.Message):
+    __slots__ = ("port", "certificate", "gateways", "allowed", "congestion", "draining", "onward")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    CONGESTION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    ONWARD_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    certificate: bytes
+    gateways: _containers.RepeatedCompositeFieldContainer[Guest]
+    allowed: _containers.RepeatedCompositeFieldContainer[PortRange]
+    congestion: str
+    draining: bool
+    onward: _containers.RepeatedCompositeFieldContainer[Onward]
+    def __init__(self, port: _Optional[int] = ..., certificate: _Optional[bytes] = ..., gateways: _Optional[_Iterable[_Union[Guest, _Mapping]]] = ..., allowed: _Optional[_Iterable[_Union[PortRange, _Mapping]]] = ..., congestion: _Optional[str] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ...) -> None: ...
+
+class Guest(_message.Message):
+    __slots__ = ("name", "certificate_sha256")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    certificate_sha256: bytes
+    def __init__(self, name: _Optional[str] = ..., certificate_sha256: _Optional[bytes] = ...) -> None: ...
+
+class PortRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class Onward(_message.Message):
+    __slots__ = ("port", "address", "other_port")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    OTHER_PORT_FIELD_NUMBER: _ClassVar[int]
+    port: int
+    address: str
+    other_port: int
+    def __init__(self, port: _Optional[int] = ..., address: _Optional[str] = ..., other_port: _Optional[int] = ...) -> None: ...
+
+class Take(_message.Message):
+    __slots__ = ("port", "terminals", "uplinks", "relays", "block")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    TERMINALS_FIELD_NUMBER: _ClassVar[int]
+    UPLINKS_FIELD_NUMBER: _ClassVar[int]
+    RELAYS_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    EXCEPT_FIELD_NUMBER: _ClassVar[int]
+    port: str
+    terminals: _containers.RepeatedCompositeFieldContainer[TakenTerminal]
+    uplinks: _containers.RepeatedCompositeFieldContainer[RelayingUplink]
+    relays: _containers.RepeatedCompositeFieldContainer[TakingRelay]
+    block: bool
+    def __init__(self, port: _Optional[str] = ..., terminals: _Optional[_Iterable[_Union[TakenTerminal, _Mapping]]] = ..., uplinks: _Optional[_Iterable[_Union[RelayingUplink, _Mapping]]] = ..., relays: _Optional[_Iterable[_Union[TakingRelay, _Mapping]]] = ..., block: _Optional[bool] = ..., **kwargs) -> None: ...
+
+class TakenTerminal(_message.Message):
+    __slots__ = ("name", "addresses", "locals")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    LOCALS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    locals: _containers.RepeatedCompositeFieldContainer[LocalAddress]
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., locals: _Optional[_Iterable[_Union[LocalAddress, _Mapping]]] = ...) -> None: ...
+
+class LocalAddress(_message.Message):
+    __slots__ = ("uplink", "addresses")
+    UPLINK_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    uplink: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, uplink: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RelayingUplink(_message.Message):
+    __slots__ = ("name", "port", "gateways")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    GATEWAYS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    port: str
+    gateways: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., gateways: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TakingRelay(_message.Message):
+    __slots__ = ("name", "address", "port", "draining", "onward")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    ONWARD_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    port: int
+    draining: bool
+    onward: _containers.RepeatedCompositeFieldContainer[Onward]
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ...) -> None: ...
+
+class Choices(_message.Message):
+    __slots__ = ("choices",)
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    choices: _containers.RepeatedCompositeFieldContainer[RelayChoice]
+    def __init__(self, choices: _Optional[_Iterable[_Union[RelayChoice, _Mapping]]] = ...) -> None: ...
+
+class RelayChoice(_message.Message):
+    __slots__ = ("prefix", "relays", "together")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    RELAYS_FIELD_NUMBER: _ClassVar[int]
+    TOGETHER_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    relays: _containers.RepeatedScalarFieldContainer[str]
+    together: bool
+    def __init__(self, prefix: _Optional[str] = ..., relays: _Optional[_Iterable[str]] = ..., together: _Optional[bool] = ...) -> None: ...
+
+class Walk(_message.Message):
+    __slots__ = ("to",)
+    TO_FIELD_NUMBER: _ClassVar[int]
+    to: _containers.RepeatedCompositeFieldContainer[WalkTo]
+    def __init__(self, to: _Optional[_Iterable[_Union[WalkTo, _Mapping]]] = ...) -> None: ...
+
+class WalkTo(_message.Message):
+    __slots__ = ("address", "port", "routers")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    ROUTERS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    port: int
+    routers: bool
+    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ..., routers: _Optional[bool] = ...) -> None: ...
+
 class Result(_message.Message):
     __slots__ = ("directive", "done", "said", "connections", "took_us")
     DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -666,6 +897,38 @@ class Probed(_message.Message):
     answered_ns: _containers.RepeatedScalarFieldContainer[int]
     heard_ns: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, directive: _Optional[int] = ..., because: _Optional[str] = ..., transport: _Optional[str] = ..., hardware: _Optional[bool] = ..., sender_origin_ns: _Optional[int] = ..., receiver_origin_ns: _Optional[int] = ..., trains: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., sent_ns: _Optional[_Iterable[int]] = ..., received_ns: _Optional[_Iterable[int]] = ..., answered_ns: _Optional[_Iterable[int]] = ..., heard_ns: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Walked(_message.Message):
+    __slots__ = ("directive", "ways")
+    DIRECTIVE_FIELD_NUMBER: _ClassVar[int]
+    WAYS_FIELD_NUMBER: _ClassVar[int]
+    directive: int
+    ways: _containers.RepeatedCompositeFieldContainer[Way]
+    def __init__(self, directive: _Optional[int] = ..., ways: _Optional[_Iterable[_Union[Way, _Mapping]]] = ...) -> None: ...
+
+class Way(_message.Message):
+    __slots__ = ("address", "because", "rtt_us", "sent", "lost", "routers")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    BECAUSE_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    ROUTERS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    because: str
+    rtt_us: int
+    sent: int
+    lost: int
+    routers: _containers.RepeatedCompositeFieldContainer[Router]
+    def __init__(self, address: _Optional[str] = ..., because: _Optional[str] = ..., rtt_us: _Optional[int] = ..., sent: _Optional[int] = ..., lost: _Optional[int] = ..., routers: _Optional[_Iterable[_Union[Router, _Mapping]]] = ...) -> None: ...
+
+class Router(_message.Message):
+    __slots__ = ("address", "rtt_us")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    rtt_us: int
+    def __init__(self, address: _Optional[str] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class Fired(_message.Message):
     __slots__ = ("name", "said", "monotonic_us", "stalled_ms", "connections")

@@ -265,6 +265,7 @@ type FromAgent struct {
 	//	*FromAgent_Result
 	//	*FromAgent_Fired
 	//	*FromAgent_Probed
+	//	*FromAgent_Walked
 	Word          isFromAgent_Word `protobuf_oneof:"word"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -352,6 +353,15 @@ func (x *FromAgent) GetProbed() *Probed {
 	return nil
 }
 
+func (x *FromAgent) GetWalked() *Walked {
+	if x != nil {
+		if x, ok := x.Word.(*FromAgent_Walked); ok {
+			return x.Walked
+		}
+	}
+	return nil
+}
+
 type isFromAgent_Word interface {
 	isFromAgent_Word()
 }
@@ -376,6 +386,10 @@ type FromAgent_Probed struct {
 	Probed *Probed `protobuf:"bytes,5,opt,name=probed,proto3,oneof"`
 }
 
+type FromAgent_Walked struct {
+	Walked *Walked `protobuf:"bytes,6,opt,name=walked,proto3,oneof"`
+}
+
 func (*FromAgent_Hello) isFromAgent_Word() {}
 
 func (*FromAgent_Report) isFromAgent_Word() {}
@@ -385,6 +399,8 @@ func (*FromAgent_Result) isFromAgent_Word() {}
 func (*FromAgent_Fired) isFromAgent_Word() {}
 
 func (*FromAgent_Probed) isFromAgent_Word() {}
+
+func (*FromAgent_Walked) isFromAgent_Word() {}
 
 type FromController struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -578,10 +594,11 @@ func (x *Hello) GetAddresses() []string {
 
 // What the agent found out by trying, at every start of a session.
 type Capability struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, window, probe (health, too), eliminate, tunnel
-	Available     bool                   `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not, and what to do
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // report, mptcp, caps, clamp, window, probe (health, too), eliminate, tunnel,
+	// relay, take, walk
+	Available     bool   `protobuf:"varint,2,opt,name=available,proto3" json:"available,omitempty"`
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // why not, and what to do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,6 +764,8 @@ type Report struct {
 	Capping            *Capping               `protobuf:"bytes,10,opt,name=capping,proto3" json:"capping,omitempty"`                                                   // absent: nothing of caps was ordered
 	Answering          *Answering             `protobuf:"bytes,11,opt,name=answering,proto3" json:"answering,omitempty"`                                               // absent: nobody is to be answered
 	Health             []*PathHealth          `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`                                                     // in the order of the order
+	Relaying           *Relaying              `protobuf:"bytes,13,opt,name=relaying,proto3" json:"relaying,omitempty"`                                                 // absent: it is no relay
+	Taking             *Taking                `protobuf:"bytes,14,opt,name=taking,proto3" json:"taking,omitempty"`                                                     // absent: nothing is to be taken
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -861,6 +880,20 @@ func (x *Report) GetAnswering() *Answering {
 func (x *Report) GetHealth() []*PathHealth {
 	if x != nil {
 		return x.Health
+	}
+	return nil
+}
+
+func (x *Report) GetRelaying() *Relaying {
+	if x != nil {
+		return x.Relaying
+	}
+	return nil
+}
+
+func (x *Report) GetTaking() *Taking {
+	if x != nil {
+		return x.Taking
 	}
 	return nil
 }
@@ -2152,6 +2185,444 @@ func (x *HealthWindow) GetBackJitterUs() uint32 {
 	return 0
 }
 
+// A relay, as it stands.
+type Relaying struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"` // why it does not stand; empty: it does
+	Draining      bool                   `protobuf:"varint,2,opt,name=draining,proto3" json:"draining,omitempty"`
+	Connections   uint32                 `protobuf:"varint,3,opt,name=connections,proto3" json:"connections,omitempty"`        // carried now
+	Waiting       uint32                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                // opened, and nothing asked for yet
+	Carried       uint64                 `protobuf:"varint,5,opt,name=carried,proto3" json:"carried,omitempty"`                // connections, those that have ended, too
+	Refused       uint64                 `protobuf:"varint,6,opt,name=refused,proto3" json:"refused,omitempty"`                // requests for what no gateway reaches, or beyond a limit
+	Failed        uint64                 `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`                  // requests for destinations that did not answer
+	Strangers     uint64                 `protobuf:"varint,8,opt,name=strangers,proto3" json:"strangers,omitempty"`            // who showed no certificate that counts
+	BytesUp       uint64                 `protobuf:"varint,9,opt,name=bytes_up,json=bytesUp,proto3" json:"bytes_up,omitempty"` // to servers
+	BytesDown     uint64                 `protobuf:"varint,10,opt,name=bytes_down,json=bytesDown,proto3" json:"bytes_down,omitempty"`
+	OverheadUs    uint32                 `protobuf:"varint,11,opt,name=overhead_us,json=overheadUs,proto3" json:"overhead_us,omitempty"`    // between an answer's bytes and their leaving: the median of late; 0: not known
+	BusyPercent   uint32                 `protobuf:"varint,12,opt,name=busy_percent,json=busyPercent,proto3" json:"busy_percent,omitempty"` // of one processor, the whole host's: the least idle one
+	Congestion    string                 `protobuf:"bytes,13,opt,name=congestion,proto3" json:"congestion,omitempty"`                       // what it sends with
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Relaying) Reset() {
+	*x = Relaying{}
+	mi := &file_api_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Relaying) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Relaying) ProtoMessage() {}
+
+func (x *Relaying) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Relaying.ProtoReflect.Descriptor instead.
+func (*Relaying) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Relaying) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Relaying) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Relaying) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *Relaying) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Relaying) GetCarried() uint64 {
+	if x != nil {
+		return x.Carried
+	}
+	return 0
+}
+
+func (x *Relaying) GetRefused() uint64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *Relaying) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Relaying) GetStrangers() uint64 {
+	if x != nil {
+		return x.Strangers
+	}
+	return 0
+}
+
+func (x *Relaying) GetBytesUp() uint64 {
+	if x != nil {
+		return x.BytesUp
+	}
+	return 0
+}
+
+func (x *Relaying) GetBytesDown() uint64 {
+	if x != nil {
+		return x.BytesDown
+	}
+	return 0
+}
+
+func (x *Relaying) GetOverheadUs() uint32 {
+	if x != nil {
+		return x.OverheadUs
+	}
+	return 0
+}
+
+func (x *Relaying) GetBusyPercent() uint32 {
+	if x != nil {
+		return x.BusyPercent
+	}
+	return 0
+}
+
+func (x *Relaying) GetCongestion() string {
+	if x != nil {
+		return x.Congestion
+	}
+	return ""
+}
+
+// Terminals' connections, as a gateway takes them.
+type Taking struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Because       string                 `protobuf:"bytes,1,opt,name=because,proto3" json:"because,omitempty"`     // why nothing is taken; empty: it is
+	Relays        []*RelayReached        `protobuf:"bytes,2,rep,name=relays,proto3" json:"relays,omitempty"`       // in the order of the order
+	Terminals     []*TerminalTaken       `protobuf:"bytes,3,rep,name=terminals,proto3" json:"terminals,omitempty"` // likewise
+	Sought        []*Sought              `protobuf:"bytes,4,rep,name=sought,proto3" json:"sought,omitempty"`       // no choice stands for these; newest first, up to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taking) Reset() {
+	*x = Taking{}
+	mi := &file_api_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taking) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taking) ProtoMessage() {}
+
+func (x *Taking) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taking.ProtoReflect.Descriptor instead.
+func (*Taking) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Taking) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Taking) GetRelays() []*RelayReached {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *Taking) GetTerminals() []*TerminalTaken {
+	if x != nil {
+		return x.Terminals
+	}
+	return nil
+}
+
+func (x *Taking) GetSought() []*Sought {
+	if x != nil {
+		return x.Sought
+	}
+	return nil
+}
+
+type RelayReached struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`                 // why it cannot be reached; empty: it can
+	Connections   uint32                 `protobuf:"varint,3,opt,name=connections,proto3" json:"connections,omitempty"`        // by it, now
+	Opened        uint32                 `protobuf:"varint,4,opt,name=opened,proto3" json:"opened,omitempty"`                  // in store
+	SetupUs       uint32                 `protobuf:"varint,5,opt,name=setup_us,json=setupUs,proto3" json:"setup_us,omitempty"` // TCP and TLS of the last that was opened; 0: none was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayReached) Reset() {
+	*x = RelayReached{}
+	mi := &file_api_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayReached) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayReached) ProtoMessage() {}
+
+func (x *RelayReached) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayReached.ProtoReflect.Descriptor instead.
+func (*RelayReached) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RelayReached) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RelayReached) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *RelayReached) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *RelayReached) GetOpened() uint32 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+func (x *RelayReached) GetSetupUs() uint32 {
+	if x != nil {
+		return x.SetupUs
+	}
+	return 0
+}
+
+type TerminalTaken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Connections   uint32                 `protobuf:"varint,2,opt,name=connections,proto3" json:"connections,omitempty"` // now
+	Relayed       uint64                 `protobuf:"varint,3,opt,name=relayed,proto3" json:"relayed,omitempty"`         // connections, since the order came
+	Direct        uint64                 `protobuf:"varint,4,opt,name=direct,proto3" json:"direct,omitempty"`           // by the fallback, or because the choice says so
+	Reset_        uint64                 `protobuf:"varint,5,opt,name=reset,proto3" json:"reset,omitempty"`             // by the fallback
+	BytesUp       uint64                 `protobuf:"varint,6,opt,name=bytes_up,json=bytesUp,proto3" json:"bytes_up,omitempty"`
+	BytesDown     uint64                 `protobuf:"varint,7,opt,name=bytes_down,json=bytesDown,proto3" json:"bytes_down,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalTaken) Reset() {
+	*x = TerminalTaken{}
+	mi := &file_api_agent_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalTaken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalTaken) ProtoMessage() {}
+
+func (x *TerminalTaken) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalTaken.ProtoReflect.Descriptor instead.
+func (*TerminalTaken) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TerminalTaken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TerminalTaken) GetConnections() uint32 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
+}
+
+func (x *TerminalTaken) GetRelayed() uint64 {
+	if x != nil {
+		return x.Relayed
+	}
+	return 0
+}
+
+func (x *TerminalTaken) GetDirect() uint64 {
+	if x != nil {
+		return x.Direct
+	}
+	return 0
+}
+
+func (x *TerminalTaken) GetReset_() uint64 {
+	if x != nil {
+		return x.Reset_
+	}
+	return 0
+}
+
+func (x *TerminalTaken) GetBytesUp() uint64 {
+	if x != nil {
+		return x.BytesUp
+	}
+	return 0
+}
+
+func (x *TerminalTaken) GetBytesDown() uint64 {
+	if x != nil {
+		return x.BytesDown
+	}
+	return 0
+}
+
+type Sought struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`   // a /24 or a /48
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // that was asked for there
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sought) Reset() {
+	*x = Sought{}
+	mi := &file_api_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sought) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sought) ProtoMessage() {}
+
+func (x *Sought) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sought.ProtoReflect.Descriptor instead.
+func (*Sought) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Sought) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *Sought) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Sought) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // What the agent itself costs.
 type Cost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2163,7 +2634,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2646,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[22]
+	mi := &file_api_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2659,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{22}
+	return file_api_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Cost) GetCpuUs() uint64 {
@@ -2221,6 +2692,10 @@ type Directive struct {
 	//	*Directive_Answer
 	//	*Directive_Health
 	//	*Directive_Probe
+	//	*Directive_Relay
+	//	*Directive_Take
+	//	*Directive_Choices
+	//	*Directive_Walk
 	Order         isDirective_Order `protobuf_oneof:"order"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2228,7 +2703,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2715,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[23]
+	mi := &file_api_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2728,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{23}
+	return file_api_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Directive) GetId() uint64 {
@@ -2360,6 +2835,42 @@ func (x *Directive) GetProbe() *Probe {
 	return nil
 }
 
+func (x *Directive) GetRelay() *Relay {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Relay); ok {
+			return x.Relay
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetTake() *Take {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Take); ok {
+			return x.Take
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetChoices() *Choices {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Choices); ok {
+			return x.Choices
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetWalk() *Walk {
+	if x != nil {
+		if x, ok := x.Order.(*Directive_Walk); ok {
+			return x.Walk
+		}
+	}
+	return nil
+}
+
 type isDirective_Order interface {
 	isDirective_Order()
 }
@@ -2404,6 +2915,22 @@ type Directive_Probe struct {
 	Probe *Probe `protobuf:"bytes,11,opt,name=probe,proto3,oneof"`
 }
 
+type Directive_Relay struct {
+	Relay *Relay `protobuf:"bytes,12,opt,name=relay,proto3,oneof"`
+}
+
+type Directive_Take struct {
+	Take *Take `protobuf:"bytes,13,opt,name=take,proto3,oneof"`
+}
+
+type Directive_Choices struct {
+	Choices *Choices `protobuf:"bytes,14,opt,name=choices,proto3,oneof"`
+}
+
+type Directive_Walk struct {
+	Walk *Walk `protobuf:"bytes,15,opt,name=walk,proto3,oneof"`
+}
+
 func (*Directive_ReportEvery) isDirective_Order() {}
 
 func (*Directive_Prefer) isDirective_Order() {}
@@ -2424,6 +2951,14 @@ func (*Directive_Health) isDirective_Order() {}
 
 func (*Directive_Probe) isDirective_Order() {}
 
+func (*Directive_Relay) isDirective_Order() {}
+
+func (*Directive_Take) isDirective_Order() {}
+
+func (*Directive_Choices) isDirective_Order() {}
+
+func (*Directive_Walk) isDirective_Order() {}
+
 // The path of a subflow is told by its addresses: of the terminal's end, and that is local at the terminal
 // and remote where connections are served.
 type Path struct {
@@ -2435,7 +2970,7 @@ type Path struct {
 
 func (x *Path) Reset() {
 	*x = Path{}
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2982,7 @@ func (x *Path) String() string {
 func (*Path) ProtoMessage() {}
 
 func (x *Path) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[24]
+	mi := &file_api_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2995,7 @@ func (x *Path) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Path.ProtoReflect.Descriptor instead.
 func (*Path) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{24}
+	return file_api_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Path) GetTerminalAddresses() []string {
@@ -2479,7 +3014,7 @@ type ReportEvery struct {
 
 func (x *ReportEvery) Reset() {
 	*x = ReportEvery{}
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +3026,7 @@ func (x *ReportEvery) String() string {
 func (*ReportEvery) ProtoMessage() {}
 
 func (x *ReportEvery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[25]
+	mi := &file_api_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +3039,7 @@ func (x *ReportEvery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportEvery.ProtoReflect.Descriptor instead.
 func (*ReportEvery) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{25}
+	return file_api_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReportEvery) GetIntervalMs() uint32 {
@@ -2527,7 +3062,7 @@ type Prefer struct {
 
 func (x *Prefer) Reset() {
 	*x = Prefer{}
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +3074,7 @@ func (x *Prefer) String() string {
 func (*Prefer) ProtoMessage() {}
 
 func (x *Prefer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[26]
+	mi := &file_api_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +3087,7 @@ func (x *Prefer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prefer.ProtoReflect.Descriptor instead.
 func (*Prefer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{26}
+	return file_api_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Prefer) GetPath() *Path {
@@ -2592,7 +3127,7 @@ type Arm struct {
 
 func (x *Arm) Reset() {
 	*x = Arm{}
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +3139,7 @@ func (x *Arm) String() string {
 func (*Arm) ProtoMessage() {}
 
 func (x *Arm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[27]
+	mi := &file_api_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +3152,7 @@ func (x *Arm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arm.ProtoReflect.Descriptor instead.
 func (*Arm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{27}
+	return file_api_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Arm) GetName() string {
@@ -2671,7 +3206,7 @@ type Disarm struct {
 
 func (x *Disarm) Reset() {
 	*x = Disarm{}
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +3218,7 @@ func (x *Disarm) String() string {
 func (*Disarm) ProtoMessage() {}
 
 func (x *Disarm) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[28]
+	mi := &file_api_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +3231,7 @@ func (x *Disarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disarm.ProtoReflect.Descriptor instead.
 func (*Disarm) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{28}
+	return file_api_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Disarm) GetName() string {
@@ -2721,7 +3256,7 @@ type Eliminate struct {
 
 func (x *Eliminate) Reset() {
 	*x = Eliminate{}
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +3268,7 @@ func (x *Eliminate) String() string {
 func (*Eliminate) ProtoMessage() {}
 
 func (x *Eliminate) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[29]
+	mi := &file_api_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +3281,7 @@ func (x *Eliminate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Eliminate.ProtoReflect.Descriptor instead.
 func (*Eliminate) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{29}
+	return file_api_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Eliminate) GetPaths() []*CopyPath {
@@ -2787,7 +3322,7 @@ type CopyPath struct {
 
 func (x *CopyPath) Reset() {
 	*x = CopyPath{}
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +3334,7 @@ func (x *CopyPath) String() string {
 func (*CopyPath) ProtoMessage() {}
 
 func (x *CopyPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[30]
+	mi := &file_api_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +3347,7 @@ func (x *CopyPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPath.ProtoReflect.Descriptor instead.
 func (*CopyPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{30}
+	return file_api_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CopyPath) GetName() string {
@@ -2842,7 +3377,7 @@ type Tunnels struct {
 
 func (x *Tunnels) Reset() {
 	*x = Tunnels{}
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3389,7 @@ func (x *Tunnels) String() string {
 func (*Tunnels) ProtoMessage() {}
 
 func (x *Tunnels) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[31]
+	mi := &file_api_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3402,7 @@ func (x *Tunnels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnels.ProtoReflect.Descriptor instead.
 func (*Tunnels) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{31}
+	return file_api_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Tunnels) GetTunnels() []*Tunnel {
@@ -2899,7 +3434,7 @@ type Tunnel struct {
 
 func (x *Tunnel) Reset() {
 	*x = Tunnel{}
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3446,7 @@ func (x *Tunnel) String() string {
 func (*Tunnel) ProtoMessage() {}
 
 func (x *Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[32]
+	mi := &file_api_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3459,7 @@ func (x *Tunnel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tunnel.ProtoReflect.Descriptor instead.
 func (*Tunnel) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{32}
+	return file_api_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Tunnel) GetName() string {
@@ -2992,7 +3527,7 @@ type Caps struct {
 
 func (x *Caps) Reset() {
 	*x = Caps{}
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3004,7 +3539,7 @@ func (x *Caps) String() string {
 func (*Caps) ProtoMessage() {}
 
 func (x *Caps) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[33]
+	mi := &file_api_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3017,7 +3552,7 @@ func (x *Caps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Caps.ProtoReflect.Descriptor instead.
 func (*Caps) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{33}
+	return file_api_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Caps) GetCaps() []*Cap {
@@ -3069,7 +3604,7 @@ type Cap struct {
 
 func (x *Cap) Reset() {
 	*x = Cap{}
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3616,7 @@ func (x *Cap) String() string {
 func (*Cap) ProtoMessage() {}
 
 func (x *Cap) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[34]
+	mi := &file_api_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3629,7 @@ func (x *Cap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cap.ProtoReflect.Descriptor instead.
 func (*Cap) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{34}
+	return file_api_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Cap) GetTerminalAddress() string {
@@ -3143,7 +3678,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3690,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[35]
+	mi := &file_api_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3703,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{35}
+	return file_api_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Answer) GetSessions() []*AnswerSession {
@@ -3191,7 +3726,7 @@ type AnswerSession struct {
 
 func (x *AnswerSession) Reset() {
 	*x = AnswerSession{}
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3738,7 @@ func (x *AnswerSession) String() string {
 func (*AnswerSession) ProtoMessage() {}
 
 func (x *AnswerSession) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[36]
+	mi := &file_api_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3751,7 @@ func (x *AnswerSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerSession.ProtoReflect.Descriptor instead.
 func (*AnswerSession) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{36}
+	return file_api_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AnswerSession) GetNumber() uint32 {
@@ -3258,7 +3793,7 @@ type Health struct {
 
 func (x *Health) Reset() {
 	*x = Health{}
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3270,7 +3805,7 @@ func (x *Health) String() string {
 func (*Health) ProtoMessage() {}
 
 func (x *Health) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[37]
+	mi := &file_api_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3283,7 +3818,7 @@ func (x *Health) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Health.ProtoReflect.Descriptor instead.
 func (*Health) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{37}
+	return file_api_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Health) GetPaths() []*HealthPath {
@@ -3307,7 +3842,7 @@ type HealthPath struct {
 
 func (x *HealthPath) Reset() {
 	*x = HealthPath{}
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3854,7 @@ func (x *HealthPath) String() string {
 func (*HealthPath) ProtoMessage() {}
 
 func (x *HealthPath) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[38]
+	mi := &file_api_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3867,7 @@ func (x *HealthPath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthPath.ProtoReflect.Descriptor instead.
 func (*HealthPath) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{38}
+	return file_api_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HealthPath) GetName() string {
@@ -3389,7 +3924,7 @@ type MeasuredWay struct {
 
 func (x *MeasuredWay) Reset() {
 	*x = MeasuredWay{}
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3936,7 @@ func (x *MeasuredWay) String() string {
 func (*MeasuredWay) ProtoMessage() {}
 
 func (x *MeasuredWay) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[39]
+	mi := &file_api_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3949,7 @@ func (x *MeasuredWay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeasuredWay.ProtoReflect.Descriptor instead.
 func (*MeasuredWay) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{39}
+	return file_api_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *MeasuredWay) GetDevice() string {
@@ -3460,7 +3995,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +4007,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[40]
+	mi := &file_api_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +4020,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{40}
+	return file_api_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Probe) GetName() string {
@@ -3572,6 +4107,811 @@ func (x *Probe) GetTrainPackets() uint32 {
 	return 0
 }
 
+// Be a relay (docs/relay.md), or none: port 0. It takes the place of what was ordered before: connections go on, but those
+// of gateways that are not named any more, which are cut. It lives on when the stream ends. The agent's end is its end.
+type Relay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`              // TCP, of any address
+	Certificate   []byte                 `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"` // X.509, DER, of the key that the agent joined with, for server authentication; DNS name: its name
+	Gateways      []*Guest               `protobuf:"bytes,3,rep,name=gateways,proto3" json:"gateways,omitempty"`       // who is served, and nobody else
+	Allowed       []*PortRange           `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`         // ports of servers that are reached
+	Congestion    string                 `protobuf:"bytes,5,opt,name=congestion,proto3" json:"congestion,omitempty"`   // what is sent with; empty: as the kernel likes
+	Draining      bool                   `protobuf:"varint,6,opt,name=draining,proto3" json:"draining,omitempty"`      // no new requests
+	Onward        []*Onward              `protobuf:"bytes,7,rep,name=onward,proto3" json:"onward,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Relay) Reset() {
+	*x = Relay{}
+	mi := &file_api_agent_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Relay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Relay) ProtoMessage() {}
+
+func (x *Relay) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Relay.ProtoReflect.Descriptor instead.
+func (*Relay) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Relay) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Relay) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *Relay) GetGateways() []*Guest {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+func (x *Relay) GetAllowed() []*PortRange {
+	if x != nil {
+		return x.Allowed
+	}
+	return nil
+}
+
+func (x *Relay) GetCongestion() string {
+	if x != nil {
+		return x.Congestion
+	}
+	return ""
+}
+
+func (x *Relay) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Relay) GetOnward() []*Onward {
+	if x != nil {
+		return x.Onward
+	}
+	return nil
+}
+
+type Guest struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CertificateSha256 []byte                 `protobuf:"bytes,2,opt,name=certificate_sha256,json=certificateSha256,proto3" json:"certificate_sha256,omitempty"` // of the DER: the one that counts
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Guest) Reset() {
+	*x = Guest{}
+	mi := &file_api_agent_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guest) ProtoMessage() {}
+
+func (x *Guest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guest.ProtoReflect.Descriptor instead.
+func (*Guest) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Guest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Guest) GetCertificateSha256() []byte {
+	if x != nil {
+		return x.CertificateSha256
+	}
+	return nil
+}
+
+type PortRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          uint32                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortRange) Reset() {
+	*x = PortRange{}
+	mi := &file_api_agent_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortRange) ProtoMessage() {}
+
+func (x *PortRange) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
+func (*PortRange) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *PortRange) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *PortRange) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+// Further subflows of a gateway's connections with another relay, passed on packet by packet.
+type Onward struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`      // TCP, here
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // the other relay's
+	OtherPort     uint32                 `protobuf:"varint,3,opt,name=other_port,json=otherPort,proto3" json:"other_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Onward) Reset() {
+	*x = Onward{}
+	mi := &file_api_agent_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Onward) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Onward) ProtoMessage() {}
+
+func (x *Onward) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Onward.ProtoReflect.Descriptor instead.
+func (*Onward) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *Onward) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Onward) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Onward) GetOtherPort() uint32 {
+	if x != nil {
+		return x.OtherPort
+	}
+	return 0
+}
+
+// Take terminals' TCP connections, and carry them to relays (docs/relay.md). It takes the place of what was ordered before:
+// connections go on. With no terminals everything is as it was before the first. It lives on when the stream ends. At the agent's end
+// it is undone; where the agent is killed, nft does with new connections what block says.
+type Take struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          string                 `protobuf:"bytes,1,opt,name=port,proto3" json:"port,omitempty"`           // the bridge's: a pair of devices is made, and the host's end of it takes
+	Terminals     []*TakenTerminal       `protobuf:"bytes,2,rep,name=terminals,proto3" json:"terminals,omitempty"` // up to 250
+	Uplinks       []*RelayingUplink      `protobuf:"bytes,3,rep,name=uplinks,proto3" json:"uplinks,omitempty"`     // by which relays are reached
+	Relays        []*TakingRelay         `protobuf:"bytes,4,rep,name=relays,proto3" json:"relays,omitempty"`       // up to 64
+	Block         bool                   `protobuf:"varint,5,opt,name=block,proto3" json:"block,omitempty"`        // what cannot be relayed is reset; else this host connects
+	Except        []string               `protobuf:"bytes,6,rep,name=except,proto3" json:"except,omitempty"`       // networks that are left alone
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Take) Reset() {
+	*x = Take{}
+	mi := &file_api_agent_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Take) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Take) ProtoMessage() {}
+
+func (x *Take) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Take.ProtoReflect.Descriptor instead.
+func (*Take) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Take) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *Take) GetTerminals() []*TakenTerminal {
+	if x != nil {
+		return x.Terminals
+	}
+	return nil
+}
+
+func (x *Take) GetUplinks() []*RelayingUplink {
+	if x != nil {
+		return x.Uplinks
+	}
+	return nil
+}
+
+func (x *Take) GetRelays() []*TakingRelay {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *Take) GetBlock() bool {
+	if x != nil {
+		return x.Block
+	}
+	return false
+}
+
+func (x *Take) GetExcept() []string {
+	if x != nil {
+		return x.Except
+	}
+	return nil
+}
+
+type TakenTerminal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // the terminal's own
+	Locals        []*LocalAddress        `protobuf:"bytes,3,rep,name=locals,proto3" json:"locals,omitempty"`       // of this host, by which it speaks for the terminal: the best uplink's first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakenTerminal) Reset() {
+	*x = TakenTerminal{}
+	mi := &file_api_agent_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakenTerminal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakenTerminal) ProtoMessage() {}
+
+func (x *TakenTerminal) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakenTerminal.ProtoReflect.Descriptor instead.
+func (*TakenTerminal) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *TakenTerminal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TakenTerminal) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *TakenTerminal) GetLocals() []*LocalAddress {
+	if x != nil {
+		return x.Locals
+	}
+	return nil
+}
+
+type LocalAddress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uplink        string                 `protobuf:"bytes,1,opt,name=uplink,proto3" json:"uplink,omitempty"`
+	Addresses     []string               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // one of a family at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocalAddress) Reset() {
+	*x = LocalAddress{}
+	mi := &file_api_agent_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocalAddress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocalAddress) ProtoMessage() {}
+
+func (x *LocalAddress) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocalAddress.ProtoReflect.Descriptor instead.
+func (*LocalAddress) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *LocalAddress) GetUplink() string {
+	if x != nil {
+		return x.Uplink
+	}
+	return ""
+}
+
+func (x *LocalAddress) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+type RelayingUplink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`         // the bridge's: a pair of devices is made, and the host's end of it has the locals
+	Gateways      []string               `protobuf:"bytes,3,rep,name=gateways,proto3" json:"gateways,omitempty"` // the bridge's addresses there, ADDRESS/LENGTH, one of a family at most
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayingUplink) Reset() {
+	*x = RelayingUplink{}
+	mi := &file_api_agent_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayingUplink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayingUplink) ProtoMessage() {}
+
+func (x *RelayingUplink) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayingUplink.ProtoReflect.Descriptor instead.
+func (*RelayingUplink) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *RelayingUplink) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RelayingUplink) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *RelayingUplink) GetGateways() []string {
+	if x != nil {
+		return x.Gateways
+	}
+	return nil
+}
+
+type TakingRelay struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // that its certificate is for
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Draining      bool                   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"` // nothing new
+	Onward        []*Onward              `protobuf:"bytes,5,rep,name=onward,proto3" json:"onward,omitempty"`      // of this relay: by which a connection with another one gets a further subflow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakingRelay) Reset() {
+	*x = TakingRelay{}
+	mi := &file_api_agent_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakingRelay) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakingRelay) ProtoMessage() {}
+
+func (x *TakingRelay) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakingRelay.ProtoReflect.Descriptor instead.
+func (*TakingRelay) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *TakingRelay) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TakingRelay) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TakingRelay) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *TakingRelay) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *TakingRelay) GetOnward() []*Onward {
+	if x != nil {
+		return x.Onward
+	}
+	return nil
+}
+
+// By which relays destinations are reached. It takes the place of what was ordered before; the longest prefix counts. What is
+// in none goes by the relay that was reached fastest.
+type Choices struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Choices       []*RelayChoice         `protobuf:"bytes,1,rep,name=choices,proto3" json:"choices,omitempty"` // up to 4096
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Choices) Reset() {
+	*x = Choices{}
+	mi := &file_api_agent_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Choices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Choices) ProtoMessage() {}
+
+func (x *Choices) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Choices.ProtoReflect.Descriptor instead.
+func (*Choices) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Choices) GetChoices() []*RelayChoice {
+	if x != nil {
+		return x.Choices
+	}
+	return nil
+}
+
+type RelayChoice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Relays        []string               `protobuf:"bytes,2,rep,name=relays,proto3" json:"relays,omitempty"`      // the first that can be reached; none: directly
+	Together      bool                   `protobuf:"varint,3,opt,name=together,proto3" json:"together,omitempty"` // all of them: connections are spread over them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayChoice) Reset() {
+	*x = RelayChoice{}
+	mi := &file_api_agent_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayChoice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayChoice) ProtoMessage() {}
+
+func (x *RelayChoice) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayChoice.ProtoReflect.Descriptor instead.
+func (*RelayChoice) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *RelayChoice) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *RelayChoice) GetRelays() []string {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *RelayChoice) GetTogether() bool {
+	if x != nil {
+		return x.Together
+	}
+	return false
+}
+
+// Find out how far destinations are, and by which routers. The Result says that it has begun; Walked is what came of it.
+type Walk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            []*WalkTo              `protobuf:"bytes,1,rep,name=to,proto3" json:"to,omitempty"` // up to 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Walk) Reset() {
+	*x = Walk{}
+	mi := &file_api_agent_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Walk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Walk) ProtoMessage() {}
+
+func (x *Walk) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Walk.ProtoReflect.Descriptor instead.
+func (*Walk) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Walk) GetTo() []*WalkTo {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+type WalkTo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`       // TCP, where nobody answers to pings; 0: none
+	Routers       bool                   `protobuf:"varint,3,opt,name=routers,proto3" json:"routers,omitempty"` // those on the way, too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WalkTo) Reset() {
+	*x = WalkTo{}
+	mi := &file_api_agent_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WalkTo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WalkTo) ProtoMessage() {}
+
+func (x *WalkTo) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WalkTo.ProtoReflect.Descriptor instead.
+func (*WalkTo) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *WalkTo) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *WalkTo) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *WalkTo) GetRouters() bool {
+	if x != nil {
+		return x.Routers
+	}
+	return false
+}
+
 type Result struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Directive     uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
@@ -3585,7 +4925,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +4937,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[41]
+	mi := &file_api_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +4950,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{41}
+	return file_api_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Result) GetDirective() uint64 {
@@ -3669,7 +5009,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3681,7 +5021,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[42]
+	mi := &file_api_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3694,7 +5034,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{42}
+	return file_api_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Probed) GetDirective() uint64 {
@@ -3781,6 +5121,195 @@ func (x *Probed) GetHeardNs() []uint64 {
 	return nil
 }
 
+// What came of an order to walk: sent once.
+type Walked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Directive     uint64                 `protobuf:"varint,1,opt,name=directive,proto3" json:"directive,omitempty"`
+	Ways          []*Way                 `protobuf:"bytes,2,rep,name=ways,proto3" json:"ways,omitempty"` // in the order of the order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Walked) Reset() {
+	*x = Walked{}
+	mi := &file_api_agent_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Walked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Walked) ProtoMessage() {}
+
+func (x *Walked) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Walked.ProtoReflect.Descriptor instead.
+func (*Walked) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Walked) GetDirective() uint64 {
+	if x != nil {
+		return x.Directive
+	}
+	return 0
+}
+
+func (x *Walked) GetWays() []*Way {
+	if x != nil {
+		return x.Ways
+	}
+	return nil
+}
+
+type Way struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Because       string                 `protobuf:"bytes,2,opt,name=because,proto3" json:"because,omitempty"`           // why it is not known; empty: it is
+	RttUs         uint32                 `protobuf:"varint,3,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"` // the least; 0: not known
+	Sent          uint32                 `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	Lost          uint32                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	Routers       []*Router              `protobuf:"bytes,6,rep,name=routers,proto3" json:"routers,omitempty"` // the nearest first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Way) Reset() {
+	*x = Way{}
+	mi := &file_api_agent_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Way) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Way) ProtoMessage() {}
+
+func (x *Way) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Way.ProtoReflect.Descriptor instead.
+func (*Way) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Way) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Way) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+func (x *Way) GetRttUs() uint32 {
+	if x != nil {
+		return x.RttUs
+	}
+	return 0
+}
+
+func (x *Way) GetSent() uint32 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+func (x *Way) GetLost() uint32 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *Way) GetRouters() []*Router {
+	if x != nil {
+		return x.Routers
+	}
+	return nil
+}
+
+type Router struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // empty: it does not say
+	RttUs         uint32                 `protobuf:"varint,2,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Router) Reset() {
+	*x = Router{}
+	mi := &file_api_agent_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Router) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Router) ProtoMessage() {}
+
+func (x *Router) ProtoReflect() protoreflect.Message {
+	mi := &file_api_agent_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Router.ProtoReflect.Descriptor instead.
+func (*Router) Descriptor() ([]byte, []int) {
+	return file_api_agent_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Router) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Router) GetRttUs() uint32 {
+	if x != nil {
+		return x.RttUs
+	}
+	return 0
+}
+
 // A reflex fired.
 type Fired struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3795,7 +5324,7 @@ type Fired struct {
 
 func (x *Fired) Reset() {
 	*x = Fired{}
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +5336,7 @@ func (x *Fired) String() string {
 func (*Fired) ProtoMessage() {}
 
 func (x *Fired) ProtoReflect() protoreflect.Message {
-	mi := &file_api_agent_proto_msgTypes[43]
+	mi := &file_api_agent_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +5349,7 @@ func (x *Fired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fired.ProtoReflect.Descriptor instead.
 func (*Fired) Descriptor() ([]byte, []int) {
-	return file_api_agent_proto_rawDescGZIP(), []int{43}
+	return file_api_agent_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Fired) GetName() string {
@@ -3870,13 +5399,14 @@ const file_api_agent_proto_rawDesc = "" +
 	"\tJoinReply\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x0e\n" +
 	"\x02ca\x18\x02 \x01(\fR\x02ca\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"\x8c\x02\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\xbf\x02\n" +
 	"\tFromAgent\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.bicast.agent.v1.HelloH\x00R\x05hello\x121\n" +
 	"\x06report\x18\x02 \x01(\v2\x17.bicast.agent.v1.ReportH\x00R\x06report\x121\n" +
 	"\x06result\x18\x03 \x01(\v2\x17.bicast.agent.v1.ResultH\x00R\x06result\x12.\n" +
 	"\x05fired\x18\x04 \x01(\v2\x16.bicast.agent.v1.FiredH\x00R\x05fired\x121\n" +
-	"\x06probed\x18\x05 \x01(\v2\x17.bicast.agent.v1.ProbedH\x00R\x06probedB\x06\n" +
+	"\x06probed\x18\x05 \x01(\v2\x17.bicast.agent.v1.ProbedH\x00R\x06probed\x121\n" +
+	"\x06walked\x18\x06 \x01(\v2\x17.bicast.agent.v1.WalkedH\x00R\x06walkedB\x06\n" +
 	"\x04word\"\xba\x01\n" +
 	"\x0eFromController\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.bicast.agent.v1.WelcomeH\x00R\awelcome\x12.\n" +
@@ -3900,7 +5430,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12,\n" +
 	"\x12report_interval_ms\x18\x02 \x01(\rR\x10reportIntervalMs\"#\n" +
 	"\x05Taken\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xe0\x04\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\xc8\x05\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12!\n" +
 	"\fmonotonic_us\x18\x02 \x01(\x04R\vmonotonicUs\x12\x1f\n" +
@@ -3919,7 +5449,9 @@ const file_api_agent_proto_rawDesc = "" +
 	"\acapping\x18\n" +
 	" \x01(\v2\x18.bicast.agent.v1.CappingR\acapping\x128\n" +
 	"\tanswering\x18\v \x01(\v2\x1a.bicast.agent.v1.AnsweringR\tanswering\x123\n" +
-	"\x06health\x18\f \x03(\v2\x1b.bicast.agent.v1.PathHealthR\x06health\"\xb6\x01\n" +
+	"\x06health\x18\f \x03(\v2\x1b.bicast.agent.v1.PathHealthR\x06health\x125\n" +
+	"\brelaying\x18\r \x01(\v2\x19.bicast.agent.v1.RelayingR\brelaying\x12/\n" +
+	"\x06taking\x18\x0e \x01(\v2\x17.bicast.agent.v1.TakingR\x06taking\"\xb6\x01\n" +
 	"\n" +
 	"Connection\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\rR\x05token\x124\n" +
@@ -4059,10 +5591,53 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x0fthere_jitter_us\x18\r \x01(\rR\rthereJitterUs\x12$\n" +
 	"\x0eback_median_us\x18\x0e \x01(\rR\fbackMedianUs\x12\x1e\n" +
 	"\vback_p95_us\x18\x0f \x01(\rR\tbackP95Us\x12$\n" +
-	"\x0eback_jitter_us\x18\x10 \x01(\rR\fbackJitterUs\":\n" +
+	"\x0eback_jitter_us\x18\x10 \x01(\rR\fbackJitterUs\"\x84\x03\n" +
+	"\bRelaying\x12\x18\n" +
+	"\abecause\x18\x01 \x01(\tR\abecause\x12\x1a\n" +
+	"\bdraining\x18\x02 \x01(\bR\bdraining\x12 \n" +
+	"\vconnections\x18\x03 \x01(\rR\vconnections\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\rR\awaiting\x12\x18\n" +
+	"\acarried\x18\x05 \x01(\x04R\acarried\x12\x18\n" +
+	"\arefused\x18\x06 \x01(\x04R\arefused\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tstrangers\x18\b \x01(\x04R\tstrangers\x12\x19\n" +
+	"\bbytes_up\x18\t \x01(\x04R\abytesUp\x12\x1d\n" +
+	"\n" +
+	"bytes_down\x18\n" +
+	" \x01(\x04R\tbytesDown\x12\x1f\n" +
+	"\voverhead_us\x18\v \x01(\rR\n" +
+	"overheadUs\x12!\n" +
+	"\fbusy_percent\x18\f \x01(\rR\vbusyPercent\x12\x1e\n" +
+	"\n" +
+	"congestion\x18\r \x01(\tR\n" +
+	"congestion\"\xc8\x01\n" +
+	"\x06Taking\x12\x18\n" +
+	"\abecause\x18\x01 \x01(\tR\abecause\x125\n" +
+	"\x06relays\x18\x02 \x03(\v2\x1d.bicast.agent.v1.RelayReachedR\x06relays\x12<\n" +
+	"\tterminals\x18\x03 \x03(\v2\x1e.bicast.agent.v1.TerminalTakenR\tterminals\x12/\n" +
+	"\x06sought\x18\x04 \x03(\v2\x17.bicast.agent.v1.SoughtR\x06sought\"\x91\x01\n" +
+	"\fRelayReached\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12 \n" +
+	"\vconnections\x18\x03 \x01(\rR\vconnections\x12\x16\n" +
+	"\x06opened\x18\x04 \x01(\rR\x06opened\x12\x19\n" +
+	"\bsetup_us\x18\x05 \x01(\rR\asetupUs\"\xc7\x01\n" +
+	"\rTerminalTaken\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vconnections\x18\x02 \x01(\rR\vconnections\x12\x18\n" +
+	"\arelayed\x18\x03 \x01(\x04R\arelayed\x12\x16\n" +
+	"\x06direct\x18\x04 \x01(\x04R\x06direct\x12\x14\n" +
+	"\x05reset\x18\x05 \x01(\x04R\x05reset\x12\x19\n" +
+	"\bbytes_up\x18\x06 \x01(\x04R\abytesUp\x12\x1d\n" +
+	"\n" +
+	"bytes_down\x18\a \x01(\x04R\tbytesDown\"N\n" +
+	"\x06Sought\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\":\n" +
 	"\x04Cost\x12\x15\n" +
 	"\x06cpu_us\x18\x01 \x01(\x04R\x05cpuUs\x12\x1b\n" +
-	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xac\x04\n" +
+	"\trss_bytes\x18\x02 \x01(\x04R\brssBytes\"\xec\x05\n" +
 	"\tDirective\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12A\n" +
 	"\freport_every\x18\x02 \x01(\v2\x1c.bicast.agent.v1.ReportEveryH\x00R\vreportEvery\x121\n" +
@@ -4075,7 +5650,11 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x06answer\x18\t \x01(\v2\x17.bicast.agent.v1.AnswerH\x00R\x06answer\x121\n" +
 	"\x06health\x18\n" +
 	" \x01(\v2\x17.bicast.agent.v1.HealthH\x00R\x06health\x12.\n" +
-	"\x05probe\x18\v \x01(\v2\x16.bicast.agent.v1.ProbeH\x00R\x05probeB\a\n" +
+	"\x05probe\x18\v \x01(\v2\x16.bicast.agent.v1.ProbeH\x00R\x05probe\x12.\n" +
+	"\x05relay\x18\f \x01(\v2\x16.bicast.agent.v1.RelayH\x00R\x05relay\x12+\n" +
+	"\x04take\x18\r \x01(\v2\x15.bicast.agent.v1.TakeH\x00R\x04take\x124\n" +
+	"\achoices\x18\x0e \x01(\v2\x18.bicast.agent.v1.ChoicesH\x00R\achoices\x12+\n" +
+	"\x04walk\x18\x0f \x01(\v2\x15.bicast.agent.v1.WalkH\x00R\x04walkB\a\n" +
 	"\x05order\"5\n" +
 	"\x04Path\x12-\n" +
 	"\x12terminal_addresses\x18\x01 \x03(\tR\x11terminalAddresses\".\n" +
@@ -4164,7 +5743,64 @@ const file_api_agent_proto_rawDesc = "" +
 	"\bpause_us\x18\n" +
 	" \x01(\rR\apauseUs\x12\x16\n" +
 	"\x06trains\x18\v \x01(\rR\x06trains\x12#\n" +
-	"\rtrain_packets\x18\f \x01(\rR\ftrainPackets\"\x89\x01\n" +
+	"\rtrain_packets\x18\f \x01(\rR\ftrainPackets\"\x94\x02\n" +
+	"\x05Relay\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12 \n" +
+	"\vcertificate\x18\x02 \x01(\fR\vcertificate\x122\n" +
+	"\bgateways\x18\x03 \x03(\v2\x16.bicast.agent.v1.GuestR\bgateways\x124\n" +
+	"\aallowed\x18\x04 \x03(\v2\x1a.bicast.agent.v1.PortRangeR\aallowed\x12\x1e\n" +
+	"\n" +
+	"congestion\x18\x05 \x01(\tR\n" +
+	"congestion\x12\x1a\n" +
+	"\bdraining\x18\x06 \x01(\bR\bdraining\x12/\n" +
+	"\x06onward\x18\a \x03(\v2\x17.bicast.agent.v1.OnwardR\x06onward\"J\n" +
+	"\x05Guest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
+	"\x12certificate_sha256\x18\x02 \x01(\fR\x11certificateSha256\"5\n" +
+	"\tPortRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"U\n" +
+	"\x06Onward\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"other_port\x18\x03 \x01(\rR\totherPort\"\xf7\x01\n" +
+	"\x04Take\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\tR\x04port\x12<\n" +
+	"\tterminals\x18\x02 \x03(\v2\x1e.bicast.agent.v1.TakenTerminalR\tterminals\x129\n" +
+	"\auplinks\x18\x03 \x03(\v2\x1f.bicast.agent.v1.RelayingUplinkR\auplinks\x124\n" +
+	"\x06relays\x18\x04 \x03(\v2\x1c.bicast.agent.v1.TakingRelayR\x06relays\x12\x14\n" +
+	"\x05block\x18\x05 \x01(\bR\x05block\x12\x16\n" +
+	"\x06except\x18\x06 \x03(\tR\x06except\"x\n" +
+	"\rTakenTerminal\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\x125\n" +
+	"\x06locals\x18\x03 \x03(\v2\x1d.bicast.agent.v1.LocalAddressR\x06locals\"D\n" +
+	"\fLocalAddress\x12\x16\n" +
+	"\x06uplink\x18\x01 \x01(\tR\x06uplink\x12\x1c\n" +
+	"\taddresses\x18\x02 \x03(\tR\taddresses\"T\n" +
+	"\x0eRelayingUplink\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x1a\n" +
+	"\bgateways\x18\x03 \x03(\tR\bgateways\"\x9c\x01\n" +
+	"\vTakingRelay\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1a\n" +
+	"\bdraining\x18\x04 \x01(\bR\bdraining\x12/\n" +
+	"\x06onward\x18\x05 \x03(\v2\x17.bicast.agent.v1.OnwardR\x06onward\"A\n" +
+	"\aChoices\x126\n" +
+	"\achoices\x18\x01 \x03(\v2\x1c.bicast.agent.v1.RelayChoiceR\achoices\"Y\n" +
+	"\vRelayChoice\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x16\n" +
+	"\x06relays\x18\x02 \x03(\tR\x06relays\x12\x1a\n" +
+	"\btogether\x18\x03 \x01(\bR\btogether\"/\n" +
+	"\x04Walk\x12'\n" +
+	"\x02to\x18\x01 \x03(\v2\x17.bicast.agent.v1.WalkToR\x02to\"P\n" +
+	"\x06WalkTo\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x18\n" +
+	"\arouters\x18\x03 \x01(\bR\arouters\"\x89\x01\n" +
 	"\x06Result\x12\x1c\n" +
 	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\bR\x04done\x12\x12\n" +
@@ -4186,7 +5822,20 @@ const file_api_agent_proto_rawDesc = "" +
 	"receivedNs\x12\x1f\n" +
 	"\vanswered_ns\x18\v \x03(\x04R\n" +
 	"answeredNs\x12\x19\n" +
-	"\bheard_ns\x18\f \x03(\x04R\aheardNs\"\x93\x01\n" +
+	"\bheard_ns\x18\f \x03(\x04R\aheardNs\"P\n" +
+	"\x06Walked\x12\x1c\n" +
+	"\tdirective\x18\x01 \x01(\x04R\tdirective\x12(\n" +
+	"\x04ways\x18\x02 \x03(\v2\x14.bicast.agent.v1.WayR\x04ways\"\xab\x01\n" +
+	"\x03Way\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x18\n" +
+	"\abecause\x18\x02 \x01(\tR\abecause\x12\x15\n" +
+	"\x06rtt_us\x18\x03 \x01(\rR\x05rttUs\x12\x12\n" +
+	"\x04sent\x18\x04 \x01(\rR\x04sent\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\rR\x04lost\x121\n" +
+	"\arouters\x18\x06 \x03(\v2\x17.bicast.agent.v1.RouterR\arouters\"9\n" +
+	"\x06Router\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x15\n" +
+	"\x06rtt_us\x18\x02 \x01(\rR\x05rttUs\"\x93\x01\n" +
 	"\x05Fired\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04said\x18\x02 \x01(\tR\x04said\x12!\n" +
@@ -4222,7 +5871,7 @@ func file_api_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_api_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_api_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_api_agent_proto_goTypes = []any{
 	(Role)(0),              // 0: bicast.agent.v1.Role
 	(PathManager)(0),       // 1: bicast.agent.v1.PathManager
@@ -4248,87 +5897,130 @@ var file_api_agent_proto_goTypes = []any{
 	(*Answering)(nil),      // 21: bicast.agent.v1.Answering
 	(*PathHealth)(nil),     // 22: bicast.agent.v1.PathHealth
 	(*HealthWindow)(nil),   // 23: bicast.agent.v1.HealthWindow
-	(*Cost)(nil),           // 24: bicast.agent.v1.Cost
-	(*Directive)(nil),      // 25: bicast.agent.v1.Directive
-	(*Path)(nil),           // 26: bicast.agent.v1.Path
-	(*ReportEvery)(nil),    // 27: bicast.agent.v1.ReportEvery
-	(*Prefer)(nil),         // 28: bicast.agent.v1.Prefer
-	(*Arm)(nil),            // 29: bicast.agent.v1.Arm
-	(*Disarm)(nil),         // 30: bicast.agent.v1.Disarm
-	(*Eliminate)(nil),      // 31: bicast.agent.v1.Eliminate
-	(*CopyPath)(nil),       // 32: bicast.agent.v1.CopyPath
-	(*Tunnels)(nil),        // 33: bicast.agent.v1.Tunnels
-	(*Tunnel)(nil),         // 34: bicast.agent.v1.Tunnel
-	(*Caps)(nil),           // 35: bicast.agent.v1.Caps
-	(*Cap)(nil),            // 36: bicast.agent.v1.Cap
-	(*Answer)(nil),         // 37: bicast.agent.v1.Answer
-	(*AnswerSession)(nil),  // 38: bicast.agent.v1.AnswerSession
-	(*Health)(nil),         // 39: bicast.agent.v1.Health
-	(*HealthPath)(nil),     // 40: bicast.agent.v1.HealthPath
-	(*MeasuredWay)(nil),    // 41: bicast.agent.v1.MeasuredWay
-	(*Probe)(nil),          // 42: bicast.agent.v1.Probe
-	(*Result)(nil),         // 43: bicast.agent.v1.Result
-	(*Probed)(nil),         // 44: bicast.agent.v1.Probed
-	(*Fired)(nil),          // 45: bicast.agent.v1.Fired
+	(*Relaying)(nil),       // 24: bicast.agent.v1.Relaying
+	(*Taking)(nil),         // 25: bicast.agent.v1.Taking
+	(*RelayReached)(nil),   // 26: bicast.agent.v1.RelayReached
+	(*TerminalTaken)(nil),  // 27: bicast.agent.v1.TerminalTaken
+	(*Sought)(nil),         // 28: bicast.agent.v1.Sought
+	(*Cost)(nil),           // 29: bicast.agent.v1.Cost
+	(*Directive)(nil),      // 30: bicast.agent.v1.Directive
+	(*Path)(nil),           // 31: bicast.agent.v1.Path
+	(*ReportEvery)(nil),    // 32: bicast.agent.v1.ReportEvery
+	(*Prefer)(nil),         // 33: bicast.agent.v1.Prefer
+	(*Arm)(nil),            // 34: bicast.agent.v1.Arm
+	(*Disarm)(nil),         // 35: bicast.agent.v1.Disarm
+	(*Eliminate)(nil),      // 36: bicast.agent.v1.Eliminate
+	(*CopyPath)(nil),       // 37: bicast.agent.v1.CopyPath
+	(*Tunnels)(nil),        // 38: bicast.agent.v1.Tunnels
+	(*Tunnel)(nil),         // 39: bicast.agent.v1.Tunnel
+	(*Caps)(nil),           // 40: bicast.agent.v1.Caps
+	(*Cap)(nil),            // 41: bicast.agent.v1.Cap
+	(*Answer)(nil),         // 42: bicast.agent.v1.Answer
+	(*AnswerSession)(nil),  // 43: bicast.agent.v1.AnswerSession
+	(*Health)(nil),         // 44: bicast.agent.v1.Health
+	(*HealthPath)(nil),     // 45: bicast.agent.v1.HealthPath
+	(*MeasuredWay)(nil),    // 46: bicast.agent.v1.MeasuredWay
+	(*Probe)(nil),          // 47: bicast.agent.v1.Probe
+	(*Relay)(nil),          // 48: bicast.agent.v1.Relay
+	(*Guest)(nil),          // 49: bicast.agent.v1.Guest
+	(*PortRange)(nil),      // 50: bicast.agent.v1.PortRange
+	(*Onward)(nil),         // 51: bicast.agent.v1.Onward
+	(*Take)(nil),           // 52: bicast.agent.v1.Take
+	(*TakenTerminal)(nil),  // 53: bicast.agent.v1.TakenTerminal
+	(*LocalAddress)(nil),   // 54: bicast.agent.v1.LocalAddress
+	(*RelayingUplink)(nil), // 55: bicast.agent.v1.RelayingUplink
+	(*TakingRelay)(nil),    // 56: bicast.agent.v1.TakingRelay
+	(*Choices)(nil),        // 57: bicast.agent.v1.Choices
+	(*RelayChoice)(nil),    // 58: bicast.agent.v1.RelayChoice
+	(*Walk)(nil),           // 59: bicast.agent.v1.Walk
+	(*WalkTo)(nil),         // 60: bicast.agent.v1.WalkTo
+	(*Result)(nil),         // 61: bicast.agent.v1.Result
+	(*Probed)(nil),         // 62: bicast.agent.v1.Probed
+	(*Walked)(nil),         // 63: bicast.agent.v1.Walked
+	(*Way)(nil),            // 64: bicast.agent.v1.Way
+	(*Router)(nil),         // 65: bicast.agent.v1.Router
+	(*Fired)(nil),          // 66: bicast.agent.v1.Fired
 }
 var file_api_agent_proto_depIdxs = []int32{
 	6,  // 0: bicast.agent.v1.FromAgent.hello:type_name -> bicast.agent.v1.Hello
 	10, // 1: bicast.agent.v1.FromAgent.report:type_name -> bicast.agent.v1.Report
-	43, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
-	45, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
-	44, // 4: bicast.agent.v1.FromAgent.probed:type_name -> bicast.agent.v1.Probed
-	8,  // 5: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
-	9,  // 6: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
-	25, // 7: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
-	0,  // 8: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
-	7,  // 9: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
-	1,  // 10: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
-	11, // 11: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
-	13, // 12: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
-	24, // 13: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
-	14, // 14: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
-	17, // 15: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
-	19, // 16: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
-	21, // 17: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
-	22, // 18: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
-	12, // 19: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
-	15, // 20: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
-	16, // 21: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
-	18, // 22: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
-	16, // 23: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
-	16, // 24: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
-	20, // 25: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
-	23, // 26: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
-	27, // 27: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
-	28, // 28: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
-	29, // 29: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
-	30, // 30: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
-	31, // 31: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
-	33, // 32: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
-	35, // 33: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
-	37, // 34: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.Answer
-	39, // 35: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.Health
-	42, // 36: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
-	26, // 37: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
-	26, // 38: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
-	26, // 39: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
-	26, // 40: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
-	32, // 41: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
-	34, // 42: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
-	36, // 43: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
-	38, // 44: bicast.agent.v1.Answer.sessions:type_name -> bicast.agent.v1.AnswerSession
-	40, // 45: bicast.agent.v1.Health.paths:type_name -> bicast.agent.v1.HealthPath
-	41, // 46: bicast.agent.v1.HealthPath.way:type_name -> bicast.agent.v1.MeasuredWay
-	41, // 47: bicast.agent.v1.Probe.way:type_name -> bicast.agent.v1.MeasuredWay
-	2,  // 48: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
-	4,  // 49: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
-	3,  // 50: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
-	5,  // 51: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
-	50, // [50:52] is the sub-list for method output_type
-	48, // [48:50] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	61, // 2: bicast.agent.v1.FromAgent.result:type_name -> bicast.agent.v1.Result
+	66, // 3: bicast.agent.v1.FromAgent.fired:type_name -> bicast.agent.v1.Fired
+	62, // 4: bicast.agent.v1.FromAgent.probed:type_name -> bicast.agent.v1.Probed
+	63, // 5: bicast.agent.v1.FromAgent.walked:type_name -> bicast.agent.v1.Walked
+	8,  // 6: bicast.agent.v1.FromController.welcome:type_name -> bicast.agent.v1.Welcome
+	9,  // 7: bicast.agent.v1.FromController.taken:type_name -> bicast.agent.v1.Taken
+	30, // 8: bicast.agent.v1.FromController.directive:type_name -> bicast.agent.v1.Directive
+	0,  // 9: bicast.agent.v1.Hello.role:type_name -> bicast.agent.v1.Role
+	7,  // 10: bicast.agent.v1.Hello.capabilities:type_name -> bicast.agent.v1.Capability
+	1,  // 11: bicast.agent.v1.Hello.path_manager:type_name -> bicast.agent.v1.PathManager
+	11, // 12: bicast.agent.v1.Report.connections:type_name -> bicast.agent.v1.Connection
+	13, // 13: bicast.agent.v1.Report.interfaces:type_name -> bicast.agent.v1.Interface
+	29, // 14: bicast.agent.v1.Report.cost:type_name -> bicast.agent.v1.Cost
+	14, // 15: bicast.agent.v1.Report.elimination:type_name -> bicast.agent.v1.Elimination
+	17, // 16: bicast.agent.v1.Report.tunnelling:type_name -> bicast.agent.v1.Tunnelling
+	19, // 17: bicast.agent.v1.Report.capping:type_name -> bicast.agent.v1.Capping
+	21, // 18: bicast.agent.v1.Report.answering:type_name -> bicast.agent.v1.Answering
+	22, // 19: bicast.agent.v1.Report.health:type_name -> bicast.agent.v1.PathHealth
+	24, // 20: bicast.agent.v1.Report.relaying:type_name -> bicast.agent.v1.Relaying
+	25, // 21: bicast.agent.v1.Report.taking:type_name -> bicast.agent.v1.Taking
+	12, // 22: bicast.agent.v1.Connection.subflows:type_name -> bicast.agent.v1.Subflow
+	15, // 23: bicast.agent.v1.Elimination.paths:type_name -> bicast.agent.v1.PathCopies
+	16, // 24: bicast.agent.v1.Elimination.missing:type_name -> bicast.agent.v1.Missing
+	18, // 25: bicast.agent.v1.Tunnelling.ends:type_name -> bicast.agent.v1.TunnelEnd
+	16, // 26: bicast.agent.v1.Tunnelling.missing:type_name -> bicast.agent.v1.Missing
+	16, // 27: bicast.agent.v1.Capping.missing:type_name -> bicast.agent.v1.Missing
+	20, // 28: bicast.agent.v1.Capping.passing:type_name -> bicast.agent.v1.Passing
+	23, // 29: bicast.agent.v1.PathHealth.windows:type_name -> bicast.agent.v1.HealthWindow
+	26, // 30: bicast.agent.v1.Taking.relays:type_name -> bicast.agent.v1.RelayReached
+	27, // 31: bicast.agent.v1.Taking.terminals:type_name -> bicast.agent.v1.TerminalTaken
+	28, // 32: bicast.agent.v1.Taking.sought:type_name -> bicast.agent.v1.Sought
+	32, // 33: bicast.agent.v1.Directive.report_every:type_name -> bicast.agent.v1.ReportEvery
+	33, // 34: bicast.agent.v1.Directive.prefer:type_name -> bicast.agent.v1.Prefer
+	34, // 35: bicast.agent.v1.Directive.arm:type_name -> bicast.agent.v1.Arm
+	35, // 36: bicast.agent.v1.Directive.disarm:type_name -> bicast.agent.v1.Disarm
+	36, // 37: bicast.agent.v1.Directive.eliminate:type_name -> bicast.agent.v1.Eliminate
+	38, // 38: bicast.agent.v1.Directive.tunnels:type_name -> bicast.agent.v1.Tunnels
+	40, // 39: bicast.agent.v1.Directive.caps:type_name -> bicast.agent.v1.Caps
+	42, // 40: bicast.agent.v1.Directive.answer:type_name -> bicast.agent.v1.Answer
+	44, // 41: bicast.agent.v1.Directive.health:type_name -> bicast.agent.v1.Health
+	47, // 42: bicast.agent.v1.Directive.probe:type_name -> bicast.agent.v1.Probe
+	48, // 43: bicast.agent.v1.Directive.relay:type_name -> bicast.agent.v1.Relay
+	52, // 44: bicast.agent.v1.Directive.take:type_name -> bicast.agent.v1.Take
+	57, // 45: bicast.agent.v1.Directive.choices:type_name -> bicast.agent.v1.Choices
+	59, // 46: bicast.agent.v1.Directive.walk:type_name -> bicast.agent.v1.Walk
+	31, // 47: bicast.agent.v1.Prefer.path:type_name -> bicast.agent.v1.Path
+	31, // 48: bicast.agent.v1.Prefer.others:type_name -> bicast.agent.v1.Path
+	31, // 49: bicast.agent.v1.Arm.watched:type_name -> bicast.agent.v1.Path
+	31, // 50: bicast.agent.v1.Arm.fallback:type_name -> bicast.agent.v1.Path
+	37, // 51: bicast.agent.v1.Eliminate.paths:type_name -> bicast.agent.v1.CopyPath
+	39, // 52: bicast.agent.v1.Tunnels.tunnels:type_name -> bicast.agent.v1.Tunnel
+	41, // 53: bicast.agent.v1.Caps.caps:type_name -> bicast.agent.v1.Cap
+	43, // 54: bicast.agent.v1.Answer.sessions:type_name -> bicast.agent.v1.AnswerSession
+	45, // 55: bicast.agent.v1.Health.paths:type_name -> bicast.agent.v1.HealthPath
+	46, // 56: bicast.agent.v1.HealthPath.way:type_name -> bicast.agent.v1.MeasuredWay
+	46, // 57: bicast.agent.v1.Probe.way:type_name -> bicast.agent.v1.MeasuredWay
+	49, // 58: bicast.agent.v1.Relay.gateways:type_name -> bicast.agent.v1.Guest
+	50, // 59: bicast.agent.v1.Relay.allowed:type_name -> bicast.agent.v1.PortRange
+	51, // 60: bicast.agent.v1.Relay.onward:type_name -> bicast.agent.v1.Onward
+	53, // 61: bicast.agent.v1.Take.terminals:type_name -> bicast.agent.v1.TakenTerminal
+	55, // 62: bicast.agent.v1.Take.uplinks:type_name -> bicast.agent.v1.RelayingUplink
+	56, // 63: bicast.agent.v1.Take.relays:type_name -> bicast.agent.v1.TakingRelay
+	54, // 64: bicast.agent.v1.TakenTerminal.locals:type_name -> bicast.agent.v1.LocalAddress
+	51, // 65: bicast.agent.v1.TakingRelay.onward:type_name -> bicast.agent.v1.Onward
+	58, // 66: bicast.agent.v1.Choices.choices:type_name -> bicast.agent.v1.RelayChoice
+	60, // 67: bicast.agent.v1.Walk.to:type_name -> bicast.agent.v1.WalkTo
+	64, // 68: bicast.agent.v1.Walked.ways:type_name -> bicast.agent.v1.Way
+	65, // 69: bicast.agent.v1.Way.routers:type_name -> bicast.agent.v1.Router
+	2,  // 70: bicast.agent.v1.Enrolment.Join:input_type -> bicast.agent.v1.JoinRequest
+	4,  // 71: bicast.agent.v1.Agents.Session:input_type -> bicast.agent.v1.FromAgent
+	3,  // 72: bicast.agent.v1.Enrolment.Join:output_type -> bicast.agent.v1.JoinReply
+	5,  // 73: bicast.agent.v1.Agents.Session:output_type -> bicast.agent.v1.FromController
+	72, // [72:74] is the sub-list for method output_type
+	70, // [70:72] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_api_agent_proto_init() }
@@ -4342,6 +6034,7 @@ func file_api_agent_proto_init() {
 		(*FromAgent_Result)(nil),
 		(*FromAgent_Fired)(nil),
 		(*FromAgent_Probed)(nil),
+		(*FromAgent_Walked)(nil),
 	}
 	file_api_agent_proto_msgTypes[3].OneofWrappers = []any{
 		(*FromController_Welcome)(nil),
@@ -4349,7 +6042,7 @@ func file_api_agent_proto_init() {
 		(*FromController_Directive)(nil),
 	}
 	file_api_agent_proto_msgTypes[16].OneofWrappers = []any{}
-	file_api_agent_proto_msgTypes[23].OneofWrappers = []any{
+	file_api_agent_proto_msgTypes[28].OneofWrappers = []any{
 		(*Directive_ReportEvery)(nil),
 		(*Directive_Prefer)(nil),
 		(*Directive_Arm)(nil),
@@ -4360,6 +6053,10 @@ func file_api_agent_proto_init() {
 		(*Directive_Answer)(nil),
 		(*Directive_Health)(nil),
 		(*Directive_Probe)(nil),
+		(*Directive_Relay)(nil),
+		(*Directive_Take)(nil),
+		(*Directive_Choices)(nil),
+		(*Directive_Walk)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4367,7 +6064,7 @@ func file_api_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_agent_proto_rawDesc), len(file_api_agent_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   44,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
