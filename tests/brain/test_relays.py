@@ -1,0 +1,166 @@
+"""Which relay a connection goes by: paper 001's two ways as printed, and ours, which nobody wins unmeasured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy import relays
+from controller.policy.legs import Leg, Router, by_loss, throughput
+from controller.policy.relays import OLD_S, WORTH, Candidate, Choice, Filters, parallel, ping, predicted, traceroute
+
+WINDOW = 64 * 1024
+DIRECT = Leg(200.0)
+
+
+def relay(name: str, near: Leg, far: Leg, load: float | None = 0.0, overhead_ms: float | None = None) -> Candidate:
+    return Candidate(name, near, far, load, overhead_ms)
+
+
+HALF_WAY = relay("half", Leg(100.0), Leg(100.0))
+
+
+def test_a_window_allows_what_equations_1_and_2_say() -> None:
+    long, short = Leg(100.0, bandwidth_bps=100e6), Leg(5.0, bandwidth_bps=100e6)
+    assert throughput(long, WINDOW).bps == pytest.approx(8 * WINDOW / (0.100 + 0.00012))
+    assert throughput(short, WINDOW).bps == 100e6
+    assert throughput(long, WINDOW).because == "a window of 64 KiB over 100 ms"
+    assert throughput(short, WINDOW).because == "the 100 Mbit/s that are there"
+
+
+def test_losses_allow_what_rfc_9438_says_of_cubic() -> None:
+    """Its tables, in segments; where Reno is faster, cubic is as fast."""
+    for loss, rtt_ms, segments in ((1e-4, 100.0, 187), (1e-6, 100.0, 5926), (1e-2, 10.0, 12), (1e-4, 10.0, 120)):
+        window = by_loss(loss, rtt_ms) * rtt_ms / 1e3 / 8 / 1448
+        assert window == pytest.approx(segments, rel=0.03)
+
+
+def test_ping_takes_the_least_of_the_longer_legs() -> None:
+    lopsided, long = relay("lopsided", Leg(10.0), Leg(190.0)), relay("long", Leg(90.0), Leg(200.0))
+    choice = ping(DIRECT, [lopsided, HALF_WAY, long])
+    assert choice.relays == ("half",)
+    assert choice.because == "half splits 200 ms into 100 and 100 ms, the best of 2"
+    assert ping(DIRECT, [long]) == Choice((), "no relay has both legs shorter than the direct 200 ms")
+
+
+def way(*routers: str, rtt_ms: float = 200.0) -> Leg:
+    return Leg(rtt_ms, routers=tuple(Router(name, 10.0 + 20.0 * n) for n, name in enumerate(routers)))
+
+
+@pytest.mark.parametrize(
+    ("far", "why"),
+    [
+        (way("x", "y", "j"), "one router is shared, the last, at 0.95 of the way"),
+        (way("x", *"ghij"), "several are, and the first of them too soon"),
+        (way("x", "y"), "none is"),
+        (way(*"uvwxyabcdj"), "there are as many routers as directly, and most are shared too soon"),
+        (way(*"uvwxyzabcdj"), "there are more routers than directly"),
+    ],
+)
+def test_traceroute_leaves_those_that_meet_the_direct_way_late_and_seldom(far: Leg, why: str) -> None:
+    direct = way(*"abcdefghij")
+    found = traceroute(direct, [relay("r", Leg(50.0), far)])
+    assert bool(found.relays) == why.startswith("one"), why
+
+
+def test_traceroute_draws_among_what_is_left() -> None:
+    direct = way(*"abcdefghij")
+    left = [relay(name, Leg(50.0), way("x", "j")) for name in ("one", "two", "three")]
+    drawn = [traceroute(direct, left, draw).relays for draw in (0.0, 0.34, 0.999)]
+    assert drawn == [("one",), ("two",), ("three",)]
+    everything = Filters(0.0, 1.0, 0.0, 1.0)
+    assert relays.surviving(direct, [relay("r", Leg(50.0), direct)], everything), "the filters are parameters"
+
+
+def test_predicted_says_what_it_compared() -> None:
+    choice = predicted(DIRECT, [HALF_WAY], window_bytes=WINDOW)
+    assert choice.relays == ("half",) and choice.predicted_bps == pytest.approx(2 * (choice.direct_bps or 0))
+    assert choice.because == (
+        "half 5.243 Mbit/s (a window of 64 KiB over 100 ms); direct 2.621 Mbit/s (a window of 64 KiB over 200 ms)"
+    )
+
+
+CROWDED = replace(HALF_WAY, name="crowded", load=0.95)
+SLOW = replace(HALF_WAY, name="slow", overhead_ms=150.0)
+NARROW = relay("narrow", Leg(20.0), Leg(180.0, bandwidth_bps=1e6))
+LOSING = relay("losing", Leg(100.0, loss=0.02), Leg(100.0))
+DRAINED = replace(HALF_WAY, name="drained", draining=True)
+OLD = relay("old", Leg(100.0, age_s=OLD_S + 1), Leg(100.0))
+OBSCURE = replace(HALF_WAY, name="obscure", load=None)
+
+
+@pytest.mark.parametrize("bad", [CROWDED, SLOW, NARROW, LOSING, DRAINED, OLD, OBSCURE], ids=lambda one: one.name)
+def test_what_is_worse_than_direct_or_of_unknown_cost_is_not_taken(bad: Candidate) -> None:
+    assert predicted(DIRECT, [bad], window_bytes=WINDOW).relays == ()
+    assert predicted(DIRECT, [bad], present=(bad.name,), window_bytes=WINDOW).relays == ()
+    worse = relay("worse", Leg(120.0), Leg(130.0))
+    assert predicted(DIRECT, [bad, worse], window_bytes=WINDOW).relays == ("worse",), "the best that is not overloaded"
+
+
+@given(st.floats(0, 0.1), st.floats(1e5, 1e9), st.floats(1.0, 300.0), st.floats(1.0, 300.0))
+def test_what_was_not_measured_of_a_leg_is_not_better_than_the_direct_way(
+    loss: float, bandwidth_bps: float, near_ms: float, far_ms: float
+) -> None:
+    direct = Leg(200.0, loss, bandwidth_bps)
+    unmeasured = predicted(direct, [relay("r", Leg(near_ms), Leg(far_ms))])
+    known = predicted(direct, [relay("r", replace(direct, rtt_ms=near_ms), replace(direct, rtt_ms=far_ms))])
+    assert unmeasured == known
+
+
+LEGS = st.builds(
+    Leg, st.floats(0.0, 500.0), st.none() | st.floats(0, 1), st.none() | st.floats(0, 1e9), st.floats(0, 2 * OLD_S)
+)
+FRACTION = st.none() | st.floats(0.0, 1.0)
+RELAYS = st.builds(
+    Candidate, st.sampled_from("abc"), LEGS, LEGS, FRACTION, st.none() | st.floats(0.0, 100.0), st.booleans()
+)
+
+
+@given(LEGS, st.lists(RELAYS, max_size=3, unique_by=lambda one: one.name), st.sampled_from([(), ("a",), ("b", "c")]))
+def test_no_relay_is_taken_that_is_predicted_worse_and_the_choice_stays(
+    direct: Leg, candidates: list[Candidate], present: tuple[str, ...]
+) -> None:
+    choice = predicted(direct, candidates, present)
+    if choice.relays:
+        assert choice.predicted_bps is not None and choice.direct_bps is not None
+        assert choice.predicted_bps >= choice.direct_bps
+        assert not [one for one in candidates if one.name in choice.relays and one.draining]
+    assert predicted(direct, candidates, choice.relays).relays == choice.relays
+
+
+def test_measurements_that_waver_move_nobody() -> None:
+    def measured(a_ms: float, b_ms: float) -> list[Candidate]:
+        return [relay("a", Leg(a_ms), Leg(a_ms)), relay("b", Leg(b_ms), Leg(b_ms))]
+
+    assert predicted(DIRECT, measured(100, 96), present=("a",)).relays == ("a",)
+    assert predicted(DIRECT, measured(96, 100), present=("a",)).relays == ("a",)
+    assert predicted(DIRECT, measured(100, 100 / WORTH - 1), present=("a",)).relays == ("b",)
+    assert predicted(DIRECT, measured(196, 250)).relays == (), "to begin with a relay is not worth it, either"
+    assert predicted(DIRECT, measured(196, 250), present=("a",)).relays == ("a",)
+    assert predicted(DIRECT, measured(201, 250), present=("a",)).relays == (), "it is worse"
+
+
+def disjoint(name: str, mbps: float) -> Candidate:
+    return relay(name, Leg(20.0, bandwidth_bps=mbps * 1e6), Leg(20.0, bandwidth_bps=mbps * 1e6))
+
+
+@pytest.mark.parametrize(
+    ("uplink_bps", "taken", "mbps"),
+    [(100e6, ("a", "b"), 38.0), (30e6, ("a", "b"), 30.0), (21e6, ("a",), 20.0), (None, ("a",), 20.0)],
+)
+def test_relays_at_once_add_what_the_uplink_has_room_for(
+    uplink_bps: float | None, taken: tuple[str, ...], mbps: float
+) -> None:
+    candidates = [disjoint("a", 20), disjoint("b", 18), disjoint("c", 1)]
+    choice = parallel(Leg(40.0, bandwidth_bps=15e6), candidates, most=3, uplink_bps=uplink_bps)
+    assert choice.relays == taken and choice.predicted_bps == pytest.approx(mbps * 1e6)
+    assert ("together" in choice.because) == (len(taken) > 1)
+
+
+@pytest.mark.parametrize("choose", [ping, traceroute, predicted])
+def test_without_relays_it_is_direct(choose: Callable[..., Choice]) -> None:
+    assert choose(DIRECT, []).relays == ()
