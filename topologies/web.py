@@ -1,7 +1,7 @@
 """A real web server on the stage, and a real download from it.
 
-nginx and curl are stock; `mptcpize run` makes both speak MPTCP. Content differs in every block, so that a
-checksum also notices what came twice or out of order.
+nginx and curl are stock; `mptcpize run` makes both speak MPTCP, where that is asked for. Content differs in every
+block, so that a checksum also notices what came twice or out of order.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BLOCK_BYTES = 1 << 20
 READY = "start worker process "
 HASHED_AT_ONCE = 1 << 20
 PORT = 80
+CURL = ("curl", "--silent", "--show-error", "--fail", "--noproxy", "*")
 
 CONFIGURATION = """\
 daemon off;
@@ -43,6 +44,8 @@ http {{
     server {{
         listen {listen}:{port};
         root {directory}/files;
+        client_max_body_size 0;
+        dav_methods PUT;
     }}
 }}
 """
@@ -68,6 +71,13 @@ class WebServer:
         self._origin = f"http://[{address}]" if ":" in address else f"http://{address}"
         self._files = directory / "files"
 
+    def url(self, name: str) -> str:
+        return f"{self._origin}/{name}"
+
+    def file(self, name: str) -> Path:
+        """What it offers, or what was uploaded to it."""
+        return self._files / name
+
     def offer(self, name: str, size_bytes: int) -> WebFile:
         """A file of this size, the same content in every run."""
         dice = random.Random(size_bytes)
@@ -78,11 +88,11 @@ class WebServer:
                 part = (number.to_bytes(8, "big") + block)[: size_bytes - number * BLOCK_BYTES]
                 digest.update(part)
                 file.write(part)
-        return WebFile(f"{self._origin}/{name}", size_bytes, digest.hexdigest())
+        return WebFile(self.url(name), size_bytes, digest.hexdigest())
 
 
 @contextmanager
-def web_server(machine: Machine, address: str) -> Iterator[WebServer]:
+def web_server(machine: Machine, address: str, *, mptcp: bool = True) -> Iterator[WebServer]:
     """nginx on this machine, listening when this returns, gone when the block ends."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
@@ -91,7 +101,7 @@ def web_server(machine: Machine, address: str) -> Iterator[WebServer]:
         listen = f"[{address}]" if ":" in address else address
         configuration = directory / "nginx.conf"
         configuration.write_text(CONFIGURATION.format(directory=directory, listen=listen, port=PORT))
-        words = ["mptcpize", "run", "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
+        words = [*_speaking(mptcp), "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
         process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
         try:
             _await_start(process, machine.name)
@@ -112,8 +122,8 @@ def _await_start(process: subprocess.Popen[str], where: str) -> None:
     raise CommandFailed(f"{where}: nginx ended with {process.wait()} and said: {''.join(said).strip()}")
 
 
-def download(client: Machine, url: str, timeout_s: float = 600) -> Download:
-    """Fetch `url` with curl under mptcpize; the seconds are curl's own, from its start to the last byte.
+def download(client: Machine, url: str, timeout_s: float = 600, *, mptcp: bool = True) -> Download:
+    """Fetch `url` with curl; the seconds are curl's own, from its start to the last byte.
 
     Whether MPTCP was used is told by the counters of the client's namespace, so downloads whose answer to
     this is wanted go one by one.
@@ -121,16 +131,27 @@ def download(client: Machine, url: str, timeout_s: float = 600) -> Download:
     with tempfile.NamedTemporaryFile(prefix="download-", dir=isolate.RUN_DIRECTORY) as kept:
         before = _agreed(client)
         report = "%{time_total} %{size_download}"
-        done = client.run(
-            "mptcpize", "run", "curl", "--silent", "--show-error", "--fail", "--noproxy", "*",
-            "--output", kept.name, "--write-out", report, url, timeout_s=timeout_s,
-        )  # fmt: skip
-        seconds, size = done.stdout.split()
-        digest = hashlib.sha256()
-        with Path(kept.name).open("rb") as content:
-            while part := content.read(HASHED_AT_ONCE):
-                digest.update(part)
-        return Download(float(seconds), int(size), digest.hexdigest(), _agreed(client) > before)
+        words = (*_speaking(mptcp), *CURL, "--output", kept.name, "--write-out", report, url)
+        seconds, size = client.run(*words, timeout_s=timeout_s).stdout.split()
+        return Download(float(seconds), int(size), sha256(Path(kept.name)), _agreed(client) > before)
+
+
+def upload(client: Machine, file: Path, url: str, timeout_s: float = 600) -> float:
+    """With plain TCP. The seconds are curl's own, from its start to the server's answer, which has the whole of it."""
+    words = (*CURL, "--upload-file", str(file), "--write-out", "%{time_total}", url)
+    return float(client.run(*words, timeout_s=timeout_s).stdout)
+
+
+def sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while part := content.read(HASHED_AT_ONCE):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def _speaking(mptcp: bool) -> tuple[str, ...]:
+    return ("mptcpize", "run") if mptcp else ()
 
 
 def _agreed(client: Machine) -> int:

@@ -96,7 +96,7 @@ def test_the_lines_of_readme_make_tunnels_and_eliminate_copies(outside: dict[str
     assert len(re.findall(r"^(?:wifi|lte) +(?:home|far) +up +\d+\.", told, re.MULTILINE)) == 4, told
 
 
-@pytest.mark.parametrize("topology", ["paper", "wide", "twin", "natted", "beyond"])
+@pytest.mark.parametrize("topology", ["paper", "wide", "twin", "natted", "beyond", "home"])
 def test_no_topology_takes_a_name_that_is_mn_s(topology: str) -> None:
     """`mn --custom` puts all names of the file among its own."""
     program = shutil.which("mn")

@@ -1,0 +1,125 @@
+"""A home behind one gateway with two uplinks, and in the Internet two relays and a plain web server.
+
+    television .20 ── gw-t1 ┌─────────┐ gw-wifi ─ 100 Mbit/s ─ .100.1 ┌──────────┐ core ┌──────────┐ ── tokyo, osaka
+                            │ br-home │                               │ internet ├──────┤ exchange │
+    laptop ───── .21 ── gw-t2 ────────┘ gw-lte ── 10 Mbit/s ── .200.1 └──────────┘ 4 ms └──────────┘ ── 4 ms ── web
+                       rl-home, rl-wifi, rl-lte                            │ own
+                                 world ────────────────────────────────────┘
+
+The terminals are 192.168.110.20 and .21; no program there, nor at web, asks for MPTCP. The relays are half way,
+45.0.10.9 and 45.0.20.9, and web is 45.0.30.9. The world's own namespace is the gateway's host: the rl- ports are
+devices when its agent makes them (docs/relay.md), and by a line of its own it reaches the Internet, from where the
+relays' agents reach the controller at CONTROLLER. The Internet knows the home's terminals by Wi-Fi, and the addresses
+by which they are carried to relays, 10.97.1.0/24 and 10.97.2.0/24, by the uplink to which each belongs.
+
+    mn --custom topologies/home.py --topo home
+    mn --custom topologies/home.py --topo home,wifi_up_loss_percent=10,wifi_down_loss_percent=5
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
+    sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
+
+from mininet.topo import Topo
+
+from topologies.links import Shape, ShapedLink
+from topologies.natted import CONTROLLER
+from topologies.nodes import Gateway, Machine, Route
+from topologies.paper import BRIDGE, LTE_BPS, WIFI_BPS
+from topologies.parameters import refuse_unknown
+
+TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21"}
+GATEWAY = "192.168.110.2"
+RELAYS = {"tokyo": "45.0.10.9", "osaka": "45.0.20.9"}
+WEB = "45.0.30.9"
+NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # the gateway's, by uplink
+RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # the networks of what is carried to relays
+RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
+DELAY_MS = 4.0
+LATER = {"rl-home": 5, "rl-wifi": 6, "rl-lte": 7}
+
+
+class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
+    def build(
+        self,
+        shaped: bool = True,
+        wifi_up_loss_percent: float = 0.0,
+        wifi_down_loss_percent: float = 0.0,
+        delay_ms: float = DELAY_MS,  # each way, of the way to the exchange and of the one from there to web
+        congestion_control: str | None = None,  # of web; None: the kernel's own default
+        **unknown: Any,
+    ) -> None:
+        named = ("shaped", "wifi_up_loss_percent", "wifi_down_loss_percent", "delay_ms", "congestion_control")
+        refuse_unknown(unknown, named)
+        self._home()
+        self._beyond(congestion_control)
+        rates = RATES_BPS if shaped else dict.fromkeys(RATES_BPS)
+        losses = {"wifi": (wifi_up_loss_percent, wifi_down_loss_percent), "lte": (0.0, 0.0)}
+        for number, (name, rate_bps) in enumerate(rates.items(), 3):
+            up, down = (Shape(rate_bps, loss) for loss in losses[name])
+            self._link(BRIDGE, "internet", f"gw-{name}", name, port1=number, forward=up, backward=down, label=name)
+        self._link("world", "internet", "own", "gw-own")
+        far = {"forward": Shape(delay_ms=delay_ms), "backward": Shape(delay_ms=delay_ms)}
+        self._link("internet", "exchange", "core", "core", label="core", **far)
+        self._link("exchange", "web", "web", "lan", label="web", **far)
+
+    def _home(self) -> None:
+        self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", later=LATER)
+        for number, (name, address) in enumerate(TERMINALS.items(), 1):
+            default = [Route("default", GATEWAY)]
+            self.addHost(name, cls=Machine, addresses={"lan": [f"{address}/24"]}, routes=default)
+            self._link(name, BRIDGE, "lan", f"gw-t{number}", port2=number)
+        self.addHost(
+            "world",
+            cls=Machine,
+            inNamespace=False,
+            addresses={"own": [f"{CONTROLLER}/30"]},
+            routes=[Route("default", "198.18.1.2")],
+        )
+
+    def _beyond(self, congestion_control: str | None) -> None:
+        sides = {name: [f"{hop.rpartition('.')[0]}.1/24"] for name, hop in NEXT_HOPS.items()}
+        home = Route("192.168.110.0/24", NEXT_HOPS["wifi"])
+        carried = [Route(f"{network}.0/24", NEXT_HOPS[name]) for name, network in RELAYED.items()]
+        self.addHost(
+            "internet",
+            cls=Machine,
+            forwards=True,
+            addresses={**sides, "gw-own": ["198.18.1.2/30"], "core": ["45.0.0.1/30"]},
+            routes=[home, *carried, Route("default", "45.0.0.2")],
+        )
+        servers = {**RELAYS, "web": WEB}
+        self.addHost(
+            "exchange",
+            cls=Machine,
+            forwards=True,
+            addresses={"core": ["45.0.0.2/30"], **{name: [_router(each)] for name, each in servers.items()}},
+            routes=[Route("default", "45.0.0.1")],
+        )
+        for name, address in servers.items():
+            via = _router(address).partition("/")[0]
+            default = Route("default", via, congestion_control=congestion_control if name == "web" else None)
+            self.addHost(name, cls=Machine, addresses={"lan": [f"{address}/24"]}, routes=[default])
+        for name in RELAYS:
+            self._link("exchange", name, name, "lan")
+
+    def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
+        self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
+
+
+def _router(server: str) -> str:
+    """The exchange's address on the way to this one."""
+    return f"{server.rpartition('.')[0]}.1/24"
+
+
+topos = {"home": HomeTopo}
+
+if __name__ == "builtins":
+    from topologies import stage
+
+    stage.set_for_mn()
