@@ -1,13 +1,14 @@
 """A home behind one gateway with two uplinks, and in the Internet two relays and a plain web server.
 
-    television .20 ── gw-t1 ┌─────────┐ gw-wifi ─ 100 Mbit/s ─ .100.1 ┌──────────┐ core ┌──────────┐ ── tokyo, osaka
-                            │ br-home │                               │ internet ├──────┤ exchange │
-    laptop ───── .21 ── gw-t2 ────────┘ gw-lte ── 10 Mbit/s ── .200.1 └──────────┘ 4 ms └──────────┘ ── 4 ms ── web
-                       rl-home, rl-wifi, rl-lte                            │ own
-                                 world ────────────────────────────────────┘
+    television .20 ─ gw-t1 ┌─────────┐ gw-wifi ─ 100 Mbit/s ─ .100.1 ┌──────────┐ core ┌──────────┐ ── tokyo, osaka
+    laptop ─── .21 ─ gw-t2 │ br-home │                               │ internet ├──────┤ exchange │
+    guest ──── .22 ─ gw-t3 └─────────┘ gw-lte ── 10 Mbit/s ── .200.1 └──────────┘ 4 ms └──────────┘ ── 4 ms ── web
+                      rl-home, rl-wifi, rl-lte                             │ own
+                                world ─────────────────────────────────────┘
 
-The terminals are 192.168.110.20 and .21; no program there, nor at web, asks for MPTCP. The relays are half way,
-45.0.10.9 and 45.0.20.9, and web is 45.0.30.9. The world's own namespace is the gateway's host: the rl- ports are
+The terminals are 192.168.110.20 to .22; no program there, nor at web, asks for MPTCP. The first two are relayed; the
+guest is there to be left alone, and to show what a terminal gets on Wi-Fi without the product. The relays are half
+way, 45.0.10.9 and 45.0.20.9, and web is 45.0.30.9. The world's own namespace is the gateway's host: the rl- ports are
 devices when its agent makes them (docs/relay.md), and by a line of its own it reaches the Internet, from where the
 relays' agents reach the controller at CONTROLLER. The Internet knows the home's terminals by Wi-Fi, and the addresses
 by which they are carried to relays, 10.97.1.0/24 and 10.97.2.0/24, by the uplink to which each belongs.
@@ -33,7 +34,7 @@ from topologies.nodes import Gateway, Machine, Route
 from topologies.paper import BRIDGE, LTE_BPS, WIFI_BPS
 from topologies.parameters import refuse_unknown
 
-TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21"}
+TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21", "guest": "192.168.110.22"}
 GATEWAY = "192.168.110.2"
 RELAYS = {"tokyo": "45.0.10.9", "osaka": "45.0.20.9"}
 WEB = "45.0.30.9"
@@ -41,7 +42,7 @@ NEXT_HOPS = {"wifi": "192.168.100.2", "lte": "192.168.200.2"}  # the gateway's, 
 RELAYED = {"wifi": "10.97.1", "lte": "10.97.2"}  # the networks of what is carried to relays
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
 DELAY_MS = 4.0
-LATER = {"rl-home": 5, "rl-wifi": 6, "rl-lte": 7}
+LATER = {"rl-home": 6, "rl-wifi": 7, "rl-lte": 8}
 
 
 class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
@@ -51,16 +52,16 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         wifi_up_loss_percent: float = 0.0,
         wifi_down_loss_percent: float = 0.0,
         delay_ms: float = DELAY_MS,  # each way, of the way to the exchange and of the one from there to web
-        congestion_control: str | None = None,  # of web; None: the kernel's own default
+        congestion_control: str | None = None,  # of terminals and web; None: the kernel's own default
         **unknown: Any,
     ) -> None:
         named = ("shaped", "wifi_up_loss_percent", "wifi_down_loss_percent", "delay_ms", "congestion_control")
         refuse_unknown(unknown, named)
-        self._home()
+        self._home(congestion_control)
         self._beyond(congestion_control)
         rates = RATES_BPS if shaped else dict.fromkeys(RATES_BPS)
         losses = {"wifi": (wifi_up_loss_percent, wifi_down_loss_percent), "lte": (0.0, 0.0)}
-        for number, (name, rate_bps) in enumerate(rates.items(), 3):
+        for number, (name, rate_bps) in enumerate(rates.items(), 4):
             up, down = (Shape(rate_bps, loss) for loss in losses[name])
             self._link(BRIDGE, "internet", f"gw-{name}", name, port1=number, forward=up, backward=down, label=name)
         self._link("world", "internet", "own", "gw-own")
@@ -68,10 +69,10 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         self._link("internet", "exchange", "core", "core", label="core", **far)
         self._link("exchange", "web", "web", "lan", label="web", **far)
 
-    def _home(self) -> None:
+    def _home(self, congestion_control: str | None) -> None:
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", later=LATER)
         for number, (name, address) in enumerate(TERMINALS.items(), 1):
-            default = [Route("default", GATEWAY)]
+            default = [Route("default", GATEWAY, congestion_control=congestion_control)]
             self.addHost(name, cls=Machine, addresses={"lan": [f"{address}/24"]}, routes=default)
             self._link(name, BRIDGE, "lan", f"gw-t{number}", port2=number)
         self.addHost(

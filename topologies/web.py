@@ -46,6 +46,7 @@ http {{
         root {directory}/files;
         client_max_body_size 0;
         dav_methods PUT;
+        location = /who {{ return 200 $remote_addr; }}
     }}
 }}
 """
@@ -67,8 +68,8 @@ class Download:
 
 
 class WebServer:
-    def __init__(self, address: str, directory: Path) -> None:
-        self._origin = f"http://[{address}]" if ":" in address else f"http://{address}"
+    def __init__(self, authority: str, directory: Path) -> None:
+        self._origin = f"http://{authority}"
         self._files = directory / "files"
 
     def url(self, name: str) -> str:
@@ -92,20 +93,21 @@ class WebServer:
 
 
 @contextmanager
-def web_server(machine: Machine, address: str, *, mptcp: bool = True) -> Iterator[WebServer]:
-    """nginx on this machine, listening when this returns, gone when the block ends."""
+def web_server(machine: Machine, address: str, *, port: int = PORT, mptcp: bool = True) -> Iterator[WebServer]:
+    """nginx on this machine, listening when this returns, gone when the block ends. Who asks for /who is told his
+    address, as it came here."""
     with tempfile.TemporaryDirectory(prefix="web-", dir=isolate.RUN_DIRECTORY) as place:
         directory = Path(place)
         directory.chmod(0o755)
         (directory / "files").mkdir()
         listen = f"[{address}]" if ":" in address else address
         configuration = directory / "nginx.conf"
-        configuration.write_text(CONFIGURATION.format(directory=directory, listen=listen, port=PORT))
+        configuration.write_text(CONFIGURATION.format(directory=directory, listen=listen, port=port))
         words = [*_speaking(mptcp), "nginx", "-p", place, "-c", str(configuration), "-e", "stderr"]
         process = machine.popen(words, stdout=subprocess.DEVNULL, text=True)
         try:
             _await_start(process, machine.name)
-            yield WebServer(address, directory)
+            yield WebServer(listen if port == PORT else f"{listen}:{port}", directory)
         finally:
             process.terminate()
             process.communicate()
