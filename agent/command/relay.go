@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -61,7 +60,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	if err := beWithin(netns); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	config, err := identity.Relay(*files, gateways)
+	shows, authority, err := files.Load()
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -77,23 +76,18 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 		return complain(complaints, failed, "the relay's door cannot be opened: %v", err)
 	}
 	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", door.Addr(), gateways, ports)
-	server := serve.Server{
-		TLS: config, Gateways: gateways, Strangers: &seldom.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))},
-		Reach: &reach.Reach{Ports: ports, Resolve: resolve, Roads: roads, Congestion: *congestion},
-	}
+	server := serve.New(serve.Order{
+		Shows: shows, Authority: authority, Guests: identity.Named(gateways),
+		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
+	}, &seldom.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
 	if err := server.Serve(ctx, door); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
 }
 
-func resolve(ctx context.Context, name string) ([]netip.Addr, error) {
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-	for i := range addresses {
-		addresses[i] = addresses[i].Unmap()
-	}
-	return addresses, err
-}
+// beHere does a work in the network namespace that the whole process is in.
+func beHere(work func() error) error { return work() }
 
 // identityOptions are those of both verbs.
 func identityOptions(flags *flag.FlagSet) *identity.Files {

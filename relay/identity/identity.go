@@ -3,6 +3,8 @@
 package identity
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -14,33 +16,82 @@ import (
 // Files are in PEM.
 type Files struct{ Certificate, Key, Authority string }
 
+// Guest is a gateway that is served.
+type Guest struct {
+	Name string
+	Sum  []byte // SHA-256 of the one certificate (DER) that counts; nil: any that is for the name
+}
+
+// Guests are all of them.
+type Guests []Guest
+
+// Name is whose of these a certificate is; "": nobody's. An agent's certificate has its name as common name alone.
+func (g Guests) Name(shown *x509.Certificate) string {
+	sum := sha256.Sum256(shown.Raw)
+	for _, guest := range g {
+		if (shown.Subject.CommonName == guest.Name || slices.Contains(shown.DNSNames, guest.Name)) &&
+			(guest.Sum == nil || bytes.Equal(guest.Sum, sum[:])) {
+			return guest.Name
+		}
+	}
+	return ""
+}
+
+// Named are gateways of which any certificate counts.
+func Named(names []string) Guests {
+	var guests Guests
+	for _, name := range names {
+		guests = append(guests, Guest{Name: name})
+	}
+	return guests
+}
+
 // Relay is TLS 1.3 for who serves these gateways, and no others.
 func Relay(files Files, gateways []string) (*tls.Config, error) {
-	config, authority, err := files.load()
+	pair, authority, err := files.Load()
 	if err != nil {
 		return nil, err
 	}
-	config.ClientAuth = tls.RequireAndVerifyClientCert
-	config.ClientCAs = authority
-	config.VerifyConnection = func(state tls.ConnectionState) error {
-		if name := Name(state.PeerCertificates[0], gateways); name == "" {
-			return fmt.Errorf("it is %q: expected one of %q", state.PeerCertificates[0].Subject.CommonName, gateways)
-		}
-		return nil
+	return Serving(pair, authority, Named(gateways)), nil
+}
+
+// Serving is TLS 1.3 for who shows this certificate and serves these guests, whom that authority vouches for.
+func Serving(shows tls.Certificate, authority *x509.CertPool, guests Guests) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shows},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if shown := state.PeerCertificates[0]; guests.Name(shown) == "" {
+				return fmt.Errorf("it is %q: expected the certificate that counts of one of %v", shown.Subject.CommonName, guests)
+			}
+			return nil
+		},
 	}
-	return config, nil
+}
+
+func (g Guests) String() string {
+	var names []string
+	for _, guest := range g {
+		names = append(names, guest.Name)
+	}
+	return fmt.Sprintf("%q", names)
 }
 
 // Gateway is TLS 1.3 towards the relay of a name, wherever that is reached.
 func Gateway(files Files, relay string) (*tls.Config, error) {
-	config, authority, err := files.load()
+	pair, authority, err := files.Load()
 	if err != nil {
 		return nil, err
 	}
-	config.RootCAs = authority
-	config.ServerName = relay
-	config.ClientSessionCache = forgetful{}
-	return config, nil
+	return Calling(pair, authority, relay), nil
+}
+
+// Calling is TLS 1.3 for who shows this certificate to the relay of a name, whom that authority vouches for.
+func Calling(shows tls.Certificate, authority *x509.CertPool, relay string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shows},
+		RootCAs: authority, ServerName: relay, ClientSessionCache: forgetful{},
+	}
 }
 
 // forgetful resumes no session; but relays give tickets only to those who might, and by a ticket a gateway knows that it was
@@ -50,20 +101,11 @@ type forgetful struct{}
 func (forgetful) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
 func (forgetful) Put(string, *tls.ClientSessionState)        {}
 
-// Name is the one of these that a certificate is for; "": none. An agent's certificate has its name as common name alone.
-func Name(shown *x509.Certificate, names []string) string {
-	for _, name := range names {
-		if shown.Subject.CommonName == name || slices.Contains(shown.DNSNames, name) {
-			return name
-		}
-	}
-	return ""
-}
-
-func (f Files) load() (*tls.Config, *x509.CertPool, error) {
+// Load reads them.
+func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the certificate %s and its key %s cannot be used (%w): expected both in PEM, one for the other",
+		return pair, nil, fmt.Errorf("the certificate %s and its key %s cannot be used (%w): expected both in PEM, one for the other",
 			f.Certificate, f.Key, err)
 	}
 	text, err := os.ReadFile(f.Authority)
@@ -72,7 +114,7 @@ func (f Files) load() (*tls.Config, *x509.CertPool, error) {
 		err = errors.New("there is no certificate in it")
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("the authority %s cannot be used (%w): expected its certificate in PEM", f.Authority, err)
+		return pair, nil, fmt.Errorf("the authority %s cannot be used (%w): expected its certificate in PEM", f.Authority, err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}, authority, nil
+	return pair, authority, nil
 }

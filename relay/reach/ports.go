@@ -7,9 +7,10 @@ import (
 )
 
 // Ports are those that are listed.
-type Ports []span
+type Ports []Span
 
-type span struct{ first, last uint16 }
+// Span is of ports, both ends with it.
+type Span struct{ First, Last uint16 }
 
 // ParsePorts reads 80,443,8000-8099.
 func ParsePorts(text string) (Ports, error) {
@@ -24,7 +25,7 @@ func ParsePorts(text string) (Ports, error) {
 		if wrong != nil || alsoWrong != nil || from == 0 || to < from {
 			return nil, fmt.Errorf("%q is no list of ports: expected such as 80,443,8000-8099", text)
 		}
-		ports = append(ports, span{uint16(from), uint16(to)})
+		ports = append(ports, Span{uint16(from), uint16(to)})
 	}
 	return ports, nil
 }
@@ -32,7 +33,7 @@ func ParsePorts(text string) (Ports, error) {
 // Have tells whether one is listed.
 func (p Ports) Have(port uint16) bool {
 	for _, each := range p {
-		if each.first <= port && port <= each.last {
+		if each.First <= port && port <= each.Last {
 			return true
 		}
 	}
@@ -42,9 +43,9 @@ func (p Ports) Have(port uint16) bool {
 func (p Ports) String() string {
 	var parts []string
 	for _, each := range p {
-		part := strconv.Itoa(int(each.first))
-		if each.last != each.first {
-			part += "-" + strconv.Itoa(int(each.last))
+		part := strconv.Itoa(int(each.First))
+		if each.Last != each.First {
+			part += "-" + strconv.Itoa(int(each.Last))
 		}
 		parts = append(parts, part)
 	}

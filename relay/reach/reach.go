@@ -3,7 +3,6 @@ package reach
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
@@ -24,6 +23,7 @@ const (
 type Reach struct {
 	Ports      Ports
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
+	Within     func(func() error) error // runs in the network namespace that connections are made from
 	Roads      Roads
 	Congestion string // control, of what is sent to destinations; "": the kernel's
 }
@@ -121,7 +121,11 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCP
 		return SetCongestion(raw, r.Congestion)
 	}}
 	dialer.SetMultipathTCP(false)
-	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	var conn net.Conn
+	err := r.Within(func() (err error) {
+		conn, err = dialer.DialContext(ctx, "tcp", to.String())
+		return err
+	})
 	var late net.Error
 	switch {
 	case err == nil:
@@ -137,18 +141,20 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCP
 	}
 }
 
-// SetCongestion chooses the congestion control of a socket; "": the kernel's stays.
-func SetCongestion(raw syscall.RawConn, name string) error {
-	if name == "" {
-		return nil
+// Resolver asks as this host is set up to, from the network namespace that within is of.
+func Resolver(within func(func() error) error) func(context.Context, string) ([]netip.Addr, error) {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
+		err = within(func() (err error) {
+			conn, err = new(net.Dialer).DialContext(ctx, network, address)
+			return err
+		})
+		return conn, err
+	}}
+	return func(ctx context.Context, name string) ([]netip.Addr, error) {
+		addresses, err := resolver.LookupNetIP(ctx, "ip", name)
+		for i := range addresses {
+			addresses[i] = addresses[i].Unmap()
+		}
+		return addresses, err
 	}
-	var refused error
-	err := raw.Control(func(fd uintptr) {
-		refused = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
-	})
-	if refused != nil {
-		refused = fmt.Errorf("the congestion control %q cannot be had (%w): expected one of net.ipv4.tcp_available_congestion_control",
-			name, refused)
-	}
-	return errors.Join(err, refused)
 }

@@ -99,6 +99,8 @@ func isOwn(err error) bool     { return err != nil && !errors.Is(err, ErrNoRoad)
 func isBeyond(err error) bool  { return err == nil }
 func hasNoRoad(err error) bool { return errors.Is(err, ErrNoRoad) }
 
+func here(work func() error) error { return work() }
+
 func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 	own, beyond := relay(t)
 	var listener net.Listener
@@ -129,7 +131,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 				return err
 			}
 			defer kernel.Close()
-			r := Reach{Roads: kernel, Ports: Ports{{80, 80}}, Resolve: func(context.Context, string) (found []netip.Addr, err error) {
+			r := Reach{Roads: kernel, Ports: Ports{{80, 80}}, Within: here, Resolve: func(context.Context, string) (found []netip.Addr, err error) {
 				for _, address := range c.answers[asked] {
 					found = append(found, netip.MustParseAddr(address))
 				}

@@ -4,6 +4,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -30,16 +31,55 @@ const (
 	partBytes   = 1 << 20
 )
 
-// Server is a relay.
+// Server is a relay. It is given its first order before it serves.
 type Server struct {
-	TLS       *tls.Config
-	Gateways  []string
-	Reach     *reach.Reach
 	Strangers *seldom.Teller
 
-	crowd crowd
-	mutex sync.Mutex
-	of    map[string]int // connections, by gateway
+	crowd  crowd
+	count  counts
+	mutex  sync.Mutex
+	order  Order
+	visits map[*visit]struct{}
+	of     map[string]int // visits, by gateway
+}
+
+// Order is how it serves, for those who come from then on.
+type Order struct {
+	Shows     tls.Certificate
+	Authority *x509.CertPool // who vouches for guests
+	Guests    identity.Guests
+	Reach     *reach.Reach
+	Draining  bool // nothing new is carried
+}
+
+// visit is a guest's connection.
+type visit struct {
+	name string
+	is   *x509.Certificate
+	cut  context.CancelFunc
+}
+
+// New has no guests yet.
+func New(order Order, strangers *seldom.Teller) *Server {
+	return &Server{Strangers: strangers, order: order, visits: map[*visit]struct{}{}, of: map[string]int{}}
+}
+
+// Obey has an order take the place of the one before. Who is no guest any more is cut.
+func (s *Server) Obey(order Order) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.order = order
+	for each := range s.visits {
+		if order.Guests.Name(each.is) != each.name {
+			each.cut()
+		}
+	}
+}
+
+func (s *Server) ordered() Order {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.order
 }
 
 // Listen opens the relay's door: MPTCP, and for peers who have none, TCP.
@@ -55,15 +95,17 @@ func Listen(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCP
 	return listener.(*net.TCPListener), nil
 }
 
-// Serve ends, with all connections, when the context does.
+// Serve ends, with all connections, when the context does; when the listener is closed it ends with the last of them.
 func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
-	s.of = make(map[string]int)
 	return door.Serve(ctx, listener, s.guest)
 }
 
 func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	end := carry.Server(conn, s.TLS)
+	order := s.ordered()
+	end := carry.Server(conn, identity.Serving(order.Shows, order.Authority, order.Guests))
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
 	stranger := s.crowd.enter(from.Addr(), end)
@@ -71,28 +113,39 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	s.crowd.leave(stranger)
 	if err != nil {
 		end.Close() // with what TLS said of it, and that is all
+		s.count.strangers.Add(1)
 		s.Strangers.Warn("nobody whom this relay serves", "from", from.Addr().Unmap(), "because", err)
 		return
 	}
-	name := identity.Name(end.Peer(), s.Gateways)
-	if !s.enter(name) {
-		part(end, ask.No(ask.TooMany, "this gateway has %d connections: no more", mostOfOne))
+	visit := &visit{is: end.Peer(), cut: cut}
+	if no := s.enter(visit); no != nil {
+		s.part(end, no)
 		return
 	}
-	defer s.leave(name)
+	defer s.leave(visit)
+	s.count.waiting.Add(1)
 	target, behind, answer := s.request(end)
+	s.count.waiting.Add(-1)
 	var far *net.TCPConn
 	if answer == nil && target != nil {
-		far, answer = s.Reach.Connect(ctx, *target)
+		far, answer = s.connect(ctx, *target)
 	}
 	switch {
 	case answer != nil:
-		part(end, answer)
+		s.part(end, answer)
 	case target == nil:
 		end.Reset()
 	default:
 		s.relay(ctx, end, behind, far)
 	}
+}
+
+func (s *Server) connect(ctx context.Context, target ask.Target) (*net.TCPConn, *ask.Answer) {
+	order := s.ordered()
+	if order.Draining {
+		return nil, ask.No(ask.Unable, "this relay is being drained")
+	}
+	return order.Reach.Connect(ctx, target)
 }
 
 // request is what is wanted; no target and no answer: the peer has gone.
@@ -119,10 +172,14 @@ func (s *Server) request(end *carry.Secure) (*ask.Target, []byte, *ask.Answer) {
 }
 
 func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, conn *net.TCPConn) {
+	s.count.carried.Add(1)
+	s.count.connections.Add(1)
+	defer s.count.connections.Add(-1)
 	far := carry.OfTCP(conn)
 	stop := context.AfterFunc(ctx, far.Reset)
 	defer stop()
-	pair := carry.Pair{Near: &carry.Ahead{End: end, First: behind}, Far: far}
+	near, server := s.count.of(&carry.Ahead{End: end, First: behind}, far)
+	pair := carry.Pair{Near: near, Far: server}
 	if _, err := end.Write(ask.Answer{Code: ask.OK}.Bytes()); err != nil {
 		pair.Cut()
 		return
@@ -132,7 +189,8 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 
 // part answers a refusal. What the peer sent meanwhile is read and forgotten: a connection that is closed with unread bytes
 // is reset, and the answer with it.
-func part(end *carry.Secure, answer *ask.Answer) {
+func (s *Server) part(end *carry.Secure, answer *ask.Answer) {
+	s.count.no(answer.Code)
 	end.SetReadDeadline(time.Now().Add(partWithin))
 	_, err := end.Write(answer.Bytes())
 	if err = errors.Join(err, end.CloseWrite()); err == nil {
@@ -141,18 +199,27 @@ func part(end *carry.Secure, answer *ask.Answer) {
 	end.Close()
 }
 
-func (s *Server) enter(name string) bool {
+// enter refuses who was a guest when he came, and is none any more.
+func (s *Server) enter(v *visit) *ask.Answer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.of[name] >= mostOfOne {
-		return false
+	v.name = s.order.Guests.Name(v.is)
+	switch {
+	case v.name == "":
+		return ask.No(ask.Forbidden, "this gateway is not served any more")
+	case s.of[v.name] >= mostOfOne:
+		return ask.No(ask.TooMany, "this gateway has %d connections: no more", mostOfOne)
 	}
-	s.of[name]++
-	return true
+	s.visits[v] = struct{}{}
+	s.of[v.name]++
+	return nil
 }
 
-func (s *Server) leave(name string) {
+func (s *Server) leave(v *visit) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.of[name]--
+	delete(s.visits, v)
+	if s.of[v.name]--; s.of[v.name] == 0 {
+		delete(s.of, v.name)
+	}
 }
