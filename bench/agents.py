@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any
 
 from bench.connect import gateways, lead
 from bench.figures import Figure, below, exactly, figure, middle, percentile, worst
+from bench.processes import cpu_s, resident_mb
 from bench.sites import many
 from experiments.running import OPENFLOW, TREE, Controller
 from topologies import isolate
@@ -106,24 +106,14 @@ def _watched(pid: int) -> tuple[list[float], list[float]]:
     """Of the controller, while the agents report: cores, and megabytes, once every so often."""
     spent, memory_mb = [], []
     began = last = time.monotonic()
-    before = _cpu_s(pid)
+    before = cpu_s(pid)
     while last - began < RUN_S:
         time.sleep(LOOK_EVERY_S)
-        now, cpu_s = time.monotonic(), _cpu_s(pid)
-        spent.append((cpu_s - before) / (now - last))
-        memory_mb.append(_resident_mb(pid))
-        last, before = now, cpu_s
+        now, spent_s = time.monotonic(), cpu_s(pid)
+        spent.append((spent_s - before) / (now - last))
+        memory_mb.append(resident_mb(pid))
+        last, before = now, spent_s
     return spent, memory_mb
-
-
-def _cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _resident_mb(pid: int) -> float:
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 def _moved(controller: Controller) -> int:

@@ -1,0 +1,28 @@
+"""What the kernel tells of a process: its processor time, its memory, its files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    """Of all its threads."""
+    return sum(ticks(pid)[:2]) / TICKS_A_SECOND
+
+
+def ticks(pid: int) -> list[int]:
+    """Of processor time: its own for itself and in the kernel, and the same of its children that have ended."""
+    words = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return [int(word) for word in words[11:15]]
+
+
+def resident_mb(pid: int) -> float:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def open_files(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
