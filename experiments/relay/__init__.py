@@ -1,0 +1,25 @@
+"""Papers 001 and 002's relay: what it costs, and what it gains.
+
+./bicast experiment relay            the short form of each part
+./bicast experiment relay --full
+
+`python -m experiments.relay PART ... [--full] [--json]` runs these parts alone; with --json each part is a document.
+
+cost    the pair of gateway and relay beside a direct connection and beside others' proxies
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from topologies import isolate
+
+PARTS = ("cost",)
+
+
+def run(args: argparse.Namespace) -> int:
+    isolate.enter()
+    for part in getattr(args, "parts", None) or PARTS:
+        import_module(f"experiments.relay.{part}").run(args)
+    return 0

@@ -1,0 +1,128 @@
+"""What the runs come to, beside the direct connection of the same run, with what was promised of the pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+
+from bench.figures import Figure, at_least, at_most, exactly, figure, middle, worst
+from experiments.relay.cost.plan import DOWN, UP
+from experiments.relay.cost.runs import Crowded, Held, Moved, One, Passed, Reached, Run
+from experiments.relay.cost.ways import DIRECT, NAMES, PAIR
+
+EARLIER = -0.4  # of direct's round trip: a relay half way saves one of its own two
+GROWN_PERCENT = 10.0
+HEADER = ("way", "what", "run", "measured", "unit")
+
+
+def figures(runs: Sequence[Run]) -> Iterator[Figure]:
+    good = [run for run in runs if not run.stalled]
+    transfers = [run for run in good if isinstance(run, Moved)]
+    if transfers:
+        missing = [float(abs(run.missing)) for run in transfers]
+        yield figure("bytes missing in transfers", sum(missing), missing, "bytes", exactly(0))
+    for direction in (DOWN, UP):
+        yield from _rates(direction, [run for run in transfers if run.direction == direction])
+    yield from _first_bytes([run for run in good if isinstance(run, Reached)])
+    yield from _crowds([run for run in good if isinstance(run, Crowded)])
+    for run in good:
+        if isinstance(run, Passed):
+            yield from _passed(run)
+    seen = {run.way for run in runs}
+    for name in NAMES:
+        if name not in seen:
+            yield Figure(f"{name}: not installed", 0, "runs", 0, 0, 0)
+
+
+def _rates(direction: str, runs: Sequence[Moved]) -> Iterator[Figure]:
+    found = _by_way(runs)
+    rates = {name: [run.gbps for run in those] for name, those in found.items()}
+    for number, (name, those) in enumerate(found.items()):
+        yield middle(f"{direction}: {name}" if number == 0 else f"  {name}", rates[name], "Gbit/s")
+        if name == DIRECT:
+            continue
+        if DIRECT in rates:
+            direct = median(rates[DIRECT])
+            yield middle("    of direct's", [rate / direct for rate in rates[name]], "")
+        slow = [float(rate < median(rates[name]) / 2) for rate in rates[name]]
+        yield figure("    below half of its median", sum(slow), slow, "transfers")
+        for end, spent in ENDS.items():
+            yield middle(f"    processor at the {end}", [spent(run) / run.gbit for run in those], "s/Gbit")
+    others = {name: median(those) for name, those in rates.items() if name not in (DIRECT, PAIR)}
+    if PAIR in rates and others:
+        best = max(others, key=lambda name: others[name])
+        ratios = [rate / others[best] for rate in rates[PAIR]]
+        yield middle(f"  {PAIR}, of the fastest other's with mutual TLS ({best})", ratios, "", at_least(1))
+
+
+ENDS: dict[str, Callable[[Moved], float]] = {
+    "gateway": lambda run: run.gateway_s,
+    "relay": lambda run: run.relay_s,
+}
+
+
+def _first_bytes(runs: Sequence[Reached]) -> Iterator[Figure]:
+    found = _by_way(runs)
+    first = {name: [each for run in those for each in run.first_ms] for name, those in found.items()}
+    rtts_ms = [each for run in found.get(DIRECT, ()) for each in run.connected_ms]  # a handshake is a round trip
+    for number, (name, times) in enumerate(first.items()):
+        yield middle(f"first byte, relay half way: {name}" if number == 0 else f"  {name}", times, "ms")
+        if name == DIRECT:
+            yield middle("    its round trip", rtts_ms, "ms")
+        elif rtts_ms:
+            added_ms = [each - median(first[DIRECT]) for each in times]
+            yield middle("    added", added_ms, "ms")
+            added = [each / median(rtts_ms) for each in added_ms]
+            yield middle("    added, in direct's round trips", added, "", at_most(EARLIER) if name == PAIR else None)
+
+
+def _crowds(runs: Sequence[Crowded]) -> Iterator[Figure]:
+    for run in runs:
+        silent = float(run.asked - run.answered)
+        what = f"{run.asked} open at once, {run.way}: unanswered"
+        yield figure(what, silent, [silent], "connections", exactly(0) if run.way == PAIR else None)
+        for end, more_mb in (("gateway", run.gateway_mb), ("relay", run.relay_mb)):
+            yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.asked], "MB")
+
+
+def _passed(run: Passed) -> Iterator[Figure]:
+    silent = float(run.asked - run.answered)
+    yield figure(f"{run.asked} short ones, {run.way}: unanswered", silent, [silent], "connections", exactly(0))
+    for end, held in (("gateway", run.gateway), ("relay", run.relay)):
+        more = [float(each.files - held[0].files) for each in held]
+        yield figure(f"  files at the {end}, more than before", more[-1], more, "files", at_most(0))
+        sizes = [each.resident_mb for each in held]
+        yield figure(f"  memory at the {end}", sizes[-1], sizes, "MB")
+        yield worst("    grown in the second half", [_grown_percent(held)], "%", at_most(GROWN_PERCENT))
+
+
+def _grown_percent(held: Sequence[Held]) -> float:
+    """Against the most of the first half: what is used again is no leak."""
+    half = len(held) // 2 + 1
+    return 100 * (held[-1].resident_mb / max(each.resident_mb for each in held[:half]) - 1)
+
+
+def _by_way(runs: Sequence[One]) -> dict[str, list[One]]:
+    return {name: those for name in NAMES if (those := [run for run in runs if run.way == name])}
+
+
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
+    match run:
+        case Moved():
+            yield run.way, run.direction, run.number, f"{run.gbps:.4f}", "Gbit/s"
+            for end, spent in ENDS.items():
+                yield run.way, f"{run.direction}, {end}", run.number, f"{spent(run) / run.gbit:.4f}", "s/Gbit"
+        case Reached():
+            for connected_ms, first_ms in zip(run.connected_ms, run.first_ms, strict=True):
+                yield run.way, "connected", run.number, f"{connected_ms:.3f}", "ms"
+                yield run.way, "first byte", run.number, f"{first_ms:.3f}", "ms"
+        case Crowded():
+            yield run.way, f"of {run.asked} open at once", 0, run.answered, "answered"
+            yield run.way, "crowd, gateway", 0, f"{run.gateway_mb:.1f}", "MB"
+            yield run.way, "crowd, relay", 0, f"{run.relay_mb:.1f}", "MB"
+        case Passed():
+            yield run.way, f"of {run.asked} short ones", 0, run.answered, "answered"
+            for end, held in (("gateway", run.gateway), ("relay", run.relay)):
+                for number, each in enumerate(held):
+                    yield run.way, f"short, {end}", number, f"{each.resident_mb:.1f}", "MB"
+                    yield run.way, f"short, {end}", number, each.files, "files"
