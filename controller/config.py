@@ -7,15 +7,16 @@ from controller.configuration.air import access_points as access_points_of
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
 from controller.configuration.classes import BICAST, classes_of, few_enough, modes_of
 from controller.configuration.document import ConfigError, Mapped, Place
+from controller.configuration.hosts import a_host, interfaces, one_a_family
 from controller.configuration.measured import OF_MEASURING, can_be_measured, measure_of
 from controller.configuration.metered import OF_BUDGETS, limits_of
 from controller.configuration.mirrors import mirrored
+from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
 from controller.configuration.settings import listeners, settings_of
 from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
 from controller.model import (
     AUTO,
     EVERYBODY,
-    Address,
     Config,
     CopyWindow,
     Datapath,
@@ -60,6 +61,7 @@ def _config(top: Place) -> Config:
         raise keys["sites"].wrong("at least one site")
     sites = tunnelled(sites, places, settings)
     can_be_measured(sites, places, settings)
+    can_be_relayed(sites, places, settings)
     config = Config(settings, sites)
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
@@ -80,7 +82,7 @@ def _config(top: Place) -> Config:
 
 def _site(name: str, place: Place) -> Site:
     keys = place.mapping(
-        *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors"),
+        *("datapath", "bicast", "classes", "copies", "access_points", "bridge", "mirrors", "relaying"),
         required=("dpid", "uplinks", "subnets", "terminals"),
     )
     chosen = keys.maybe("bicast", _bicast, None)
@@ -91,7 +93,8 @@ def _site(name: str, place: Place) -> Site:
     subnets = tuple(
         _subnet(label, inner, uplink_names) for label, inner in keys["subnets"].by_name(MOST_SUBNETS, "subnets")
     )
-    networks_apart(uplinks, subnets, place)
+    relaying = keys.maybe("relaying", lambda at: relaying_of(at, uplinks), None)
+    networks_apart(uplinks, (*subnets, *subnets_of(relaying)), place)
     access_points = keys.maybe("access_points", access_points_of, ())
     named = keys.maybe("classes", classes_of, ())
     air = {access_point.name: access_point.name for access_point in access_points}
@@ -99,6 +102,7 @@ def _site(name: str, place: Place) -> Site:
         _terminal(label, at, subnets, uplink_names, air, named)
         for label, at in keys["terminals"].by_name(MOST_TERMINALS, "terminals")
     )
+    terminals = spoken_for(terminals, relaying, place)
     keys.maybe("classes", lambda at: few_enough(named, terminals, at), None)
     site = Site(
         name=name,
@@ -109,11 +113,12 @@ def _site(name: str, place: Place) -> Site:
         bicast_once=chosen or TrafficClass(BICAST, ()),
         copies=keys.maybe("copies", _copies, COPIES),
         uplinks=uplinks,
-        subnets=subnets,
+        subnets=(*subnets, *subnets_of(relaying)),
         terminals=terminals,
         access_points=access_points,
         mirrors=keys.maybe("mirrors", Place.text, None),
         named=named,
+        relaying=relaying,
     )
     ports_once(site, place)
     addresses_once(site, place)
@@ -170,13 +175,13 @@ def _uplink(name: str, place: Place) -> Uplink:
     keys = place.mapping(
         "kind", "mac", *OF_TUNNELS, *OF_BUDGETS, *OF_MEASURING, required=("port", "addresses", "next_hops")
     )
-    addresses = _interfaces(keys["addresses"])
+    addresses = interfaces(keys["addresses"])
     next_hops = tuple(
         _next_hop(inner, addresses) for inner in keys["next_hops"].each(len(Family), "next hops, one of each family")
     )
     if not next_hops:
         raise keys["next_hops"].wrong("at least one next hop")
-    _one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
+    one_a_family(tuple(hop.address for hop in next_hops), keys["next_hops"])
     tunnel = tunnel_of(keys)
     return Uplink(
         name=name,
@@ -190,32 +195,6 @@ def _uplink(name: str, place: Place) -> Uplink:
     )
 
 
-def _interfaces(place: Place) -> tuple[Interface, ...]:
-    places = place.each(len(Family), "addresses, one of each family")
-    interfaces = tuple(inner.interface() for inner in places)
-    if not interfaces:
-        raise place.wrong("at least one address with its prefix length")
-    for inner, interface in zip(places, interfaces, strict=True):
-        _a_host(inner, interface.ip, interface)
-    _one_a_family(interfaces, place)
-    return interfaces
-
-
-def _one_a_family(addresses: tuple[Address | Interface, ...], place: Place) -> None:
-    families = [Family.of(address) for address in addresses]
-    if len(set(families)) != len(families):
-        raise place.wrong("one of each family at most")
-
-
-def _a_host(place: Place, address: Address, network_of: Interface) -> None:
-    """Refuse the network's own and its broadcast address where the prefix leaves them."""
-    network = network_of.network
-    if network.num_addresses > 2 and (
-        address == network.network_address or (address.version == 4 and address == network.broadcast_address)
-    ):
-        raise place.wrong(f"an address of a machine in {network}")
-
-
 def _next_hop(place: Place, own: tuple[Interface, ...]) -> NextHop:
     keys = place.mapping("mac", required=("address",))
     address = keys["address"].next_hop_address()
@@ -227,7 +206,7 @@ def _next_hop(place: Place, own: tuple[Interface, ...]) -> NextHop:
     if address in [interface.ip for interface in own]:
         raise keys["address"].wrong("another machine's address: this is the uplink's own")
     for interface in reachable:
-        _a_host(keys["address"], address, interface)
+        a_host(keys["address"], address, interface)
     return NextHop(address, keys.maybe("mac", Place.mac, None))
 
 
@@ -235,7 +214,7 @@ def _subnet(name: str, place: Place, uplinks: dict[str, str]) -> Subnet:
     keys = place.mapping("mac", "uplink", required=("gateways",))
     return Subnet(
         name=name,
-        gateways=_interfaces(keys["gateways"]),
+        gateways=interfaces(keys["gateways"]),
         mac=keys.maybe("mac", Place.mac, None),
         uplink=keys.maybe("uplink", lambda at: at.choice(uplinks), None),
     )
@@ -251,7 +230,7 @@ def _terminal(
 ) -> Terminal:
     if name == EVERYBODY:
         raise ConfigError(place.file, place.where, name, "another name: this one stands for every terminal")
-    keys = place.mapping("mode", "modes", "default_uplink", "access_point", "exit", required=("addresses",))
+    keys = place.mapping("mode", "modes", "default_uplink", "access_point", "exit", "relayed", required=("addresses",))
     inside = [_terminal_address(inner, subnets) for inner in keys["addresses"].each(MOST_ADDRESSES, "addresses")]
     if not inside:
         raise keys["addresses"].wrong("at least one address")
@@ -264,7 +243,8 @@ def _terminal(
         default_uplink=keys.maybe("default_uplink", lambda at: at.choice(uplinks), next(iter(uplinks))),
         access_point=keys.maybe("access_point", lambda at: at.choice(air), None),
         modes=keys.maybe("modes", lambda at: modes_of(at, classes), ()),
-        exit=keys.maybe("exit", lambda at: at.choice({"true": True, "false": False}), False),
+        exit=keys.maybe("exit", Place.yes_or_no, False),
+        relayed=keys.maybe("relayed", Place.yes_or_no, False),
     )
 
 
@@ -277,7 +257,7 @@ def _terminal_address(place: Place, subnets: tuple[Subnet, ...]) -> TerminalAddr
         raise keys["address"].wrong(f"an address in one of the site's subnets {networks}")
     gateway = subnet.gateway(Family.of(address))
     assert gateway is not None  # it holds the address
-    _a_host(keys["address"], address, gateway)
+    a_host(keys["address"], address, gateway)
     return TerminalAddress(address, subnet.name, keys["port"].port_name(), keys.maybe("mac", Place.mac, None))
 
 

@@ -21,6 +21,10 @@ from controller.own import AgentService as AgentService
 from controller.own import Endpoint as Endpoint
 from controller.own import Settings as Settings
 from controller.own import Tls as Tls
+from controller.relayed import Choosing as Choosing
+from controller.relayed import Fallback as Fallback
+from controller.relayed import Relaying as Relaying
+from controller.relayed import RelayingUplink as RelayingUplink
 from controller.traffic import REST as REST
 from controller.traffic import Address as Address
 from controller.traffic import Family as Family
@@ -132,6 +136,7 @@ class TerminalAddress:
     subnet: str
     port: str
     mac: str | None  # None: learned
+    by_relay: bool = False  # the host's, which speaks for the terminal there
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,12 @@ class Terminal:
     access_point: str | None
     modes: tuple[tuple[str, Mode], ...] = ()  # of named classes; the others follow `mode`
     exit: bool = False  # the way on from here for the terminals at the other end: a host that routes
+    relayed: bool = False  # its TCP is taken
+
+    @property
+    def own(self) -> tuple[TerminalAddress, ...]:
+        """The addresses that it has itself."""
+        return tuple(at for at in self.addresses if not at.by_relay)
 
 
 class CapRule(StrEnum):
@@ -207,7 +218,8 @@ class Site:
     returned: tuple[Returned, ...] = ()  # that one's terminals
     named: tuple[TrafficClass, ...] = ()  # apart from each other, each with its mode; `bicast` is of what they leave
     named_there: tuple[TrafficClass, ...] = ()  # the same of the site that it mirrors, for that one's terminals
-    networks_there: tuple[Network, ...] = ()  # of that one's uplinks and subnets
+    networks_there: tuple[Network, ...] = ()  # of the other end's uplinks and subnets
+    relaying: Relaying | None = None  # its relayed terminals' TCP goes to relays
 
     def __hash__(self) -> int:
         """What is remembered of a site is asked for at every compilation: not from 250 terminals each time."""
@@ -250,11 +262,26 @@ class Site:
     @property
     def ports(self) -> tuple[str, ...]:
         """Every port once, uplinks first."""
-        return (*(uplink.port for uplink in self.uplinks), *self.inside_ports)
+        taking = (self.relaying.port,) if self.relaying else ()
+        return (*(uplink.port for uplink in self.uplinks), *self.inside_ports, *taking)
 
     @property
     def inside_ports(self) -> tuple[str, ...]:
+        """Behind which terminals are, or the host in their names."""
         return tuple(sorted({place.port for terminal in self.terminals for place in terminal.addresses}))
+
+
+def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple[tuple[str, tuple[Address, ...]], ...]:
+    """The addresses by which the host speaks for a terminal, by uplink: `first`, or else its default one, before the
+    others, which are in the site's order."""
+    if site.relaying is None or not terminal.relayed:
+        return ()
+    best = first or terminal.default_uplink
+    in_order = sorted(site.relaying.uplinks, key=lambda uplink: uplink.name != best)
+    return tuple(
+        (uplink.name, tuple(at.address for at in terminal.addresses if at.subnet == uplink.subnet))
+        for uplink in in_order
+    )
 
 
 @dataclass(frozen=True)  # no slots: its sites are found by name at every compilation

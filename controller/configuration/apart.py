@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 
 from controller.configuration.document import ConfigError, Place
 from controller.model import Address, Endpoint, Interface, Site, Subnet, Uplink
+from controller.relayed import HOST_END, RELAYING
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
@@ -36,17 +37,30 @@ def ports_once(site: Site, place: Place) -> None:
         if uplink.port in seen:
             raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
         seen[uplink.port] = where
+    for at, port in _of_relaying(site):
+        where = f"{place.where}.{at}"
+        for name in (port, f"{port}{HOST_END}"):
+            if name in seen:
+                raise ConfigError(place.file, where, name, f"a port that is not also at {seen[name]}")
+            seen[name] = where
     for terminal in site.terminals:
-        for number, inside in enumerate(terminal.addresses):
+        for number, inside in enumerate(terminal.own):
             if inside.port in seen:
                 where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
                 raise ConfigError(place.file, where, inside.port, f"a port inside: it is at {seen[inside.port]}")
 
 
+def _of_relaying(site: Site) -> Iterator[tuple[str, str]]:
+    if site.relaying:
+        yield "relaying.port", site.relaying.port
+        for uplink in site.relaying.uplinks:
+            yield f"relaying.uplinks.{uplink.name}.port", uplink.port
+
+
 def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Place) -> None:
     networks = [
         *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
-        *((f"subnets.{subnet.name}.gateways", own) for subnet in subnets for own in subnet.gateways),
+        *((_gateways_at(subnet), own) for subnet in subnets for own in subnet.gateways),
     ]
     order = sorted(range(len(networks)), key=lambda number: _begin(networks[number][1]))
     for pair in pairwise(order):  # where any two overlap, two neighbours do: one of them begins in the other
@@ -54,6 +68,11 @@ def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], pla
         if first.version == second.version and first.network.overlaps(second.network):
             expected = f"a network apart from {first.network} at {place.where}.{first_at}"
             raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
+
+
+def _gateways_at(subnet: Subnet) -> str:
+    relaying = subnet.name.startswith(RELAYING)
+    return f"{f'relaying.uplinks.{subnet.uplink}' if relaying else f'subnets.{subnet.name}'}.gateways"
 
 
 def _begin(interface: Interface) -> tuple[int, int, int]:
@@ -82,7 +101,7 @@ def addresses_once(site: Site, place: Place) -> None:
 def _inside(site: Site) -> Iterator[tuple[str, Address]]:
     for subnet in site.subnets:
         for own in subnet.gateways:
-            yield f"subnets.{subnet.name}.gateways", own.ip
+            yield _gateways_at(subnet), own.ip
     for terminal in site.terminals:
-        for number, each in enumerate(terminal.addresses):
+        for number, each in enumerate(terminal.own):
             yield f"terminals.{terminal.name}.addresses[{number}].address", each.address

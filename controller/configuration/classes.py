@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TypeVar
 
 from controller.configuration.document import ConfigError, Place
@@ -52,7 +52,9 @@ def flows_of(classes: Iterable[TrafficClass], addresses: Iterable[Address]) -> i
 
 
 def few_enough(classes: tuple[TrafficClass, ...], terminals: Iterable[Terminal], place: Place) -> None:
-    flows = flows_of(classes, (at.address for terminal in terminals for at in terminal.addresses))
+    """What the host forwards for a relayed terminal comes by another port than the terminal's own."""
+    sent = ((*each.addresses, *(each.own if each.relayed else ())) for each in terminals)
+    flows = flows_of(classes, (at.address for at in chain.from_iterable(sent)))
     if flows > MOST_FLOWS:
         raise ConfigError(place.file, place.where, f"what takes {flows} flows", too_many("the terminals' addresses"))
 

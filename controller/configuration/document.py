@@ -141,6 +141,9 @@ class Place:
             )
         return options[text]
 
+    def yes_or_no(self) -> bool:
+        return self.choice({"true": True, "false": False})
+
     def mac(self) -> str:
         text = self.text().lower()
         if not MAC.fullmatch(text):

@@ -14,7 +14,11 @@ from controller.model import Family, Returned, Site
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Place]) -> tuple[Site, ...]:
     mirrored_by = {site.mirrors: name for name, site in sites.items()}
     completed = (_completed(site, sites, places[name]) for name, site in sites.items())
-    return tuple(replace(site, other_end=site.mirrors or mirrored_by.get(site.name)) for site in completed)
+    return tuple(_with_end(site, sites.get(site.mirrors or mirrored_by.get(site.name, ""))) for site in completed)
+
+
+def _with_end(site: Site, other: Site | None) -> Site:
+    return replace(site, other_end=other.name, networks_there=other.networks) if other else site
 
 
 def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
@@ -53,7 +57,7 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
     if flows > MOST_FLOWS:
         raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
     uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
-    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
+    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named)
 
 
 def _returned(site: Site) -> Iterator[Returned]:

@@ -1,0 +1,60 @@
+"""What gateway.yaml says of relaying: where the host takes terminals' TCP from the bridge, and speaks for them.
+
+    terminal ── bridge ── port ═ host ═ a port for each uplink ── bridge ── uplinks ── relays
+
+Each port is the bridge's end of a pair of devices that the site's agent makes. In the name of each relayed terminal the
+host has an address in the relaying network of each uplink. To the bridge those are addresses of the terminal, as its
+others are: they follow its mode, its active uplink and its classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.traffic import Family, Interface, Network
+
+RELAYING = "relay/"  # a relaying network's name begins with it, and no other's can
+HOST_END = "-h"  # the name of the host's end of a pair: the port's, and this
+HOST_MAC = "02:62:69:63:61:73"  # of the host's end of every pair: each is a link of its own
+
+
+class Fallback(StrEnum):
+    """What becomes of a connection that cannot be relayed."""
+
+    DIRECT = "direct"
+    BLOCK = "block"
+
+
+class Choosing(StrEnum):
+    """By what it is chosen which relay a connection goes by."""
+
+    PING = "ping"
+    TRACEROUTE = "traceroute"
+    PREDICTED = "predicted"
+    PARALLEL = "parallel"
+
+
+@dataclass(frozen=True, slots=True)
+class RelayingUplink:
+    name: str
+    port: str
+    gateways: tuple[Interface, ...]  # the bridge's, one a family at most
+
+    @property
+    def subnet(self) -> str:
+        return f"{RELAYING}{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Relaying:
+    port: str
+    uplinks: tuple[RelayingUplink, ...]  # all of the site's, in its order
+    fallback: Fallback
+    choose: Choosing
+    excepted: tuple[Network, ...]  # TCP that goes there is left alone
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """Those that are taken."""
+        return tuple(Family.of(own) for own in self.uplinks[0].gateways)
