@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from controller.model import Address, Mode, Site, Terminal
+from controller.relays import WishedRelay
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """By terminal name: wishes of people, and below them what policies decided."""
+    """Wishes of people, and below them what policies decided; by terminal name, where nothing else is said."""
 
     modes: Mapping[str, Mode] = field(default_factory=dict)  # of a class that has a name: by in_class
     active: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class Wanted:
     copies: Mapping[str, bool] = field(default_factory=dict)  # decided in mode auto; of whom nothing is: they are had
     spent: Mapping[str, Spent] = field(default_factory=dict)  # by home and uplink, of uplinks with a budget
     barred: Mapping[str, frozenset[str]] = field(default_factory=dict)  # by home: uplinks that may carry no copies now
+    relays: Mapping[str, WishedRelay] = field(default_factory=dict)  # by name
 
     def mode(self, terminal: Terminal) -> Mode:
         return self.modes.get(terminal.name, terminal.mode)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from controller.relays import PortRange
+
 
 @dataclass(frozen=True, slots=True)
 class ReportEvery:
@@ -153,7 +155,118 @@ class Probe:
     key: bytes = field(default=b"", repr=False)
 
 
-Directive = ReportEvery | Prefer | Arm | Disarm | Eliminate | Tunnels | Caps | Answer | Health | Probe
+# Of relays.
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    name: str
+    certificate_sha256: bytes  # one that counts
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Further subflows of gateways' connections with another relay, passed on packet by packet."""
+
+    port: int  # here
+    address: str  # the other relay's
+    other_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Be one, at this port; or none: port 0."""
+
+    port: int = 0
+    gateways: tuple[Guest, ...] = ()  # who is served, and nobody else
+    allowed: tuple[PortRange, ...] = ()
+    congestion: str | None = None  # None: as the kernel likes
+    draining: bool = False
+    onward: tuple[Onward, ...] = ()
+    certificate: bytes = field(default=b"", repr=False)  # of the agent's own key, which the core does not know
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAddress:
+    uplink: str
+    addresses: tuple[str, ...]  # one of a family at most
+
+
+@dataclass(frozen=True, slots=True)
+class TakenTerminal:
+    name: str
+    addresses: tuple[str, ...]  # its own
+    locals: tuple[LocalAddress, ...]  # of the gateway's host, by which it speaks for the terminal: the best first
+
+
+@dataclass(frozen=True, slots=True)
+class RelayingUplink:
+    name: str
+    port: str
+    gateways: tuple[str, ...]  # the bridge's addresses there, ADDRESS/LENGTH
+
+
+@dataclass(frozen=True, slots=True)
+class TakingRelay:
+    name: str
+    address: str
+    port: int
+    draining: bool = False
+    onward: tuple[Onward, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Carry the TCP connections of these terminals to relays; of none: everything is as before."""
+
+    port: str = ""
+    terminals: tuple[TakenTerminal, ...] = ()
+    uplinks: tuple[RelayingUplink, ...] = ()
+    relays: tuple[TakingRelay, ...] = ()
+    block: bool = False  # what cannot be relayed is reset; else the gateway's host connects
+    left_alone: tuple[str, ...] = ()  # networks
+
+
+@dataclass(frozen=True, slots=True)
+class RelayChoice:
+    prefix: str
+    relays: tuple[str, ...]  # none: directly
+    together: bool = False  # connections are spread over all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    choices: tuple[RelayChoice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WalkTo:
+    address: str
+    port: int = 0  # TCP, where nobody answers to pings; 0: none
+    routers: bool = False  # those on the way, too
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    to: tuple[WalkTo, ...]
+
+
+Directive = (
+    ReportEvery
+    | Prefer
+    | Arm
+    | Disarm
+    | Eliminate
+    | Tunnels
+    | Caps
+    | Answer
+    | Health
+    | Probe
+    | Relay
+    | Take
+    | Choices
+    | Walk
+)
 
 
 @dataclass(frozen=True, slots=True)

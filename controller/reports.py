@@ -9,6 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from controller.carried import Relaying as Relaying
+from controller.carried import RelayReached as RelayReached
+from controller.carried import Router as Router
+from controller.carried import Sought as Sought
+from controller.carried import Taking as Taking
+from controller.carried import TerminalTaken as TerminalTaken
+from controller.carried import Walked as Walked
+from controller.carried import Way as Way
 from controller.measures import Answering as Answering
 from controller.measures import HealthWindow as HealthWindow
 from controller.measures import PathHealth as PathHealth
@@ -39,6 +47,11 @@ ELIMINATES = "eliminate"
 TUNNELS = "tunnel"
 NARROWS = "window"
 PROBE = "probe"  # measures paths, or answers who does
+TAKES = "take"
+# Of a relay's
+RELAYS = "relay"
+# Of anybody's
+WALKS = "walk"
 # Of a terminal's
 REPORTS = "report"  # of its connections
 CAPS = "caps"
@@ -213,6 +226,8 @@ class Reported:
     capping: Capping | None = None  # None: nothing of caps was ordered
     answering: Answering | None = None  # None: nobody is to be answered
     health: tuple[PathHealth, ...] = ()
+    relaying: Relaying | None = None  # None: it is no relay
+    taking: Taking | None = None  # None: nothing is to be taken
     cut: bool = False  # it told of more than MOST_SUBFLOWS
 
 
@@ -236,4 +251,4 @@ class ReflexFired:
     at_us: int  # of the agent's clock: what is told twice fired once
 
 
-AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired | Probed
+AgentEvent = AgentOpened | AgentClosed | Reported | Resulted | ReflexFired | Probed | Walked

@@ -1,8 +1,8 @@
 """What must outlive a restart: the wishes of people, what policies decided, what copies have used of budgets, and what
 was measured.
 
-One small file, replaced whole, so never half written. Version 1 knew no decisions, 2 no sites, and 3 no decisions of
-copies: they are read. Nothing may have been measured yet.
+One small file, replaced whole, so never half written. Version 1 knew no decisions, 2 no sites, 3 no decisions of
+copies, and 4 no relays: they are read. Nothing may have been measured yet.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from controller.configuration.document import ConfigError, Mapped, Place
 from controller.keeping import Pages
 from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
+from controller.relays import MOST_RANGES, PortRange, WishedRelay
 
-VERSION = 4
-SINCE = ("decided", "once", "copies", "spent")  # version 2, version 3, the rest 4
-SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4}  # how many of them
+VERSION = 5
+SINCE = ("decided", "once", "copies", "spent", "relays")  # version 2, version 3, two of 4, version 5
+SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # how many of them
 MODES = {str(each): each for each in Mode}
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Store:
             "once": sorted(wanted.once),
             "copies": dict(wanted.copies),
             "spent": {name: asdict(spent) for name, spent in wanted.spent.items()},
+            "relays": {name: {**asdict(each), "address": str(each.address)} for name, each in wanted.relays.items()},
             "roads": keeping.written(measured or {}),
         }
         try:
@@ -95,6 +97,7 @@ def _wanted(place: Place) -> Wanted:
         keys.maybe("once", _names, frozenset()),
         keys.maybe("copies", _copies, {}),
         keys.maybe("spent", _spent, {}),
+        relays=keys.maybe("relays", _relays, {}),
     )
 
 
@@ -125,6 +128,33 @@ def _spent(place: Place) -> dict[str, Spent]:
 def _counted(place: Place) -> Counted:
     keys = place.mapping(required=("passed_bytes", "rate_kbps"))
     return Counted(kept.count(keys["passed_bytes"]), kept.count(keys["rate_kbps"]))
+
+
+def _relays(place: Place) -> dict[str, WishedRelay]:
+    return {name: _relay(each) for name, each in place.named().items()}
+
+
+def _relay(place: Place) -> WishedRelay:
+    keys = place.mapping(required=("address", "port", "allowed", "congestion", "draining"))
+    return WishedRelay(
+        keys["address"].address(),
+        _port(keys["port"]),
+        tuple(_range(each) for each in keys["allowed"].each(MOST_RANGES, "ranges of ports")),
+        None if keys["congestion"].value is None else keys["congestion"].text(),
+        _flag(keys["draining"]),
+    )
+
+
+def _range(place: Place) -> PortRange:
+    keys = place.mapping(required=("first", "last"))
+    return PortRange(_port(keys["first"]), _port(keys["last"]))
+
+
+def _port(place: Place) -> int:
+    port = kept.count(place)
+    if not 1 <= port <= 65535:
+        raise place.wrong("a port, from 1 to 65535")
+    return port
 
 
 def _uplinks(place: Place) -> dict[str, str]:

@@ -18,7 +18,7 @@ from typing import NoReturn, TypeVar
 import grpc
 
 from api import agent_pb2 as pb
-from controller.agency import measuring, speech, writing
+from controller.agency import carrying, measuring, speech, writing
 from controller.agency.door import Guest
 from controller.agency.refusals import Reason, Refused
 from controller.agency.trust import Shown
@@ -43,6 +43,7 @@ LONG_BYTES = 1 << 14  # of a report: some three hundred subflows
 FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
 LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
 BROKE_OFF = "the connection broke off"
+TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders of whose outcome there is a word of its own
 QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
 
 
@@ -67,7 +68,7 @@ class Session:
         self._saying: asyncio.Future[None] | None = None  # the last word that was begun
         self._untaken: int | None = None  # the number of the report that the core has not taken yet
         self._unanswered: set[int] = set()
-        self._probing: set[int] = set()  # directives to probe, of which it has not told what came of them
+        self._untold: dict[str, set[int]] = {did: set() for did in TOLD_OF.values()}  # directives, until it tells
         self._interval_ms = FIRST_INTERVAL_MS
         self._next_taken_at = 0.0
         self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
@@ -120,8 +121,9 @@ class Session:
         self._unanswered.add(number)
         if word.directive.HasField("report_every"):
             self._interval_ms = word.directive.report_every.interval_ms
-        if word.directive.HasField("probe"):
-            self._probing.add(number)
+        did = TOLD_OF.get(word.directive.WhichOneof("order") or "")
+        if did is not None:
+            self._untold[did].add(number)
         self._say(word)
 
     async def finished_saying(self) -> None:
@@ -179,7 +181,13 @@ class Session:
                     await self._fired.turn()
                     await self._tell(speech.fired(self.number, word.fired))
                 case "probed":
-                    await self._probed(word.probed)
+                    self._tells("probed", word.probed.directive)
+                    await self._tell(
+                        await _in_its_turn(word.ByteSize(), lambda: measuring.probed(self.number, word.probed))
+                    )
+                case "walked":
+                    self._tells("walked", word.walked.directive)
+                    await self._tell(carrying.walked(self.number, word.walked))
                 case _:
                     raise Refused(Reason.SPEECH, "said hello twice")
         # Of a connection that broke off gRPC may tell as of a stream that was ended, before it cancels it.
@@ -219,15 +227,17 @@ class Session:
             )
         self._unanswered.remove(result.directive)
         if not result.done:
-            self._probing.discard(result.directive)
+            for untold in self._untold.values():
+                untold.discard(result.directive)
         if result.directive != QUESTION:
             await self._tell(speech.resulted(self.number, result))
 
-    async def _probed(self, word: pb.Probed) -> None:
-        if word.directive not in self._probing:
-            raise Refused(Reason.SPEECH, f"probed by directive {word.directive}, which it was not given or has told of")
-        self._probing.remove(word.directive)
-        await self._tell(await _in_its_turn(word.ByteSize(), lambda: measuring.probed(self.number, word)))
+    def _tells(self, did: str, directive: int) -> None:
+        """What came of an order, once."""
+        if directive not in self._untold[did]:
+            what = f"{did} by directive {directive}"
+            raise Refused(Reason.SPEECH, f"{what}, which it was not given or has told of")
+        self._untold[did].remove(directive)
 
     async def _tell(self, event: AgentEvent) -> None:
         told = asyncio.Event()

@@ -11,7 +11,7 @@ from itertools import islice
 from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
-from controller.agency import accounts, measuring, texts
+from controller.agency import accounts, carrying, measuring, texts
 from controller.reports import (
     MOST_SUBFLOWS,
     AgentOpened,
@@ -85,6 +85,8 @@ def reported(session: int, role: Role, report: pb.Report) -> Reported:
         capping=accounts.capping(report.capping, role) if report.HasField("capping") else None,
         answering=measuring.answering(report.answering) if report.HasField("answering") else None,
         health=measuring.health(report.health),
+        relaying=carrying.relaying(report.relaying) if report.HasField("relaying") else None,
+        taking=carrying.taking(report.taking) if report.HasField("taking") else None,
         cut=_is_cut(report.connections, connections),
     )
 

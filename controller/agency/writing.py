@@ -9,17 +9,24 @@ from controller.orders import (
     Arm,
     Cap,
     Caps,
+    Choices,
     Directive,
     Disarm,
     Eliminate,
     Health,
     HealthPath,
     MeasuredWay,
+    Onward,
     Prefer,
     Probe,
+    Relay,
     ReportEvery,
+    Take,
+    TakenTerminal,
+    TakingRelay,
     TunnelOrder,
     Tunnels,
+    Walk,
 )
 
 PROTOCOL = 1  # the highest that we speak
@@ -66,6 +73,16 @@ def directive(number: int, order: Directive) -> pb.FromController:
             word.health.paths.extend(map(_path, paths))
         case Probe():
             word.probe.CopyFrom(_probe(order))
+        case Relay():
+            word.relay.CopyFrom(_relay(order))
+        case Take():
+            word.take.CopyFrom(_take(order))
+        case Choices(choices):
+            word.choices.choices.extend(
+                pb.RelayChoice(prefix=one.prefix, relays=one.relays, together=one.together) for one in choices
+            )
+        case Walk(to):
+            word.walk.to.extend(pb.WalkTo(address=one.address, port=one.port, routers=one.routers) for one in to)
     return pb.FromController(directive=word)
 
 
@@ -130,3 +147,45 @@ def _probe(one: Probe) -> pb.Probe:
 
 def _way(one: MeasuredWay) -> pb.MeasuredWay:
     return pb.MeasuredWay(device=one.device or "", local=one.local or "", remote=one.remote)
+
+
+def _relay(one: Relay) -> pb.Relay:
+    return pb.Relay(
+        port=one.port,
+        certificate=one.certificate,
+        gateways=(pb.Guest(name=each.name, certificate_sha256=each.certificate_sha256) for each in one.gateways),
+        allowed=(pb.PortRange(first=each.first, last=each.last) for each in one.allowed),
+        congestion=one.congestion or "",
+        draining=one.draining,
+        onward=map(_onward, one.onward),
+    )
+
+
+def _onward(one: Onward) -> pb.Onward:
+    return pb.Onward(port=one.port, address=one.address, other_port=one.other_port)
+
+
+def _take(one: Take) -> pb.Take:
+    return pb.Take(
+        port=one.port,
+        terminals=map(_taken, one.terminals),
+        uplinks=(pb.RelayingUplink(name=each.name, port=each.port, gateways=each.gateways) for each in one.uplinks),
+        relays=map(_taking_relay, one.relays),
+        block=one.block,
+        **{"except": one.left_alone},
+    )
+
+
+def _taken(one: TakenTerminal) -> pb.TakenTerminal:
+    locals_ = (pb.LocalAddress(uplink=each.uplink, addresses=each.addresses) for each in one.locals)
+    return pb.TakenTerminal(name=one.name, addresses=one.addresses, locals=locals_)
+
+
+def _taking_relay(one: TakingRelay) -> pb.TakingRelay:
+    return pb.TakingRelay(
+        name=one.name,
+        address=one.address,
+        port=one.port,
+        draining=one.draining,
+        onward=map(_onward, one.onward),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from controller.measuring.pace import Sent
 from controller.model import Mode
 from controller.policy.bandwidth import Alpha, Rate
 from controller.policy.fusing import Measured, Method
+from controller.relays import PortRange, WishedRelay
 from controller.store import Store, StoreError
 
 
@@ -50,6 +52,23 @@ def test_what_a_version_kept_that_knew_no_copies_is_there_too(tmp_path: Path) ->
     assert Store(str(path)).load() == Wanted(decided={"phone": "lte"}, once=frozenset({"home"}))
 
 
+def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(
+        '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "roads": []}'
+    )
+    assert Store(str(path)).load() == Wanted()
+    relays = {
+        "tokyo": WishedRelay(ip_address("198.51.100.7"), 443, draining=True),
+        "oslo": WishedRelay(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr"),
+    }
+    Store(str(path)).save(Wanted(relays=relays))
+    assert Store(str(path)).load() == Wanted(relays=relays)
+    path.write_text(path.read_text().replace("8443", "84430"))
+    with pytest.raises(StoreError, match=r"relays\.oslo\.port.* found 84430, expected a port"):
+        Store(str(path)).load()
+
+
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "state.json")
     with pytest.raises(StoreError, match=r"state\.json cannot be read .*no regular file"):
@@ -72,6 +91,7 @@ def test_a_first_start_wants_nothing(tmp_path: Path) -> None:
         '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {"a": 1}, "spent": {}}',
         '{"version": 4, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {"a/b": {}}}',
         '{"version": 5, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}}',
+        '{"version": 6, "modes": {}, "active": {}, "decided": {}, "once": [], "copies": {}, "spent": {}, "relays": {}}',
         '{"version": 1, "modes": {"a": "x"}, "active": {}}',
         '{"version": 1, "modes": {}, "active": {"a": 5}}',
     ],
