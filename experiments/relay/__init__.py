@@ -6,6 +6,7 @@
 `python -m experiments.relay PART ... [--full] [--json]` runs these parts alone; with --json each part is a document.
 
 cost    the pair of gateway and relay beside a direct connection and beside others' proxies
+planet  paper 001's figures 7 to 10: which relay is found, in three ways, between 50 and 45 hosts of a generated planet
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from importlib import import_module
 
 from topologies import isolate
 
-PARTS = ("cost",)
+PARTS = ("cost", "planet")
 
 
 def run(args: argparse.Namespace) -> int:

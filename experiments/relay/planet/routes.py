@@ -1,0 +1,137 @@
+"""The ways that packets take between hosts: from network to network by policy, and out of each by its nearest border.
+
+So the way back is often another one, and a detour by a third host may be shorter than the way.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+from experiments.relay.planet.chains import chains
+from experiments.relay.planet.networks import IN_TOWN_MS, Border, Line, Network, Networks
+from experiments.relay.planet.places import REGION_OF, distance_km
+
+ROUTER_MS = 0.03  # what one takes for a packet
+HOST_MS = (0.1, 0.8)  # between a host and its campus' border, one way
+CAMPUS_ROUTERS = (1, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a router stands."""
+
+    network: str
+    city: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    router: str  # with the side that the packet came in by, as traceroute sees it
+    at: Place
+    after_ms: float  # since the packet was sent
+    from_place_ms: float = 0.0  # how far behind it, on a campus
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way, without the way back."""
+
+    hops: tuple[Hop, ...]
+    delay_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Campus:
+    door: Place
+    routers: int
+    delay_ms: float  # between host and door
+
+
+class Routes:
+    def __init__(self, hosts: tuple[str, ...], seed: int) -> None:
+        self._networks = Networks(seed)
+        self._campuses = {host: self._campus(host) for host in hosts}
+        self._chains = cache(lambda to: chains(self._networks.by_name, to))
+        self._spread = cache(_spread)
+        self._passed = cache(lambda start, end: tuple(self._through(start, end)))
+        self.way = cache(self._way)
+
+    def rtt_ms(self, one: str, other: str) -> float:
+        """While nothing else is on the way."""
+        return self.way(one, other).delay_ms + self.way(other, one).delay_ms
+
+    def rtt_of_hop_ms(self, sender: str, hop: Hop) -> float:
+        """To a router and back, which may come by another way."""
+        door = self._campuses[sender].door
+        back_ms = sum(delay_ms + ROUTER_MS for _, delay_ms in self._passed(hop.at, door))
+        return hop.after_ms + hop.from_place_ms + back_ms + self._campuses[sender].delay_ms
+
+    def _campus(self, host: str) -> Campus:
+        networks = self._networks
+        door = Place(*networks.attached(host, REGION_OF[host]))
+        away_ms = networks.line_ms(host, door.city) if distance_km(host, door.city) else IN_TOWN_MS
+        return Campus(door, networks.dice.randint(*CAMPUS_ROUTERS), away_ms + networks.dice.uniform(*HOST_MS))
+
+    def _way(self, sender: str, receiver: str) -> Way:
+        start, end = self._campuses[sender], self._campuses[receiver]
+        at_ms = start.delay_ms
+        hops = [Hop(f"{sender} {n}", start.door, 0.0) for n in range(start.routers)]
+        for (place, router), delay_ms in self._passed(start.door, end.door):
+            at_ms += delay_ms + ROUTER_MS
+            hops.append(Hop(f"{router} from {hops[-1].router.partition(' from ')[0]}", place, at_ms))
+        for n in range(end.routers):
+            behind_ms = end.delay_ms * (n + 1) / (end.routers + 1)
+            hops.append(Hop(f"{receiver} {n}", end.door, at_ms + behind_ms, behind_ms))
+        return Way(tuple(hops), at_ms + end.delay_ms)
+
+    def _through(self, start: Place, end: Place) -> Iterator[tuple[tuple[Place, str], float]]:
+        """Each router, and the delay of the line that leads to it."""
+        chain = self._chains(end.network)[start.network]
+        city, arrival_ms = start.city, 0.0
+        for name, following in zip(chain, (*chain[1:], ""), strict=True):
+            network = self._networks.by_name[name]
+            border = self._exit(network, city, following) if following else None
+            cities = self._spread(network, city)[border.here if border else end.city][1]
+            yield from _inside(network, cities, arrival_ms)
+            if border:
+                city, arrival_ms = border.there, border.delay_ms
+
+    def _exit(self, network: Network, city: str, following: str) -> Border:
+        return min(network.borders[following], key=lambda border: self._spread(network, city)[border.here][0])
+
+
+def _inside(network: Network, cities: tuple[str, ...], arrival_ms: float) -> Iterator[tuple[tuple[Place, str], float]]:
+    """In a backbone's city lines end at one router, and neighbours at another."""
+    places = [Place(network.name, city) for city in cities]
+    names = [f"{network.name}-{city}" for city in cities]
+    delays = [0.0, *(_line(network, here, there).delay_ms for here, there in pairwise(cities))]
+    if not network.backbone:
+        delays[0] = arrival_ms
+        yield from zip(zip(places, names, strict=True), delays, strict=True)
+        return
+    yield (places[0], f"{names[0]}-edge"), arrival_ms
+    if len(cities) > 1:
+        yield from zip(zip(places, names, strict=True), delays, strict=True)
+        yield (places[-1], f"{names[-1]}-edge"), 0.0
+
+
+def _line(network: Network, here: str, there: str) -> Line:
+    return next(line for line in network.lines[here] if line.to == there)
+
+
+def _spread(network: Network, start: str) -> dict[str, tuple[float, tuple[str, ...]]]:
+    """Dijkstra's: of each city how far it is by weight, and the cities on the way there."""
+    found: dict[str, tuple[float, tuple[str, ...]]] = {}
+    front: list[tuple[float, tuple[str, ...]]] = [(0.0, (start,))]
+    while front:
+        weight, cities = heapq.heappop(front)
+        if cities[-1] in found:
+            continue
+        found[cities[-1]] = (weight, cities)
+        for line in network.lines[cities[-1]]:
+            heapq.heappush(front, (weight + line.weight, (*cities, line.to)))
+    return found

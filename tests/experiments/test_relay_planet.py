@@ -1,0 +1,86 @@
+"""The planet on which relays are chosen: its physics, its policies, and what is counted up of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from experiments import paper001
+from experiments.relay.planet.chains import chains
+from experiments.relay.planet.choices import Pair, Run, Taken, chosen
+from experiments.relay.planet.networks import KM_PER_MS, Networks
+from experiments.relay.planet.places import SETS, distance_km
+from experiments.relay.planet.readings import Readings
+from experiments.relay.planet.results import figures
+
+SEED = 7
+
+
+@pytest.fixture(scope="module", params=SETS)
+def readings(request: pytest.FixtureRequest) -> Readings:
+    return Readings(SETS[request.param], SEED)
+
+
+def test_nothing_is_faster_than_light_and_some_detours_are_shorter(readings: Readings) -> None:
+    rtts = {pair: readings.routes.rtt_ms(*pair) for pair in readings.pairs()}
+    for pair, rtt_ms in rtts.items():
+        assert rtt_ms > 2 * distance_km(*pair) / KM_PER_MS
+        assert readings.leg(*pair).rtt_ms > rtt_ms
+    detours = [rtts[a, via] + rtts[via, b] < rtts[a, b] for a, b in rtts for via in readings.hosts if via not in (a, b)]
+    assert any(detours)
+
+
+def test_who_sends_to_one_host_goes_the_same_way_from_where_ways_have_met(readings: Readings) -> None:
+    """By what traceroute names: the side that a packet comes in by. Only so do shared routers mean anything."""
+    receiver, *others = readings.hosts
+    ways = [[hop.router for hop in readings.routes.way(other, receiver).hops] for other in others]
+    for one, other in pairwise(ways):
+        met = next(router for router in one if router in other)
+        assert one[one.index(met) :] == other[other.index(met) :]
+
+
+def test_no_customer_carries_what_goes_between_its_providers() -> None:
+    networks = Networks(SEED).by_name
+    with_hosts = {name for name, one in networks.items() if not one.research}
+    for destination in sorted(with_hosts):
+        found = chains(networks, destination)
+        assert found.keys() >= with_hosts, f"all of them reach {destination}"
+        for chain in found.values():
+            steps = [(networks[here], there) for here, there in pairwise(chain)]
+            climbs = [there in here.providers for here, there in steps]
+            falls = [there in here.customers for here, there in steps]
+            assert climbs == sorted(climbs, reverse=True), f"{chain} climbs after it has not"
+            assert falls == sorted(falls), f"{chain} goes on after it has begun to fall"
+            assert len(chain) - 1 - sum(climbs) - sum(falls) <= 1, f"{chain} passes two peers"
+
+
+def test_a_seed_is_a_planet() -> None:
+    def rtts(seed: int) -> list[float]:
+        readings = Readings(SETS["Asia-US"][:5], seed)
+        return [readings.leg(*pair).rtt_ms for pair in readings.pairs()]
+
+    assert rtts(1) == rtts(1) != rtts(2)
+
+
+def test_ours_takes_no_relay_that_only_noise_makes_better() -> None:
+    run = chosen("Asia-US", SEED)
+    assert len(run.pairs) == paper001.said("Asia-US").pairs
+    told = {one.what.strip(): one for one in figures([run])}
+    assert told["Asia-US: ping finds a better relay"].value == pytest.approx(100 * len(run.relayed) / 1980)
+    ours = [pair.ours for pair in run.pairs if pair.ours.relay]
+    assert sum(taken.gain < 0 for taken in ours) <= 0.005 * len(ours)
+    assert all(pair.any_count and pair.any_distance for pair in run.pairs if pair.survives)
+
+
+def test_shares_are_of_those_with_a_better_relay() -> None:
+    kept, lost = Taken("kept", 0.5), Taken("lost", 0.1)
+    pairs = (
+        Pair("a", "b", 100.0, kept, kept, kept, 0.2, 0.95, True, True, True),
+        Pair("b", "a", 100.0, lost, kept, kept, 0.9, 0.2, True, True, False),
+        Pair("a", "c", 100.0, Taken(), Taken("bad", -0.5), Taken()),
+    )
+    told = {one.what.strip(): one.value for one in figures([Run("US-Europe", 1, pairs)])}
+    assert told["US-Europe: ping finds a better relay"] == pytest.approx(200 / 3)
+    assert told["both filters as printed leave it"] == told["and traceroute draws it"] == 50
+    assert told["paper 001: 574 of 1889"] == pytest.approx(30.4, abs=0.1)
