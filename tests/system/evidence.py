@@ -37,17 +37,17 @@ def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE
 
 
 class Arrivals:
-    """Counts what comes in by each interface of a machine, by kind of traffic."""
+    """Counts what comes in by each interface of a machine, by kind of traffic: names of those have no underscore."""
 
-    def __init__(self, machine: Machine, *devices: str) -> None:
+    def __init__(self, machine: Machine, *devices: str, kinds: Mapping[str, str] = COUNTED) -> None:
         self._machine = machine
         self._before: Counter[tuple[str, str]] = Counter()
         counting = [
             f'iifname "{device}" {match} counter name {device}_{kind}'
             for device in devices
-            for kind, match in COUNTED.items()
+            for kind, match in kinds.items()
         ]
-        names = [f"counter {device}_{kind} {{}}" for device in devices for kind in COUNTED]
+        names = [f"counter {device}_{kind} {{}}" for device in devices for kind in kinds]
         chain = "chain seen { type filter hook prerouting priority -400; " + "\n".join(["", *counting, ""]) + "}"
         self._table = f"arrivals_{'_'.join(devices)}".replace("-", "_")
         lines = "\n".join([*names, chain])
@@ -69,8 +69,8 @@ class Arrivals:
 
 
 @contextmanager
-def arrivals(machine: Machine, *devices: str) -> Iterator[Arrivals]:
-    counted = Arrivals(machine, *devices)
+def arrivals(machine: Machine, *devices: str, kinds: Mapping[str, str] = COUNTED) -> Iterator[Arrivals]:
+    counted = Arrivals(machine, *devices, kinds=kinds)
     try:
         yield counted
     finally:
