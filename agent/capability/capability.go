@@ -12,6 +12,7 @@ import (
 	"bicast/agent/eliminate"
 	"bicast/agent/measuring"
 	"bicast/agent/pathmanager"
+	"bicast/agent/relaying"
 	"bicast/agent/tunnel"
 	"bicast/agent/window"
 	"bicast/api/agentv1"
@@ -28,6 +29,7 @@ const (
 	Clamp     = "clamp"
 	Window    = "window"
 	Probe     = "probe"
+	Relay     = "relay"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -41,7 +43,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
-		told(Probe, measuring.Probe()),
+		told(Probe, measuring.Probe()), told(Relay, relays(role)),
 	}
 }
 
@@ -115,6 +117,13 @@ func narrows(role agentv1.Role) error {
 		return errors.New("windows are lowered where terminals' connections pass, at a gateway")
 	}
 	return window.Probe()
+}
+
+func relays(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_RELAY {
+		return relaying.ErrNoRelay
+	}
+	return nil
 }
 
 func told(name string, why error) *agentv1.Capability {

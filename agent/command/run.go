@@ -7,14 +7,13 @@ import (
 	"log/slog"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/blocks"
+	"bicast/agent/frugal"
 	"bicast/agent/host"
 	"bicast/agent/pathmanager"
 	"bicast/agent/session"
@@ -64,10 +63,11 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	if _, err := trust.Load(*directory); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	frugal()
+	frugal.Begin()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	agent, err := host.Open(host.Settings{
 		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Log: log,
+		Identity: func() (trust.Identity, error) { return trust.Load(*directory) },
 	})
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
@@ -135,11 +135,4 @@ func mend(netns, directory string, log *slog.Logger) {
 	if released {
 		log.Warn(handedBack)
 	}
-}
-
-// frugal lets the agent be small on a phone: one processor is more than it needs and spares a quarter of what it costs,
-// and its garbage goes soon (`-bench Cost`).
-func frugal() {
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(50)
 }

@@ -18,8 +18,10 @@ import (
 	"bicast/agent/inside"
 	"bicast/agent/measuring"
 	"bicast/agent/reflex"
+	"bicast/agent/relaying"
 	"bicast/agent/report"
 	"bicast/agent/session"
+	"bicast/agent/trust"
 	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
@@ -41,6 +43,7 @@ type Host struct {
 	terminals *inside.Inside  // likewise: what both want at their ports
 	windows   *windows        // nil: of a relay
 	measuring *measuring.Hand
+	relaying  *relaying.Hand // nil: of a terminal or a gateway
 
 	mutex sync.Mutex // of the reader, which remembers when it read
 }
@@ -49,8 +52,9 @@ type Host struct {
 type Settings struct {
 	Netns        string // as mptcp.Open takes it
 	Role         agentv1.Role
-	Sharers      string // the socket at which a terminal's programs are told who shares its access point
-	BlocksCgroup string // whose programs' sockets take blocks as they are ordered; empty: nobody's
+	Sharers      string                         // the socket at which a terminal's programs are told who shares its access point
+	BlocksCgroup string                         // whose programs' sockets take blocks as they are ordered; empty: nobody's
+	Identity     func() (trust.Identity, error) // what joining gave, as it is
 	Log          *slog.Logger
 }
 
@@ -84,6 +88,9 @@ func Open(s Settings) (*Host, error) {
 		h.terminals = inside.New(within, log)
 		h.copies = eliminate.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
+	}
+	if role == agentv1.Role_ROLE_RELAY {
+		h.relaying = relaying.NewHand(within, s.Identity, log)
 	}
 	return h, nil
 }
@@ -135,6 +142,9 @@ func (h *Host) Run(ctx context.Context) {
 	if h.tunnels != nil {
 		parts = append(parts, h.tunnels.Run)
 	}
+	if h.relaying != nil {
+		parts = append(parts, h.relaying.Run)
+	}
 	parts = append(parts, h.windows.parts()...)
 	var running sync.WaitGroup
 	for _, part := range parts {
@@ -170,6 +180,9 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	}
 	if err == nil && h.tunnels != nil {
 		report.Tunnelling = h.tunnels.Report()
+	}
+	if err == nil && h.relaying != nil {
+		report.Relaying = h.relaying.Report()
 	}
 	if err == nil {
 		report.Capping = h.windows.report()
@@ -222,6 +235,11 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.measuring.Health(order.Health))
 	case *agentv1.Directive_Probe:
 		return answered(h.measuring.Probe(directive.GetId(), order.Probe))
+	case *agentv1.Directive_Relay:
+		if h.relaying == nil {
+			return refused(relaying.ErrNoRelay)
+		}
+		return answered(h.relaying.Order(order.Relay))
 	default:
 		return refused(fmt.Errorf("this agent (%s, protocol %d) does not know that order: install a newer one", Version, session.Protocol))
 	}

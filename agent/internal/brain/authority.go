@@ -57,6 +57,15 @@ func (a *Authority) Agent(name string, public any) *x509.Certificate {
 	}, public)
 }
 
+// Relay is a good certificate for an agent's key, by which gateways come to it; change bends it before it is signed.
+func (a *Authority) Relay(name string, public any, change func(*x509.Certificate)) *x509.Certificate {
+	template := &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	if change != nil {
+		change(template)
+	}
+	return a.sign(template, public)
+}
+
 // Identity is what an agent of that name has after it joined.
 func (a *Authority) Identity(name, session string) trust.Identity {
 	key := newKey(a.t)

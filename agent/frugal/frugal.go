@@ -1,0 +1,53 @@
+// Package frugal is how much of its host an agent takes: on a phone as little as can be, and what there is where terminals'
+// connections go through it.
+package frugal
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+const (
+	soon  = 50  // percent by which the heap grows until its garbage goes
+	usual = 100 // as Go has it
+)
+
+var (
+	mutex    sync.Mutex
+	begun    bool
+	carrying int
+)
+
+// Begin lets this process be small: one processor is more than it needs and spares a quarter of what it costs, and its
+// garbage goes soon (`-bench Cost`).
+func Begin() {
+	mutex.Lock()
+	defer mutex.Unlock()
+	begun = true
+	settle()
+}
+
+// Carry lets it have all processors until end is called.
+func Carry() (end func()) {
+	change := func(by int) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		carrying += by
+		settle()
+	}
+	change(1)
+	return sync.OnceFunc(func() { change(-1) })
+}
+
+func settle() {
+	switch {
+	case !begun:
+	case carrying > 0:
+		runtime.GOMAXPROCS(runtime.NumCPU())
+		debug.SetGCPercent(usual)
+	default:
+		runtime.GOMAXPROCS(1)
+		debug.SetGCPercent(soon)
+	}
+}

@@ -1,0 +1,146 @@
+// Package relaying is the hand that has a host stand as a relay (docs/relay.md), as a controller orders.
+//
+//	Relay ─▶ a door for gateways, and plain TCP with the servers that they ask for ─▶ Relaying
+//
+// An order takes the place of the one before while connections go on; those of gateways that it does not name are cut. A port
+// that somebody else has is said, and tried again. Nothing of it outlives the agent.
+package relaying
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"bicast/agent/clock"
+	"bicast/agent/trust"
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+	"bicast/relay/reach"
+	"bicast/relay/serve"
+)
+
+const tendEvery = time.Second
+
+// ErrNoRelay is why a terminal and a gateway are none.
+var ErrNoRelay = errors.New("a relay stands in the Internet: run an agent of role relay there")
+
+// Hand relays as a controller ordered.
+type Hand struct {
+	within   func(func() error) error // runs where gateways come to, and where servers are reached from
+	identity func() (trust.Identity, error)
+	log      *slog.Logger
+	busy     busy
+
+	mutex   sync.Mutex
+	ended   bool
+	wanted  wanted // while it stands
+	stands  *stand // nil: it is no relay
+	trouble error  // why its door is not open
+}
+
+// NewHand has nothing to do yet.
+func NewHand(within func(func() error) error, identity func() (trust.Identity, error), log *slog.Logger) *Hand {
+	return &Hand{within: within, identity: identity, log: log}
+}
+
+// Order takes the place of the order before; one that cannot be carried out changes nothing.
+func (h *Hand) Order(order *agentv1.Relay) (string, error) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.ended {
+		return "", errors.New("this agent is ending")
+	}
+	if order.GetPort() == 0 {
+		h.end()
+		return "it is no relay", nil
+	}
+	wanted, err := h.read(order)
+	if err != nil {
+		return "", err
+	}
+	if h.stands == nil {
+		if h.stands, err = newStand(h.within, h.log); err != nil {
+			return "", err
+		}
+	}
+	h.wanted = wanted
+	h.stands.obey(wanted)
+	h.open()
+	said := fmt.Sprintf("a relay at port %d for %s, to ports %v, sending with %s",
+		wanted.port, counting.Of(len(wanted.guests), "gateway"), wanted.reaches, wanted.congestion)
+	if h.trouble != nil {
+		said = fmt.Sprintf("%s: not yet: %v", said, h.trouble)
+	}
+	return said, nil
+}
+
+// Run sees to the relay until the context ends, and then ends it.
+func (h *Hand) Run(ctx context.Context) {
+	clock.Every(ctx, tendEvery, func() {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		if h.stands != nil {
+			h.open()
+		}
+	})
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.end()
+	h.ended = true
+}
+
+// open is tried until it is.
+func (h *Hand) open() {
+	err := h.stands.open(h.wanted)
+	if err != nil && (h.trouble == nil || h.trouble.Error() != err.Error()) {
+		h.log.Warn("the relay's door cannot be opened", "because", err)
+	}
+	h.trouble = err
+}
+
+func (h *Hand) end() {
+	if h.stands != nil {
+		h.stands.end()
+	}
+	h.stands, h.trouble = nil, nil
+}
+
+// Report is what the contract's has of relaying; nil: it is no relay.
+func (h *Hand) Report() *agentv1.Relaying {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.stands == nil {
+		return nil
+	}
+	t := h.stands.server.Totals()
+	return &agentv1.Relaying{
+		Because: h.because(time.Now()), Draining: h.wanted.draining, Congestion: h.wanted.congestion,
+		Connections: uint32(t.Connections), Waiting: uint32(t.Waiting), Carried: t.Carried,
+		Refused: t.Refused, Failed: t.Failed, Strangers: t.Strangers, BytesUp: t.Up, BytesDown: t.Down,
+		OverheadUs: uint32(min(t.Overhead.Microseconds(), 1<<32-1)), BusyPercent: h.busy.percent(clock.Monotonic()),
+	}
+}
+
+// because is why nobody can come in; empty: everybody can.
+func (h *Hand) because(now time.Time) string {
+	if h.trouble != nil {
+		return h.trouble.Error()
+	}
+	if until := h.wanted.shows.Leaf.NotAfter; now.After(until) {
+		return fmt.Sprintf("its certificate was good until %v: no gateway takes it any more; order it anew with another one", until.UTC())
+	}
+	return ""
+}
+
+// order is how the parts below serve.
+func (w wanted) order(stand *stand) serve.Order {
+	return serve.Order{
+		Shows: w.shows, Authority: w.identity.Authority(), Guests: w.guests, Draining: w.draining,
+		Reach: &reach.Reach{
+			Ports: w.reaches, Resolve: stand.resolve, Within: stand.within, Roads: stand.roads, Congestion: w.congestion,
+		},
+	}
+}

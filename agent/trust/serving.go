@@ -1,0 +1,53 @@
+package trust
+
+import (
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Serving is this agent's key with a certificate (DER) by which others come to it by its name.
+func (i Identity) Serving(certificate []byte, now time.Time) (tls.Certificate, error) {
+	shown, err := x509.ParseCertificate(certificate)
+	if err == nil {
+		err = i.serves(shown, now)
+	}
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("the certificate to serve with is no good: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{shown.Raw}, PrivateKey: i.Key, Leaf: shown}, nil
+}
+
+func (i Identity) serves(shown *x509.Certificate, now time.Time) error {
+	if public, ok := shown.PublicKey.(*ecdsa.PublicKey); !ok || !public.Equal(&i.Key.PublicKey) {
+		return errors.New("it is for another key, expected the one that this agent joined with: has it joined again since?")
+	}
+	_, err := shown.Verify(x509.VerifyOptions{
+		Roots: i.Authority(), DNSName: i.Name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	var otherName x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &otherName):
+		return fmt.Errorf("it is for the names %q, expected %q", shown.DNSNames, i.Name)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fmt.Errorf("it is good from %v to %v, and here it is %v: is the clock right?",
+			shown.NotBefore.UTC(), shown.NotAfter.UTC(), now.UTC().Round(time.Second))
+	case errors.As(err, &invalid) && invalid.Reason == x509.IncompatibleUsage:
+		return errors.New("it is not for server authentication")
+	default:
+		return fmt.Errorf("it is not of the CA that this agent joined (%w)", err)
+	}
+}
+
+// Authority is the CA that it joined, and nobody else.
+func (i Identity) Authority() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(i.CA)
+	return pool
+}
