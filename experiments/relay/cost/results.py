@@ -93,7 +93,9 @@ def _passed(run: Passed) -> Iterator[Figure]:
         yield figure(f"  files at the {end}, more than before", more[-1], more, "files", at_most(0))
         sizes = [each.resident_mb for each in held]
         yield figure(f"  memory at the {end}", sizes[-1], sizes, "MB")
-        yield worst("    grown in the second half", [_grown_percent(held)], "%", at_most(GROWN_PERCENT))
+        yield worst(
+            f"  memory at the {end}, grown in the second half", [_grown_percent(held)], "%", at_most(GROWN_PERCENT)
+        )
 
 
 def _grown_percent(held: Sequence[Held]) -> float:

@@ -1,0 +1,109 @@
+"""What the pair costs is judged beside the direct connection of the same run; and the real pair is measured once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.relay.cost import CAMPAIGN, runs
+from experiments.relay.cost.others import Moment, disturbed
+from experiments.relay.cost.plan import DOWN, SHORT, UP
+from experiments.relay.cost.results import HEADER, figures
+from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run, crowded, moved, passed, road
+from experiments.relay.cost.ways import DIRECT, HAPROXY, PAIR, SING_BOX, raise_ways
+
+
+def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", missing: int = 0) -> Moved:
+    return Moved(way, direction, 0, 2 * gbps, 2.0, missing, gateway_s=0.2 * gbps, relay_s=0.4 * gbps, stalled=stalled)
+
+
+def reaching(way: str, connected_ms: float, first_ms: float) -> Reached:
+    return Reached(way, 0, (connected_ms,) * 3, (first_ms,) * 3, "")
+
+
+def judged(*those: Run) -> dict[str, tuple[Any, bool | None]]:
+    return {one.what.strip(): (one.value, one.met) for one in figures(those)}
+
+
+def test_rates_are_told_beside_direct_s_and_the_pair_is_to_be_the_fastest_with_mutual_tls() -> None:
+    others = [a_transfer(DIRECT, 20.0), a_transfer(HAPROXY, 2.0), a_transfer(SING_BOX, 3.0)]
+    told = judged(*others, *(a_transfer(PAIR, rate) for rate in (0.5, 4.0, 5.0)))
+    assert told[f"{PAIR}, of the fastest other's with mutual TLS ({SING_BOX})"] == (pytest.approx(4 / 3), True)
+    assert (told["of direct's"][0], told["below half of its median"][0]) == (0.15, 0)  # sing-box's, the last
+    assert told["processor at the gateway"][0] == pytest.approx(0.1)
+    assert told["processor at the relay"][0] == pytest.approx(0.2)
+    assert judged(*(a_transfer(PAIR, rate) for rate in (0.5, 4.0, 5.0)))["below half of its median"][0] == 1
+    slower = judged(*others, a_transfer(PAIR, 2.9))
+    assert slower[f"{PAIR}, of the fastest other's with mutual TLS ({SING_BOX})"][1] is False
+
+
+def test_a_byte_that_is_missing_is_told_and_what_others_spoilt_counts_nowhere() -> None:
+    good = a_transfer(PAIR, 4.0, UP)
+    assert judged(good)["bytes missing in transfers"] == (0, True)
+    assert judged(good, a_transfer(PAIR, 4.0, UP, missing=1))["bytes missing in transfers"] == (1, False)
+    assert list(figures([good, a_transfer(PAIR, 0.1, UP, stalled="others had 40 %")])) == list(figures([good]))
+
+
+@pytest.mark.parametrize(("first_ms", "met"), [(64.0, True), (65.0, False)])
+def test_the_first_byte_is_judged_in_direct_s_round_trips(first_ms: float, met: bool) -> None:
+    told = judged(reaching(DIRECT, 40.0, 80.0), reaching(PAIR, 0.3, first_ms))
+    assert told["added, in direct's round trips"] == (pytest.approx((first_ms - 80) / 40), met)
+    other = judged(reaching(DIRECT, 40.0, 80.0), reaching(HAPROXY, 0.3, 104.0))
+    assert other["added, in direct's round trips"] == (0.6, None)
+
+
+def test_who_does_not_answer_in_a_crowd_is_told_and_memory_is_for_a_thousand() -> None:
+    told = judged(Crowded(PAIR, 5000, 4999, gateway_mb=200, relay_mb=150))
+    assert told[f"5000 open at once, {PAIR}: unanswered"] == (1, False)
+    assert told["memory at the gateway for 1000 idle"][0] == 40
+    assert told["memory at the relay for 1000 idle"][0] == 30
+
+
+def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -> None:
+    def told(*at_gateway: Held) -> dict[str, tuple[Any, bool | None]]:
+        return judged(Passed(PAIR, 5000, 5000, at_gateway, (Held(20, 26),) * len(at_gateway)))
+
+    once = told(Held(20, 26), Held(30, 27), Held(29, 26), Held(31, 28), Held(30, 26))
+    assert once["files at the gateway, more than before"] == (0, True)
+    assert once["memory at the gateway, grown in the second half"] == (0, True)
+    leaking = told(*(Held(20 + 2 * step, 26 + step) for step in range(5)))
+    assert leaking["files at the gateway, more than before"] == (4, False)
+    assert leaking["memory at the gateway, grown in the second half"] == (pytest.approx(100 * 4 / 24), False)
+    assert leaking["memory at the relay, grown in the second half"] == (0, True)
+
+
+def test_who_is_not_installed_is_told() -> None:
+    assert f"{SING_BOX}: not installed" in judged(a_transfer(DIRECT, 20.0), a_transfer(HAPROXY, 2.0))
+    assert f"{HAPROXY}: not installed" not in judged(a_transfer(HAPROXY, 2.0, stalled="others had 40 %"))
+
+
+def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
+    before = Moment(passed=1000, busy=500, ours=300)
+    assert disturbed(before, Moment(1200, 690, 470)) == ""
+    assert disturbed(before, Moment(1200, 690, 450)) == "others had 20 % of the processors for 0.4 s"
+
+
+def test_the_pair_is_measured_and_the_report_names_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runs, "STEPS", 1)
+    monkeypatch.setattr(runs, "SAME_FOR_S", 0.1)
+    with road() as net, raise_ways(net, (DIRECT, PAIR)) as (direct, pair):
+        found: list[Run] = [moved(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
+        found += [crowded(net, pair, 50), passed(net, pair, 20)]
+        told = net.machine("gateway").run("nstat", "--ignore", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
+        assert json.loads(told)["kernel"]["MPTcpExtMPCapableSYNACKRX"] >= 4, "gateway and relay do not speak MPTCP"
+    transfers = [one for one in found if isinstance(one, Moved)]
+    assert all(one.missing == 0 and one.gbit > 0 for one in transfers)
+    assert [sum(one.gateway_s for one in transfers if one.way == way) > 0 for way in (DIRECT, PAIR)] == [False, True]
+    assert [one.answered for one in found if isinstance(one, Crowded | Passed)] == [50, 20]
+    CAMPAIGN.present(SHORT, found, tmp_path, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    with Path(document["csv"]).open(encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    assert tuple(lines[0]) == HEADER and all(len(line) == len(HEADER) for line in lines)
+    assert Path(document["plots"][0]).read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
