@@ -30,6 +30,7 @@ PARTS = (
     "eliminate",
     "air",
     "windows",
+    "relay",
     "transfer",
 )
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"

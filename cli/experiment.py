@@ -121,6 +121,16 @@ EXPERIMENTS = {
         "phases of 15 s, three rounds in each mode: some 16 minutes.",
         "phases of a minute, likewise: some 50 minutes.",
     ),
+    "relay": Experiment(
+        "experiments.relay",
+        "papers 001 and 002: what a relay costs, beside a direct connection and others' proxies",
+        "Has a terminal's connections carried by gateway and relay, by HAProxy's and sing-box's two ends where those "
+        "are installed, and by nobody, in turns. Prints rates and processor time on a road without limits, when the "
+        "first byte comes where the relay stands half way, memory for idle connections, and what many short ones leave "
+        "behind. `.venv/bin/python -m experiments.relay PART ...` runs parts alone.",
+        "transfers of a second, 5000 connections open at once, 5000 short ones: some 3 minutes.",
+        "20 transfers of 2 s each way of each, 100,000 short connections: some 15 minutes.",
+    ),
     "bench": Experiment(
         "bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",
