@@ -66,6 +66,10 @@ class Agent:
 
         self._await(does, "eliminates copies")
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
@@ -86,7 +90,7 @@ class Agent:
         within_s = self._controller.PATIENCE_S
         deadline = time.monotonic() + within_s
         while (found := look()) is None:
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self.ended or time.monotonic() > deadline:
                 raise ExperimentFailed(
                     f"it is not so within {within_s:.0f} s that agent {self._name} {what}; the last that it said: "
                     f"{self._log.read_text().strip()[-500:]}"
