@@ -37,8 +37,8 @@ def manned(net: Stage, controller: Controller) -> Iterator[None]:
 
 def invitation(net: Stage, controller: Controller, file: WebFile) -> str:
     """For another terminal of this machine, in the order in which each line shows something."""
-    client, server, router = (_seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
-    brain = _seen_outside(controller.process.pid)
+    client, server, router = (seen_outside(net.machine(name).pid) for name in (TERMINAL, "server", "router"))
+    brain = seen_outside(controller.process.pid)
     shown = f"./bicast mptcp list --netns /proc/{client}/ns/net"
     return f"""\
 Wi-Fi loses nothing from now on. The lab stands until Ctrl-C, with agents at the client and the server. In another
@@ -61,7 +61,7 @@ Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash
 router {router})."""
 
 
-def _seen_outside(pid: int) -> int:
+def seen_outside(pid: int) -> int:
     """What the machine calls a process of this world; the last number of its NSpid is what the world calls it."""
     machine = Path(f"/proc/self/fd/{os.environ[OUTER_PROC]}") if OUTER_PROC in os.environ else Path("/proc")
     ours = Path("/proc/self/ns/pid").readlink()
