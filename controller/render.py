@@ -35,6 +35,7 @@ NAMES = {
     "ipv4_dst": "ip_dst",
     "icmpv4_type": "icmp_type",
     "ipv6_nd_target": "nd_target",
+    "ipv6_nd_sll": "nd_sll",
     "ipv6_nd_tll": "nd_tll",
     "icmpv6_nd_options_type": "nd_options_type",
     "icmpv6_nd_reserved": "nd_reserved",
