@@ -3,7 +3,8 @@
     0 ENTRY   what comes in, by port: ARP is answered, neighbour discovery is shown to the app, a ping of the
               gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
               from outside and in nobody's name who is inside
-    1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come
+    1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come;
+              TCP of relayed ones that would leave goes to the host instead (taking.py)
     2 LEAVE   by terminal and class (matching.py): to the group that knows which uplinks they leave by; what goes to a
               terminal at the other end (of the site that this one mirrors) leaves as that one's packets come, and
               what that one's terminals send to strangers goes to the exit (beyond.py)
@@ -43,13 +44,11 @@ from controller.program import (
     fields,
     written,
 )
-from controller.tables import beyond, metered, proxies, responders, sources
-from controller.tables.leaving import LEAVE, MOST_KEPT, Path, leaving, paths
+from controller.tables import beyond, metered, proxies, responders, sources, taking
+from controller.tables.leaving import LEAVE, MOST_KEPT, ROUTE, Path, leaving, paths
 from controller.tables.matching import Direction, matches
 from controller.tables.responders import ENTRY
 from controller.tables.served import Answered, Served, answered, divided, served
-
-ROUTE = 1
 
 TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
 TAGGED_PRIORITY = 100  # ENTRY: above everything
@@ -150,6 +149,7 @@ class _Flows:
                 yield from self._inside_entry(name, port)
         yield from self._between_ports()
         yield from self._route()
+        yield from self._relayed()
         for each in served(self._site):
             if port := self._wires.get(each.place.port):
                 yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
@@ -226,6 +226,13 @@ class _Flows:
             for network in family.never_routed:
                 yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
         yield Flow(ROUTE, OUTSIDE_PRIORITY, fields(), goto=LEAVE)
+
+    def _relayed(self) -> Iterator[Flow]:
+        yield from taking.taking(self._site, self._wires)
+        if self._site.relaying and (host := self._wires.get(self._site.relaying.port)):
+            yield from taking.entering(self._site, host.number)
+            for each in taking.taken(self._site):
+                yield from _leave(each, Direction.SENT, partial(_by_source, each, host), self._site.named)
 
 
 def _leave(

@@ -218,7 +218,7 @@ class Site:
     returned: tuple[Returned, ...] = ()  # that one's terminals
     named: tuple[TrafficClass, ...] = ()  # apart from each other, each with its mode; `bicast` is of what they leave
     named_there: tuple[TrafficClass, ...] = ()  # the same of the site that it mirrors, for that one's terminals
-    networks_there: tuple[Network, ...] = ()  # of the other end's uplinks and subnets
+    networks_there: tuple[Network, ...] = ()  # of that one's uplinks and subnets
     relaying: Relaying | None = None  # its relayed terminals' TCP goes to relays
 
     def __hash__(self) -> int:

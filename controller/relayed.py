@@ -52,7 +52,7 @@ class Relaying:
     uplinks: tuple[RelayingUplink, ...]  # all of the site's, in its order
     fallback: Fallback
     choose: Choosing
-    excepted: tuple[Network, ...]  # TCP that goes there is left alone
+    excepted: tuple[Network, ...]  # what is written, and those of the other end: TCP that goes there is left alone
 
     @property
     def families(self) -> tuple[Family, ...]:

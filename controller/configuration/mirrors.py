@@ -18,7 +18,10 @@ def mirrored(sites: Mapping[str, Site], places: Mapping[str, Place]) -> tuple[Si
 
 
 def _with_end(site: Site, other: Site | None) -> Site:
-    return replace(site, other_end=other.name, networks_there=other.networks) if other else site
+    if other is None:
+        return site
+    relaying = site.relaying and replace(site.relaying, excepted=(*site.relaying.excepted, *other.networks))
+    return replace(site, other_end=other.name, relaying=relaying)
 
 
 def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
@@ -57,7 +60,7 @@ def _completed(site: Site, sites: Mapping[str, Site], place: Place) -> Site:
     if flows > MOST_FLOWS:
         raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
     uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
-    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named)
+    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
 
 
 def _returned(site: Site) -> Iterator[Returned]:

@@ -10,7 +10,7 @@ from controller.model import Mode, Uplink
 from controller.program import Action, Bucket, Group, GroupKind
 from controller.tables.served import Answered, Served
 
-LEAVE = 2  # the table in which they are led there
+ROUTE, LEAVE = 1, 2  # the tables in which it is found out that they leave, and in which they are led there
 MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
 
 

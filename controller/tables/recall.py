@@ -35,7 +35,8 @@ def counting_ids(site: Site) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]
     for each in served(site):
         sends, receives = ids[each.terminal.name]
         sends += tuple(leaving.group_id for _, leaving in each.leaving)
-        receives += tuple(name.group_id for name in (each.delivery, each.back) if name)
+        if not each.place.by_relay:  # what the host receives for it is delivered once more
+            receives += tuple(name.group_id for name in (each.delivery, each.back) if name)
         ids[each.terminal.name] = sends, receives
     return ids
 

@@ -20,14 +20,14 @@ def own(site: Site) -> tuple[Address, ...]:
 
 @lru_cache(maxsize=256)
 def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
-    """The inside, the gateway itself, and what no network may carry; no two overlap."""
-    return _apart(_nowhere_outside(site, family), family)
+    """The inside, the gateway itself, and what no network may carry."""
+    return apart(_nowhere_outside(site, family), family)
 
 
 @lru_cache(maxsize=256)
 def of_no_stranger(site: Site, family: Family) -> tuple[str, ...]:
     """The same, and all that is between here and the other end, and there."""
-    return _apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
+    return apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
 
 
 def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
@@ -35,7 +35,8 @@ def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
     return (*inside, *(ip_network(each) for each in own(site)), *map(ip_network, family.never_routed))
 
 
-def _apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
+def apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
+    """Those of a family, joined where they meet: of two flows of one priority, no packet shall meet both."""
     found: Iterator[IPv4Network] | Iterator[IPv6Network]
     if family is Family.IPV4:
         found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from controller import config
-from controller.configuration import air, classes, document, measured, settings
+from controller.configuration import air, classes, document, measured, relaying, settings
 from controller.configuration.document import Mapped, Place
 from tests.brain import sites
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
 EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
-MODULES = (config, settings, classes, air, measured)
+MODULES = (config, settings, classes, air, measured, relaying)
 NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
 
 
