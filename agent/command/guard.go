@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 
+	"bicast/agent/frugal"
 	"bicast/agent/pathmanager"
 )
 
@@ -16,10 +17,10 @@ func Guard(arguments []string, complaints io.Writer) int {
 	var err error
 	switch len(arguments) {
 	case 1:
-		frugal()
+		frugal.Begin()
 		err = pathmanager.Listen(arguments[0])
 	case 2:
-		frugal()
+		frugal.Begin()
 		err = pathmanager.Guard(arguments[0], arguments[1], os.Stdin, os.Stdout)
 	default:
 		return complain(complaints, usage, "`bicast-agent run --role relay` starts its guard by itself")
