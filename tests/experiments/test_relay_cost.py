@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from experiments.relay.cost import CAMPAIGN, runs
+from experiments.relay.cost import CAMPAIGN, measuring
+from experiments.relay.cost.ends import standing
+from experiments.relay.cost.measuring import crowded, moved, passed
 from experiments.relay.cost.others import Moment, disturbed
 from experiments.relay.cost.plan import DOWN, SHORT, UP
 from experiments.relay.cost.results import HEADER, figures
-from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run, crowded, moved, passed, road
-from experiments.relay.cost.ways import DIRECT, HAPROXY, PAIR, SING_BOX, raise_ways
+from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run
+from experiments.relay.cost.ways import DIRECT, HAPROXY, PAIR, SING_BOX
 
 
-def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", missing: int = 0) -> Moved:
-    return Moved(way, direction, 0, 2 * gbps, 2.0, missing, gateway_s=0.2 * gbps, relay_s=0.4 * gbps, stalled=stalled)
+def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", whole: bool = True) -> Moved:
+    return Moved(way, direction, 0, whole, 2 * gbps, 2.0, gateway_s=0.2 * gbps, relay_s=0.4 * gbps, stalled=stalled)
 
 
 def reaching(way: str, connected_ms: float, first_ms: float) -> Reached:
@@ -41,10 +43,13 @@ def test_rates_are_told_beside_direct_s_and_the_pair_is_to_be_the_fastest_with_m
     assert slower[f"{PAIR}, of the fastest other's with mutual TLS ({SING_BOX})"][1] is False
 
 
-def test_a_byte_that_is_missing_is_told_and_what_others_spoilt_counts_nowhere() -> None:
+def test_a_transfer_that_breaks_is_told_and_what_others_spoilt_counts_nowhere() -> None:
     good = a_transfer(PAIR, 4.0, UP)
-    assert judged(good)["bytes missing in transfers"] == (0, True)
-    assert judged(good, a_transfer(PAIR, 4.0, UP, missing=1))["bytes missing in transfers"] == (1, False)
+    broken = f"transfers that broke, or of which bytes are missing: {PAIR}"
+    assert judged(good)[broken] == (0, True)
+    told = judged(good, a_transfer(PAIR, 0.0, UP, whole=False), a_transfer(HAPROXY, 0.0, UP, whole=False))
+    assert (told[broken], told[broken.replace(PAIR, HAPROXY)]) == ((1, False), (1, None))
+    assert told["up: pair"][0] == 4
     assert list(figures([good, a_transfer(PAIR, 0.1, UP, stalled="others had 40 %")])) == list(figures([good]))
 
 
@@ -90,15 +95,15 @@ def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
 def test_the_pair_is_measured_and_the_report_names_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runs, "STEPS", 1)
-    monkeypatch.setattr(runs, "SAME_FOR_S", 0.1)
-    with road() as net, raise_ways(net, (DIRECT, PAIR)) as (direct, pair):
+    monkeypatch.setattr(measuring, "STEPS", 1)
+    monkeypatch.setattr(measuring, "SAME_FOR_S", 0.1)
+    with standing(names=(DIRECT, PAIR)) as (net, (direct, pair)):
         found: list[Run] = [moved(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
         found += [crowded(net, pair, 50), passed(net, pair, 20)]
         told = net.machine("gateway").run("nstat", "--ignore", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
         assert json.loads(told)["kernel"]["MPTcpExtMPCapableSYNACKRX"] >= 4, "gateway and relay do not speak MPTCP"
     transfers = [one for one in found if isinstance(one, Moved)]
-    assert all(one.missing == 0 and one.gbit > 0 for one in transfers)
+    assert all(one.whole and one.gbit > 0 for one in transfers)
     assert [sum(one.gateway_s for one in transfers if one.way == way) > 0 for way in (DIRECT, PAIR)] == [False, True]
     assert [one.answered for one in found if isinstance(one, Crowded | Passed)] == [50, 20]
     CAMPAIGN.present(SHORT, found, tmp_path, as_json=True)

@@ -11,9 +11,10 @@ import argparse
 
 from experiments.campaign import Campaign
 from experiments.relay.cost import plot
+from experiments.relay.cost.measuring import carry_out
 from experiments.relay.cost.plan import FULL, QUICK, Plan
 from experiments.relay.cost.results import HEADER, figures, rows
-from experiments.relay.cost.runs import Run, carry_out
+from experiments.relay.cost.runs import Run
 
 
 def run(args: argparse.Namespace) -> int:

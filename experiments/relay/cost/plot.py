@@ -20,7 +20,7 @@ BESIDE = {DOWN: -0.15, UP: 0.15}
 
 def draw(runs: Sequence[Run], file: Path) -> Path:
     good = [run for run in runs if not run.stalled]
-    transfers = [run for run in good if isinstance(run, Moved)]
+    transfers = [run for run in good if isinstance(run, Moved) and run.whole]
     figure = Figure(figsize=(14, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     rates, costs, firsts = figure.subplots(1, 3)

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from typing import TypeVar
 
 from bench.figures import Figure, at_least, at_most, exactly, figure, middle, worst
 from experiments.relay.cost.plan import DOWN, UP
-from experiments.relay.cost.runs import Crowded, Held, Moved, One, Passed, Reached, Run
+from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run
 from experiments.relay.cost.ways import DIRECT, NAMES, PAIR
 
 EARLIER = -0.4  # of direct's round trip: a relay half way saves one of its own two
 GROWN_PERCENT = 10.0
+Each = TypeVar("Each", Moved, Reached)
 HEADER = ("way", "what", "run", "measured", "unit")
 
 
 def figures(runs: Sequence[Run]) -> Iterator[Figure]:
     good = [run for run in runs if not run.stalled]
     transfers = [run for run in good if isinstance(run, Moved)]
-    if transfers:
-        missing = [float(abs(run.missing)) for run in transfers]
-        yield figure("bytes missing in transfers", sum(missing), missing, "bytes", exactly(0))
+    for name, those in _by_way(transfers).items():
+        broken = [float(not run.whole) for run in those]
+        if name == PAIR or any(broken):
+            what = f"transfers that broke, or of which bytes are missing: {name}"
+            yield figure(what, sum(broken), broken, "transfers", exactly(0) if name == PAIR else None)
     for direction in (DOWN, UP):
-        yield from _rates(direction, [run for run in transfers if run.direction == direction])
+        yield from _rates(direction, [run for run in transfers if run.direction == direction and run.whole])
     yield from _first_bytes([run for run in good if isinstance(run, Reached)])
     yield from _crowds([run for run in good if isinstance(run, Crowded)])
     for run in good:
@@ -104,12 +108,14 @@ def _grown_percent(held: Sequence[Held]) -> float:
     return 100 * (held[-1].resident_mb / max(each.resident_mb for each in held[:half]) - 1)
 
 
-def _by_way(runs: Sequence[One]) -> dict[str, list[One]]:
+def _by_way(runs: Sequence[Each]) -> dict[str, list[Each]]:
     return {name: those for name in NAMES if (those := [run for run in runs if run.way == name])}
 
 
 def rows(run: Run) -> Iterator[tuple[object, ...]]:
     match run:
+        case Moved(whole=False):
+            yield run.way, run.direction, run.number, "", "broken"
         case Moved():
             yield run.way, run.direction, run.number, f"{run.gbps:.4f}", "Gbit/s"
             for end, spent in ENDS.items():

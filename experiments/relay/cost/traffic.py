@@ -14,6 +14,7 @@ who does not carry half-closes is measured, too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -125,10 +126,10 @@ async def bulk(address: str, port: int, way: str, seconds: float) -> None:
         if way == "down":
             await loop.sock_sendall(line, DOWN + LENGTH.pack(round(seconds * 1e6)))
             say(await drain(line))
-            return
-        await loop.sock_sendall(line, UP)
-        await pour(line, seconds)
-        say(json.loads(await loop.sock_recv(line, 1024)))
+        else:
+            await loop.sock_sendall(line, UP)
+            await pour(line, seconds)
+            say(json.loads(await loop.sock_recv(line, 1024)))
 
 
 async def first(address: str, port: int, times: int) -> None:
@@ -182,11 +183,11 @@ def main(role: str, *words: str) -> None:
         asyncio.run(serve(int(words[0])))
         return
     address, port, *rest = words
-    if role == "bulk":
-        asyncio.run(bulk(address, int(port), rest[0], float(rest[1])))
-    else:
-        count = int(rest[0])
-        asyncio.run({"first": first, "crowd": crowd, "short": short}[role](address, int(port), count))
+    with contextlib.suppress(OSError, json.JSONDecodeError):  # what broke is not told
+        if role == "bulk":
+            asyncio.run(bulk(address, int(port), rest[0], float(rest[1])))
+        else:
+            asyncio.run({"first": first, "crowd": crowd, "short": short}[role](address, int(port), int(rest[0])))
 
 
 if __name__ == "__main__":
