@@ -1,22 +1,23 @@
 """One leg of a way, from one place to another, as it was measured, and how fast TCP can be on it.
 
-Paper 001's equations (1) and (2) tell what a window and a rate allow, where nothing is lost. What losses allow is told
-by RFC 9438 (section 5.1), because cubic is what hosts send with that nobody has set otherwise: it is as fast as Reno,
-which is the equation of Mathis et al., where windows are small or ways short, and faster beyond.
+Paper 001's equations (1) and (2) tell what a window and a rate allow, where nothing is lost. What losses leave of the
+window is told as RFC 9438 (section 5.1) tells it of cubic, because hosts send with it that nobody has set otherwise: it
+is as fast as Reno, which is the equation of Mathis et al., where windows are small or ways short, and faster beyond.
+The equations know no receiver's window; with one a loss costs less, for it is soon whole again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, pow, sqrt
+from math import cbrt, inf, pow, sqrt
 
 from controller.policy.rates import said
 
 WINDOW_BYTES = 3 << 20  # what Linux's receive buffer grows to; hosts that set none have it
 MTU_BYTES, SEGMENT_BYTES = 1500, 1448
-RENO_C = sqrt(3 / 2)  # of Mathis et al., as RFC 9438 has it
-CUBIC_C, CUBIC_BETA = 0.4, 0.7  # of RFC 9438
-CUBIC_FACTOR = pow(CUBIC_C * (3 + CUBIC_BETA) / (4 * (1 - CUBIC_BETA)), 1 / 4)
+BETA, CUBIC_C = 0.7, 0.4  # of RFC 9438: what a loss leaves of the window, and how it grows again
+RENO_ALPHA = 3 * (1 - BETA) / (1 + BETA)  # segments a round trip, by which cubic is as fast as Reno
+RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # of the window, while it grows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +47,14 @@ class Throughput:
 
 def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> Throughput:
     """What one connection gets, once it has begun."""
-    over = f"over {leg.rtt_ms:.4g} ms"
-    found: list[Throughput] = []
-    if leg.bandwidth_bps is not None:  # the first of equals: where the window is wide enough, this is the reason
-        found.append(Throughput(leg.bandwidth_bps, f"the {said(leg.bandwidth_bps)} that are there"))
+    bps = by_window(leg, window_bytes)
+    because = f"a window of {window_bytes / 1024:.4g} KiB over {leg.rtt_ms:.4g} ms"
     if leg.loss:
-        found.append(Throughput(by_loss(leg.loss, leg.rtt_ms), f"{100 * leg.loss:.2g} % lost {over}"))
-    found.append(Throughput(by_window(leg, window_bytes), f"a window of {window_bytes / 1024:.4g} KiB {over}"))
-    return min(found, key=lambda each: each.bps)
+        bps = min(bps, by_loss(leg.loss, leg.rtt_ms, window_bytes))
+        because += f", {100 * leg.loss:.2g} % lost"
+    if leg.bandwidth_bps is not None and bps >= leg.bandwidth_bps:
+        return Throughput(leg.bandwidth_bps, f"the {said(leg.bandwidth_bps)} that are there")
+    return Throughput(bps, because)
 
 
 def by_window(leg: Leg, window_bytes: int) -> float:
@@ -69,9 +70,21 @@ def by_window(leg: Leg, window_bytes: int) -> float:
     return rate_bps
 
 
-def by_loss(loss: float, rtt_ms: float) -> float:
-    rtt_s = rtt_ms / 1e3
+def by_loss(loss: float, rtt_ms: float, window_bytes: int) -> float:
+    """The mean of a window that each loss makes smaller, and that grows by what Reno or cubic does, as is faster."""
+    rtt_s, most = rtt_ms / 1e3, window_bytes / SEGMENT_BYTES
     if rtt_s <= 0:
         return inf
-    segments = max(RENO_C / sqrt(loss), CUBIC_FACTOR * pow(rtt_s / loss, 3 / 4))
-    return 8 * SEGMENT_BYTES * segments / rtt_s
+    reno = _between_losses(loss, most, (1 - BETA) * most / RENO_ALPHA, RENO_MEAN, sqrt(3 / 2 / loss))
+    cubic_rounds = cbrt((1 - BETA) * most / CUBIC_C) / rtt_s
+    cubic_alone = pow(CUBIC_C * CUBIC_MEAN / (1 - BETA), 1 / 4) * pow(rtt_s / loss, 3 / 4)
+    cubic = _between_losses(loss, most, cubic_rounds, CUBIC_MEAN, cubic_alone)
+    return 8 * SEGMENT_BYTES * max(reno, cubic) / rtt_s
+
+
+def _between_losses(loss: float, most: float, rounds: float, mean: float, alone: float) -> float:
+    """Segments in a round trip. It takes `rounds` to be whole again; `alone` is the mean where it never is."""
+    growing = rounds * mean * most
+    if growing >= 1 / loss:
+        return alone
+    return 1 / loss / (rounds + (1 / loss - growing) / most)

@@ -35,8 +35,28 @@ def test_a_window_allows_what_equations_1_and_2_say() -> None:
 def test_losses_allow_what_rfc_9438_says_of_cubic() -> None:
     """Its tables, in segments; where Reno is faster, cubic is as fast."""
     for loss, rtt_ms, segments in ((1e-4, 100.0, 187), (1e-6, 100.0, 5926), (1e-2, 10.0, 12), (1e-4, 10.0, 120)):
-        window = by_loss(loss, rtt_ms) * rtt_ms / 1e3 / 8 / 1448
-        assert window == pytest.approx(segments, rel=0.03)
+        assert window(loss, rtt_ms, 1 << 30) == pytest.approx(segments, rel=0.03)
+
+
+def test_a_window_is_whole_again_where_losses_are_seldom() -> None:
+    """Beside what a simulation of both windows has, that loses each segment by the dice."""
+    for loss, rtt_ms, segments in ((8e-3, 160.0, 14.5), (1e-3, 80.0, 35.7), (5e-4, 140.0, 42.2), (3e-4, 140.0, 43.4)):
+        assert window(loss, rtt_ms, WINDOW) == pytest.approx(segments, rel=0.08)
+    assert throughput(Leg(100.0, 1e-3), WINDOW).because == "a window of 64 KiB over 100 ms, 0.1 % lost"
+
+
+@given(st.floats(1e-9, 1.0), st.floats(0.1, 500.0), st.integers(1448, 1 << 24))
+def test_more_loss_and_a_longer_way_are_never_faster(loss: float, rtt_ms: float, window_bytes: int) -> None:
+    leg = Leg(rtt_ms, loss)
+    bps = throughput(leg, window_bytes).bps
+    assert 0 < bps <= throughput(Leg(rtt_ms), window_bytes).bps
+    assert throughput(replace(leg, loss=loss / 2), window_bytes).bps >= bps * (1 - 1e-9)
+    assert throughput(replace(leg, rtt_ms=rtt_ms / 2), window_bytes).bps >= bps * (1 - 1e-9)
+
+
+def window(loss: float, rtt_ms: float, most_bytes: int) -> float:
+    """In segments."""
+    return by_loss(loss, rtt_ms, most_bytes) * rtt_ms / 1e3 / 8 / 1448
 
 
 def test_ping_takes_the_least_of_the_longer_legs() -> None:
