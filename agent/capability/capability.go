@@ -14,6 +14,7 @@ import (
 	"bicast/agent/pathmanager"
 	"bicast/agent/relaying"
 	"bicast/agent/tunnel"
+	"bicast/agent/walk"
 	"bicast/agent/window"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
@@ -30,6 +31,7 @@ const (
 	Window    = "window"
 	Probe     = "probe"
 	Relay     = "relay"
+	Walk      = "walk"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -43,7 +45,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
-		told(Probe, measuring.Probe()), told(Relay, relays(role)),
+		told(Probe, measuring.Probe()), told(Relay, relays(role)), told(Walk, walk.Probe()),
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/agent/tunnel"
+	"bicast/agent/walk"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 )
@@ -43,6 +44,7 @@ type Host struct {
 	terminals *inside.Inside  // likewise: what both want at their ports
 	windows   *windows        // nil: of a relay
 	measuring *measuring.Hand
+	walking   *walk.Hand
 	relaying  *relaying.Hand // nil: of a terminal or a gateway
 
 	mutex sync.Mutex // of the reader, which remembers when it read
@@ -81,10 +83,10 @@ func Open(s Settings) (*Host, error) {
 	}
 	within := func(work func() error) error { return h.inside(netns, work) }
 	h.windows = openWindows(s, within)
-	h.measuring = measuring.NewHand(within, log)
+	h.measuring, h.walking = measuring.NewHand(within, log), walk.NewHand(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring = measuring.NewHand(outside, log) // by uplinks, which leave as tunnels do, not by the bridge
+		h.measuring, h.walking = measuring.NewHand(outside, log), walk.NewHand(outside) // as tunnels leave, not by the bridge
 		h.terminals = inside.New(within, log)
 		h.copies = eliminate.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
@@ -129,7 +131,7 @@ func (h *Host) Close() error {
 
 // Run keeps what the controller ordered, until the context ends and everything of it has.
 func (h *Host) Run(ctx context.Context) {
-	parts := []func(context.Context){h.measuring.Run}
+	parts := []func(context.Context){h.measuring.Run, h.walking.Run}
 	if h.reflexes != nil {
 		parts = append(parts, h.reflexes.Run)
 	}
@@ -202,6 +204,9 @@ func (h *Host) Fired() <-chan *agentv1.Fired {
 // Probed tells what came of probes.
 func (h *Host) Probed() <-chan *agentv1.Probed { return h.measuring.Probed() }
 
+// Walked tells what came of walks.
+func (h *Host) Walked() <-chan *agentv1.Walked { return h.walking.Walked() }
+
 // Obey carries out an order. What it does not know, and what this host cannot do, it says.
 func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result {
 	switch order := directive.GetOrder().(type) {
@@ -235,6 +240,8 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.measuring.Health(order.Health))
 	case *agentv1.Directive_Probe:
 		return answered(h.measuring.Probe(directive.GetId(), order.Probe))
+	case *agentv1.Directive_Walk:
+		return answered(h.walking.Order(directive.GetId(), order.Walk))
 	case *agentv1.Directive_Relay:
 		if h.relaying == nil {
 			return refused(relaying.ErrNoRelay)

@@ -184,17 +184,20 @@ func TestWhoIsNamedByItsCertificateIsCarriedAndNobodyElse(t *testing.T) {
 	if said := r.relay.Run("ss", "-Htin", "dst", "45.0.0.2"); !strings.Contains(said, " reno ") {
 		t.Fatalf("what is sent to servers is %s, expected it to be sent with reno", said)
 	}
+	of := r.authority.Relay("home", &home.Key.PublicKey, nil)
 	for what, is := range map[string]trust.Identity{
-		"another agent":                         r.authority.Identity("elsewhere", "controller:1"),
-		"a certificate that counts no more":     r.authority.Identity("home", "controller:1"),
-		"another authority's":                   brain.NewAuthority(t).Identity("home", "controller:1"),
-		"the relay's own certificate as a home": {Name: "home", Certificate: r.authority.Relay("home", &home.Key.PublicKey, nil), CA: home.CA, Key: home.Key},
+		"another agent":                     r.authority.Identity("elsewhere", "controller:1"),
+		"a certificate that counts no more": r.authority.Identity("home", "controller:1"),
+		"another authority's":               brain.NewAuthority(t).Identity("home", "controller:1"),
+		"a certificate to serve with":       {Name: "home", Certificate: of, CA: home.CA, Key: home.Key},
 	} {
 		if _, _, code := r.tunnel(is, 4433, server4); code != 0 {
 			t.Errorf("who shows %s is answered %d, expected nothing", what, code)
 		}
 	}
-	for to, code := range map[string]int{"45.0.0.2:81": http.StatusForbidden, "10.0.1.1:80": http.StatusForbidden, "45.0.0.3:80": http.StatusBadGateway} {
+	for to, code := range map[string]int{
+		"45.0.0.2:81": http.StatusForbidden, "10.0.1.1:80": http.StatusForbidden, "45.0.0.3:80": http.StatusBadGateway,
+	} {
 		if _, _, answered := r.tunnel(home, 4433, to); answered != code {
 			t.Errorf("%s is answered %d, expected %d", to, answered, code)
 		}

@@ -14,7 +14,7 @@ import (
 	"bicast/api/agentv1"
 )
 
-// A probe that no stream of the test ordered.
+// A probe, or a walk, that no stream of the test ordered.
 const ofAnother = 99
 
 // A host that says what the test tells it to.
@@ -23,6 +23,7 @@ type fakeHost struct {
 	reads  atomic.Uint64
 	fired  chan *agentv1.Fired
 	probed chan *agentv1.Probed
+	walked chan *agentv1.Walked
 	hold   chan struct{} // orders are carried out when it is closed; nil: at once
 	began  chan struct{}
 	ended  chan error // whether an order was given the time that it took
@@ -51,12 +52,18 @@ func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agen
 			f.probed <- &agentv1.Probed{Directive: over}
 		}
 	}
+	if directive.GetWalk() != nil {
+		f.walked <- &agentv1.Walked{Directive: ofAnother}
+		f.walked <- &agentv1.Walked{Directive: directive.GetId()}
+	}
 	return &agentv1.Result{Done: directive.GetOrder() != nil, Said: "obeyed"}
 }
 
 func (f *fakeHost) Fired() <-chan *agentv1.Fired { return f.fired }
 
 func (f *fakeHost) Probed() <-chan *agentv1.Probed { return f.probed }
+
+func (f *fakeHost) Walked() <-chan *agentv1.Walked { return f.walked }
 
 func slowHost() *fakeHost {
 	return &fakeHost{hold: make(chan struct{}), began: make(chan struct{}, 1), ended: make(chan error, 1)}
@@ -80,7 +87,9 @@ type agent struct {
 
 func begin(t *testing.T) *agent {
 	t.Helper()
-	return beginAs(t, &fakeHost{fired: make(chan *agentv1.Fired, 8), probed: make(chan *agentv1.Probed, 8)})
+	return beginAs(t, &fakeHost{
+		fired: make(chan *agentv1.Fired, 8), probed: make(chan *agentv1.Probed, 8), walked: make(chan *agentv1.Walked, 8),
+	})
 }
 
 func beginAs(t *testing.T, host *fakeHost) *agent {

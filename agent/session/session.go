@@ -37,6 +37,8 @@ type Host interface {
 	Fired() <-chan *agentv1.Fired
 	// Probed tells what came of orders to probe that were done, each once.
 	Probed() <-chan *agentv1.Probed
+	// Walked tells what came of orders to walk, likewise.
+	Walked() <-chan *agentv1.Walked
 }
 
 // Session is one agent's side of the contract.

@@ -128,7 +128,7 @@ func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {
 	visit.Report() // within the patience, not within the minute of the welcome
 }
 
-func TestWhatCameOfAProbeIsToldOnceBehindItsResultAndToWhoOrderedIt(t *testing.T) {
+func TestWhatCameOfAProbeOrAWalkIsToldOnceBehindItsResultAndToWhoOrderedIt(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
 	visit.Take(visit.Report())
@@ -139,6 +139,13 @@ func TestWhatCameOfAProbeIsToldOnceBehindItsResultAndToWhoOrderedIt(t *testing.T
 		}
 		if probed := visit.Word().GetProbed(); probed.GetDirective() != id {
 			t.Fatalf("%v, expected what came of %d", probed, id)
+		}
+		visit.Order(&agentv1.Directive{Id: 100 + id, Order: &agentv1.Directive_Walk{Walk: &agentv1.Walk{}}})
+		if result := visit.Word().GetResult(); result.GetDirective() != 100+id || !result.GetDone() {
+			t.Fatalf("%v, expected the result of %d", result, 100+id)
+		}
+		if walked := visit.Word().GetWalked(); walked.GetDirective() != 100+id {
+			t.Fatalf("%v, expected what came of %d", walked, 100+id)
 		}
 	}
 	if !visit.Silent(50 * time.Millisecond) {

@@ -150,25 +150,30 @@ func (s *stream) read() {
 	}
 }
 
-// obey answers orders with their results, and probes with what came of them, too. That is never said before its result; and of a
-// probe that another stream ordered it is not said at all, as its number may be another order's here.
+// obey answers orders with their results, and probes and walks with what came of them, too. That is never said before its result;
+// and of one that another stream ordered it is not said at all, as its number may be another order's here.
 func (s *stream) obey() {
 	begun := map[uint64]bool{}
+	over := func(directive uint64, word *agentv1.FromAgent) {
+		if begun[directive] {
+			delete(begun, directive)
+			hand(s.ctx, s.answers, word)
+		}
+	}
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case directive := <-s.directives:
 			result := s.carryOut(directive)
-			if directive.GetProbe() != nil && result.GetDone() {
+			if (directive.GetProbe() != nil || directive.GetWalk() != nil) && result.GetDone() {
 				begun[directive.GetId()] = true
 			}
 			hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
 		case probed := <-s.session.Host.Probed():
-			if begun[probed.GetDirective()] {
-				delete(begun, probed.GetDirective())
-				hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
-			}
+			over(probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
+		case walked := <-s.session.Host.Walked():
+			over(walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
 		}
 	}
 }
