@@ -74,7 +74,7 @@ class Air:
         self._place_of = {name: place for place in self._places.values() for name in place.terminals}
         self._whose: dict[str, set[str]] = {}  # by address: terminals
         for terminal in chain.from_iterable(site.terminals for site in config.sites):
-            for own in terminal.addresses:
+            for own in terminal.own:
                 self._whose.setdefault(str(own.address), set()).add(terminal.name)
         self.next_at = 0.0 if self._here else None
         if not before:
@@ -141,11 +141,10 @@ class Air:
             by_address.setdefault(flow.terminal_address, []).append(flow)
         for place in (each for each in self._places.values() if each.site.name == who.name):
             place.unseen = {
-                name: sum(unseen[str(at.address)] for at in terminal.addresses)
-                for name, terminal in place.terminals.items()
+                name: sum(unseen[str(at.address)] for at in terminal.own) for name, terminal in place.terminals.items()
             }
             for terminal in place.terminals.values():
-                theirs = [flow for at in terminal.addresses for flow in by_address.get(str(at.address), ())]
+                theirs = [flow for at in terminal.own for flow in by_address.get(str(at.address), ())]
                 if place.meter is not None:
                     place.meter.passed(terminal.name, theirs, event.interval_ms / 1000, now)
                 itself = own.get(terminal.name)

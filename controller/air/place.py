@@ -31,7 +31,7 @@ class Place:
         self.meter: Meter | None = None  # what is written is not measured, nor what no rule divides
         if access_point.rule is CapRule.IDEAL and access_point.bandwidth_bps is None:
             self.meter = Meter()
-        self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.addresses}))
+        self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.own}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
         self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
         self.short: set[str] = set()  # terminals with more connections that send than sockets that their agents hold
@@ -62,7 +62,7 @@ class Place:
         before, teller = self._sharers.get(terminal.name), told_by or ""
         if before is not None and before.told_by != teller:
             before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
-        addresses = {str(at.address) for at in terminal.addresses}
+        addresses = {str(at.address) for at in terminal.own}
         sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
         self._sharers[terminal.name] = replace(sharer, told_by=teller)
         self._stale = True

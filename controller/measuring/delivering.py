@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.policy.ways import Home, Leaves, Way, stays_inside
+from controller.policy.ways import Home, Leaves, Way, rides_none
 from controller.reports import Reported, Subflow, SubflowKey
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
@@ -73,7 +73,7 @@ class Delivering:
 
 def _where(subflow: Subflow, at_terminal: bool, homes: Mapping[str, Home], way_of: WayOf) -> _Where | None:
     home = homes.get(subflow.local_address if at_terminal else subflow.remote_address)
-    if home is None or (at_terminal and stays_inside(home.site, subflow.remote_address)):
+    if home is None or (at_terminal and rides_none(home, subflow.remote_address)):
         return None
     way = way_of(home)
     if way.leaves is Leaves.BY_ACTIVE:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from controller.policy.health import Reading
-from controller.policy.ways import Home, Leaves, Way, stays_inside
+from controller.policy.ways import Home, Leaves, Way, rides_none
 from controller.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
@@ -92,7 +92,7 @@ def weigh(
     for connection in connections:
         for subflow in connection.subflows:
             home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
-            if home is None or (at_terminal and stays_inside(home.site, subflow.remote_address)):
+            if home is None or (at_terminal and rides_none(home, subflow.remote_address)):
                 weighed.serves_strangers |= bool(connection.token) and connection.serves
                 continue
             way = way_of(home)

@@ -7,14 +7,14 @@ path to choose: everything of it is laid to its active uplink.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from ipaddress import ip_address
 
 from controller.known import Wanted
-from controller.model import Family, Mode, Protocol, Site, Terminal, TrafficClass
+from controller.model import Family, Mode, Protocol, Site, Terminal, TerminalAddress, TrafficClass
 
 Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
 
@@ -44,6 +44,7 @@ class Home:
     site: Site
     terminal: Terminal
     uplink: str | None  # that its packets return by; None: there is none of its own, the active one stands for it
+    by_relay: bool = False  # the host of its site has it
 
 
 def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
@@ -75,10 +76,10 @@ def _holds_tcp(traffic: TrafficClass) -> bool:
     return not traffic.protocols or Protocol.TCP in traffic.protocols
 
 
-def paths(site: Site, terminal: Terminal) -> Paths:
-    """Empty, or of two uplinks at least."""
+def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
+    """Those of one terminal. Empty, or of two uplinks at least."""
     found: dict[str, tuple[str, ...]] = {}
-    for at in terminal.addresses:
+    for at in addresses:
         uplink = site.subnet(at.subnet).uplink
         if uplink is not None:
             found[uplink] = (*found.get(uplink, ()), str(at.address))
@@ -90,10 +91,12 @@ def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
     found: dict[str, tuple[Home, ...]] = {}
     for site in sites:
         for terminal in site.terminals:
-            returns_by = {address: uplink for uplink, there in paths(site, terminal).items() for address in there}
+            returns_by = {
+                address: uplink for uplink, there in paths(site, terminal.addresses).items() for address in there
+            }
             for at in terminal.addresses:
                 address = str(at.address)
-                home = Home(site, terminal, returns_by.get(address))
+                home = Home(site, terminal, returns_by.get(address), at.by_relay)
                 found[address] = (*found.get(address, ()), home)
     return found
 
@@ -104,11 +107,25 @@ def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
     return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
 
 
+def rides_none(home: Home, remote: str) -> bool:
+    """Its TCP to this address rides no uplink: it stays inside, or is taken, and what rides is the host's own."""
+    if _stays_inside(home.site, remote):
+        return True
+    return home.terminal.relayed and not home.by_relay and _is_taken(home.site, remote)
+
+
 @lru_cache(maxsize=16_384)
-def stays_inside(site: Site, address: str) -> bool:
-    """What goes there rides no uplink."""
+def _stays_inside(site: Site, address: str) -> bool:
     try:
         parsed = ip_address(address)
     except ValueError:
         return True
     return any(subnet.holds(parsed) for subnet in site.subnets)
+
+
+@lru_cache(maxsize=16_384)
+def _is_taken(site: Site, address: str) -> bool:
+    parsed, relaying = ip_address(address), site.relaying
+    if relaying is None or Family.of(parsed) not in relaying.families:
+        return False
+    return not any(parsed in network for network in relaying.excepted)

@@ -62,7 +62,7 @@ class Copying:
     def wants_often(self, session: int) -> bool:
         """Whether this agent should report as often as it may: it speaks for somebody who sends by one path. With
         copies nothing presses, and who sends nothing loses nothing."""
-        return any(self._presses(name) for name in self._pilot.speaks_for(session))
+        return any(self._presses(name) for name in self._pilot.sends_for(session))
 
     def _presses(self, name: str) -> bool:
         watch, sent_at = self._watches.get(name), self._sent_at.get(name, float("-inf"))
@@ -94,7 +94,7 @@ class Copying:
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
         speaker = self._pilot.speaker(event.session)
-        spoken_for = self._pilot.speaks_for(event.session)
+        spoken_for = self._pilot.sends_for(event.session)
         if speaker is None or (speaker.at_terminal and not any(map(self.decides_of, spoken_for))):
             self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
             self._downloads.closed(event.session)
@@ -159,7 +159,9 @@ class Copying:
 
     def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
         """Why, on one path, there is nobody who would find out that it loses; None: there is."""
-        senders = {Role.TERMINAL, Role.RELAY} if steered.site.other_end is not None else {Role.TERMINAL}
+        senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
+        if steered.site.other_end is not None:
+            senders.add(Role.RELAY)
         probed_at = self._probed_at.get((steered.site.home, uplink), float("-inf"))
         if now - probed_at < UNHEARD_S:
             return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from controller.policy.ways import Home, stays_inside
+from controller.policy.ways import Home, rides_none
 from controller.reports import Reported, SubflowKey
 
 OVER_S = 10.0
@@ -28,7 +28,7 @@ class Downloads:
         before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
         for subflow in (each for connection in event.connections for each in connection.subflows):
             home = homes.get(subflow.local_address)
-            if home is None or stays_inside(home.site, subflow.remote_address):
+            if home is None or rides_none(home, subflow.remote_address):
                 continue
             key = subflow.key
             seen[key] = subflow.bytes_received

@@ -132,8 +132,8 @@ class Agent:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        at_terminal = self.role is Role.TERMINAL
-        weighed = weigh(self.ledger, event.connections, event.interval_ms, at_terminal, homes.get, way_of)
+        sends = self.role is not Role.RELAY
+        weighed = weigh(self.ledger, event.connections, event.interval_ms, sends, homes.get, way_of)
         self.ledger, self.standings = weighed.ledger, weighed.standings
         self.serves_strangers = weighed.serves_strangers
         return weighed.readings, ways

@@ -38,7 +38,7 @@ class Orders:
             if name in entry.hands:  # it has moved them by itself; its last report is older than that
                 steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
             else:
-                yield self._order(steered, agent, entry, steered.prefer(entry.uplink, entry.hard), now)
+                yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
 
     def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
         """What keeps decisions true: new connections follow, reflexes stand."""
@@ -62,7 +62,7 @@ class Orders:
             if steered.unfollowed(agent, astray(seen, standing), now):
                 by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
                 entry = self._logbook.standing(steered.name, standing, by, now)
-                yield self._order(steered, agent, entry, steered.prefer(standing, hard=False), now)
+                yield self._order(steered, agent, entry, steered.prefer(agent, standing, hard=False), now)
 
     def disarm(self, agent: Agent, terminals: Iterable[str], now: float) -> Iterator[Direct]:
         for terminal in terminals:
@@ -107,7 +107,7 @@ class Orders:
         flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
         if steered.unfollowed(agent, flagged, now):
             steered.found(agent).moved()
-            yield agent.order(steered.let_go(), steered.name, self._tickets, now)
+            yield agent.order(steered.let_go(agent), steered.name, self._tickets, now)
 
     def _arm(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
         for agent in steered.agents.values():
@@ -119,4 +119,4 @@ class Orders:
                 continue
             stands = armed is not None and armed.stands(reflex, now)
             if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
-                yield agent.arm(reflex, steered.where, self._tickets, now)
+                yield agent.arm(reflex, steered.where_of(agent), self._tickets, now)

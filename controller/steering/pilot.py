@@ -12,7 +12,7 @@ out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.known import Port, Wanted
@@ -133,9 +133,10 @@ class Pilot:
         if agent is None:
             return []
         agent.report(event, now)
-        if agent.role is Role.GATEWAY:
+        homes = self._homes_told_by(agent)
+        if agent.role is Role.GATEWAY and not homes:
             return []
-        readings, ways = agent.weigh(event, self._homes_told_by(agent), wanted)
+        readings, ways = agent.weigh(event, homes, wanted)
         concerns = frozenset((*agent.owns, *ways))
         for name in agent.concerns - concerns:
             self.steered[name].left(agent, f"agent {agent.name} sees nothing of it any more", now)
@@ -285,14 +286,24 @@ class Pilot:
 
     def _homes_told_by(self, agent: Agent) -> Mapping[str, Home]:
         """By address, those of whom its reports tell."""
+        if agent.role is Role.GATEWAY:
+            return self._residents.by_relay.get(agent.name, {})
         return agent.homes if agent.role is Role.TERMINAL else self._residents.alone
 
     def speaker(self, session: int) -> Speaker | None:
         """None: it tells of nobody's connections."""
         agent = self._sessions.get(session)
-        if agent is None or agent.role is Role.GATEWAY:
+        homes = self._homes_told_by(agent) if agent is not None else {}
+        if agent is None or (agent.role is Role.GATEWAY and not homes):
             return None
-        return Speaker(agent.role is Role.TERMINAL, self._homes_told_by(agent))
+        return Speaker(agent.role is not Role.RELAY, homes)
+
+    def sends_for(self, session: int) -> Collection[str]:
+        """The terminals in whose names its host sends: those that it is, or those whose TCP a gateway carries."""
+        agent = self._sessions.get(session)
+        if agent is None or agent.role is not Role.GATEWAY:
+            return self.speaks_for(session)
+        return {home.terminal.name for home in self._homes_told_by(agent).values()}
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
         """The terminals that the host of this agent is."""

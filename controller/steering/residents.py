@@ -11,6 +11,10 @@ from controller.policy.ways import Home, homes
 class Residents:
     def __init__(self, sites: tuple[Site, ...]) -> None:
         self._homes = homes(sites)
+        self.by_relay: dict[str, dict[str, Home]] = {site.name: {} for site in sites}  # by site: whose its host has
+        for address, found in self._homes.items():
+            for home in (each for each in found if each.by_relay):
+                self.by_relay[home.site.name][address] = home
         self._names = {terminal.name for site in sites for terminal in site.terminals}
         self.alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
 
@@ -22,7 +26,7 @@ class Residents:
         """
         found: dict[str, Home] = {}
         for address in addresses:
-            there = self._homes.get(address, ())
+            there = tuple(home for home in self._homes.get(address, ()) if not home.by_relay)
             if name in self._names:
                 there = tuple(home for home in there if home.terminal.name == name)
             if len(there) == 1:
@@ -34,7 +38,7 @@ class Residents:
         return f"none of its addresses ({', '.join(addresses) or 'it has none'}) is of {whose}"
 
     def _all_of(self, one: Home) -> dict[str, Home]:
-        addresses = (str(at.address) for at in one.terminal.addresses)
+        addresses = (str(at.address) for at in one.terminal.own)
         return {
             address: next(home for home in self._homes[address] if home.terminal is one.terminal)
             for address in addresses

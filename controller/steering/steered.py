@@ -12,11 +12,12 @@ from controller.policy.health import Path, Reading
 from controller.policy.reach import Choice, Reach, choose
 from controller.policy.reflexes import Reflex, reflex
 from controller.policy.switching import Course, Decision, decide
-from controller.policy.ways import Leaves, able, paths, way
+from controller.policy.ways import Leaves, Paths, able, paths, way
 from controller.reports import Prefer, Role
 from controller.steering.found import SEEN_AFTER_S, Found
 from controller.steering.hands import Agent
 
+ONE_PATH = "the terminal's own addresses are not of several uplinks"
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
 
 
@@ -32,7 +33,8 @@ class Failed:
 class Steered:
     def __init__(self, site: Site, terminal: Terminal, wanted: Wanted, now: float) -> None:
         self.site, self.terminal = site, terminal
-        self.where = paths(site, terminal)
+        self.where = paths(site, terminal.addresses)
+        self._where_itself = paths(site, terminal.own)
         self.able = able(site, terminal)
         self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
         self.course = Course(wanted.active_uplink(site, terminal), now)
@@ -126,6 +128,8 @@ class Steered:
     def _reach(self, agent: Agent, now: float) -> Reach:
         """A relay that could move none of these connections, as it came after they were made, leaves them to others."""
         reach = agent.reach(self.name)
+        if self.where and not self.where_of(agent):
+            return replace(reach, unable=reach.unable or ONE_PATH)
         failed = self._could_not.get(agent.name)
         if failed is None or now - failed.at >= FOLLOWED_FOR_S or not failed.tokens.issuperset(agent.tokens(self.name)):
             return reach
@@ -144,7 +148,7 @@ class Steered:
         known = {name: self.paths[name] for name in self.able}
         leaves = way(self.site, self.terminal, wanted).leaves
         copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
-        return reflex(self.name, self.course.active, self.where, known, srtt_us, copied)
+        return reflex(self.name, self.course.active, self.where_of(agent), known, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
         """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
@@ -158,13 +162,19 @@ class Steered:
 
     # Orders
 
-    def prefer(self, uplink: str, hard: bool) -> Prefer:
+    def where_of(self, agent: Agent) -> Paths:
+        """By uplink, the addresses that connections have of which this agent tells: those by which the terminal's host
+        speaks for it the terminal's own agent knows nothing of."""
+        return self._where_itself if agent.role is Role.TERMINAL else self.where
+
+    def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
         """Hard is for dead paths alone: of three, the other one is left alive, and is flagged when it is seen."""
-        others = [name for name in self.where if name != uplink]
+        where = self.where_of(agent)
+        others = [name for name in where if name != uplink]
         dead = [name for name in others if self.paths[name].health is health.Health.DEAD]
         hard = hard and bool(dead)
-        left = tuple(self.where[name] for name in (dead if hard else others))
-        return Prefer(self.where[uplink], left, hard)
+        left = tuple(where[name] for name in (dead if hard else others))
+        return Prefer(where[uplink], left, hard)
 
     def found(self, agent: Agent) -> Found:
         return self._found.setdefault(agent.name, Found())
@@ -175,17 +185,17 @@ class Steered:
 
     def found_backup(self, agent: Agent) -> tuple[str, ...]:
         default = self.terminal.default_uplink
-        return self.found(agent).backup(self.where, default, agent.role is Role.TERMINAL)
+        return self.found(agent).backup(self.where_of(agent), default, agent.role is Role.TERMINAL)
 
     def give_back(self, agent: Agent) -> Prefer:
         """Its end as it was before we moved it."""
-        backup = self.found_backup(agent)
-        path = (address for name, there in self.where.items() if name not in backup for address in there)
-        return Prefer(tuple(path), tuple(self.where[name] for name in backup), hard=False)
+        backup, where = self.found_backup(agent), self.where_of(agent)
+        path = (address for name, there in where.items() if name not in backup for address in there)
+        return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
 
-    def let_go(self) -> Prefer:
+    def let_go(self, agent: Agent) -> Prefer:
         """No path is preferred: every flag is cleared."""
-        return Prefer(tuple(address for there in self.where.values() for address in there), (), hard=False)
+        return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
 
     def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
         """Those that were not ordered lately; they are taken to be from now on."""

@@ -117,7 +117,7 @@ class FakeHand:
     def ends(self) -> Iterator[tuple[FakeConnection, FakeSubflow, End]]:
         for connection in self.world:
             for subflow in connection.subflows:
-                if self.role is Role.TERMINAL and subflow.address in self.addresses:
+                if self.role is not Role.RELAY and subflow.address in self.addresses:
                     yield connection, subflow, subflow.terminal
                 if self.role is Role.RELAY and connection.server in self.addresses:
                     yield connection, subflow, subflow.server
@@ -141,8 +141,8 @@ class FakeHand:
 
     def _told(self, connection: FakeConnection, subflow: FakeSubflow, end: End) -> Subflow:
         here, there = (subflow.address, subflow.port), (connection.server, 443)
-        local, remote = (here, there) if self.role is Role.TERMINAL else (there, here)
-        other = subflow.server if self.role is Role.TERMINAL else subflow.terminal
+        local, remote = (there, here) if self.role is Role.RELAY else (here, there)
+        other = subflow.terminal if self.role is Role.RELAY else subflow.server
         return Subflow(
             local_address=local[0],
             local_port=local[1],
