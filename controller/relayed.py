@@ -29,6 +29,7 @@ class Fallback(StrEnum):
 class Choosing(StrEnum):
     """By what it is chosen which relay a connection goes by."""
 
+    NEAREST = "nearest"  # always by one, that which is reached fastest
     PING = "ping"
     TRACEROUTE = "traceroute"
     PREDICTED = "predicted"

@@ -40,7 +40,7 @@ def relaying_of(place: Place, uplinks: tuple[Uplink, ...]) -> Relaying:
         port=_port(keys["port"]),
         uplinks=_uplinks(written, uplinks),
         fallback=keys.maybe("fallback", lambda at: at.choice({each.value: each for each in Fallback}), Fallback.DIRECT),
-        choose=keys.maybe("choose", lambda at: at.choice({each.value: each for each in Choosing}), Choosing.PREDICTED),
+        choose=keys.maybe("choose", lambda at: at.choice({each.value: each for each in Choosing}), Choosing.NEAREST),
         excepted=keys.maybe("except", _excepted, ()),
     )
 
