@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/identity"
 	"bicast/relay/pool"
@@ -63,12 +64,12 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
-	order.Port, order.Block = uint16(*port), *fallback == "block"
+	order.Block = *fallback == "block"
 	for _, network := range reach.Never {
 		order.Except = append(order.Except, network.Prefix)
 	}
 	log := slog.New(slog.NewTextHandler(complaints, nil))
-	store := pool.New(pool.Opener(*relay, config), func(err error) {
+	towards := &take.Relay{Name: *name, Changed: func(err error) {
 		switch {
 		case errors.Is(err, pool.ErrEnded):
 		case err != nil:
@@ -76,51 +77,64 @@ func Take(arguments []string, out, complaints io.Writer) int {
 		default:
 			log.Info("the relay can be reached", "relay", *name, "at", *relay)
 		}
+	}}
+	all := &take.Terminal{Direct: take.AsTerminal, Open: func(*take.Relay) func(context.Context) (*carry.Secure, error) {
+		return pool.Opener(*relay, config)
+	}}
+	taker := &take.Taker{Trouble: &seldom.Teller{Log: log}}
+	taker.By(&take.Plan{
+		Anybody: all, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{}, Block: order.Block,
 	})
-	taker := &take.Taker{Pool: store, Block: order.Block, Trouble: &seldom.Teller{Log: log}}
-	if err := takeAll(taker, order, func() { fmt.Fprintf(out, "takes connections for the relay %s\n", *name) }); err != nil {
+	place, err := divert.Claim()
+	if err != nil {
+		return complain(complaints, failed, "%v", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	defer stop()
+	all.Begin(ctx)
+	all.Await(towards, pool.Most)
+	err = takeAll(ctx, taker, uint16(*port), func(four, six uint16) error {
+		order.Four, order.Six = four, six
+		_, err := place.Write(order)
+		if err == nil {
+			fmt.Fprintf(out, "takes connections for the relay %s\n", *name)
+		}
+		return err
+	})
+	all.End()
+	if err = errors.Join(err, place.Close()); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
 }
 
-// takeAll is the gateway's side, until it is ended.
-func takeAll(taker *take.Taker, order divert.Order, begun func()) (err error) {
-	place, err := divert.Claim()
+// takeAll serves who is led to its doors, until the context ends.
+func takeAll(ctx context.Context, taker *take.Taker, port uint16, lead func(four, six uint16) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	four, six, err := take.Listen(ctx, port, 0)
 	if err != nil {
+		stop()
 		return err
 	}
-	defer func() { err = errors.Join(err, place.Close()) }()
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-	defer stop()
-	four, six, err := take.Listen(ctx, order.Port)
-	if err != nil {
-		return err
-	}
-	order.Six = six != nil
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer stop() // before the parts are waited for
 	failures := make(chan error, 2)
+	led := map[*net.TCPListener]uint16{}
 	for _, listener := range []*net.TCPListener{four, six} {
 		if listener == nil {
 			continue
 		}
+		led[listener] = port
 		parts.Add(1)
 		go func() {
 			defer parts.Done()
 			failures <- taker.Serve(ctx, listener)
 		}()
 	}
-	parts.Add(1)
-	go func() {
-		defer parts.Done()
-		taker.Pool.Keep(ctx)
-	}()
-	defer stop() // before the parts are waited for
-	if err := place.Write(order); err != nil {
+	if err := lead(led[four], led[six]); err != nil {
 		return err
 	}
-	begun()
 	return <-failures
 }
 

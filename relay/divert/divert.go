@@ -1,6 +1,7 @@
 // Package divert leads new TCP connections of terminals to a proxy on this host, with nftables' TPROXY and a route of its own,
 // and says in nft what becomes of them while there is no proxy. Everything is in one table of nft, one rule of routing and
-// one table of routes, which are this package's alone.
+// one table of routes, which are this package's alone. Where a bridge has the terminals, devices towards it, and routes by
+// them, are made as well (ground.go).
 package divert
 
 import (
@@ -20,7 +21,7 @@ import (
 
 const (
 	table   = "bicast-take"
-	mark    = 0xb1ca57
+	mark    = 0xb1ca57 // of what is led to the proxy
 	routes  = "45514" // the table of routes, which is "B1CA"
 	rank    = "11"    // of the rule: before those that choose uplinks by source
 	atMost  = 10 * time.Second
@@ -29,42 +30,63 @@ const (
 
 // Order is what shall be taken.
 type Order struct {
-	Port   uint16         // of the proxy, at 127.0.0.1 and ::1
-	From   []netip.Prefix // terminals; none: whoever sends through this host
-	Except []netip.Prefix // destinations, beside this host's own
-	Block  bool           // what is not taken although it should be is refused: else it passes
-	Six    bool           // there is a proxy for IPv6
+	Four, Six uint16         // ports of the proxy, at 127.0.0.1 and ::1; 0: there is none
+	From      []netip.Prefix // terminals; none: whoever sends through this host
+	Except    []netip.Prefix // destinations, beside this host's own
+	Block     bool           // what is not taken although it should be is refused: else it passes
+	Ground    *Ground        // by which devices terminals come; nil: by any
 }
 
 // Diverted is an order that stands.
-type Diverted struct{ claim net.Listener }
+type Diverted struct {
+	claim net.Listener
+	led   bool   // to the proxy, by routes
+	laid  string // of the ground: its routes
+}
+
+// ErrTaken is why a namespace is left alone: its rules are those of another process, which lives.
+var ErrTaken = errors.New("another agent takes connections in this network namespace: end that one first")
 
 // Claim is this namespace's one place for a proxy, before anything is changed.
 func Claim() (*Diverted, error) {
 	claim, err := net.Listen("unix", claimed)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, errors.New("another `bicast-agent take` runs in this network namespace: end that one first")
+		return nil, ErrTaken
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &Diverted{claim}, nil
+	return &Diverted{claim: claim}, nil
 }
 
-// Write lets an order stand, in the place of what another proxy may have left: at once, for nft takes all or nothing.
-func (d *Diverted) Write(order Order) error {
-	for _, family := range families(order.Six) {
+// Write lets an order stand, in the place of the one before, or of what another proxy may have left. The rules change at once,
+// for nft takes all or nothing; what makes devices gives those that are new.
+func (d *Diverted) Write(order Order) (made []string, err error) {
+	if order.Ground != nil {
+		if made, err = d.lay(order.Ground); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.lead(order); err != nil {
+		return nil, err
+	}
+	return made, nft(removal + order.rules())
+}
+
+func (d *Diverted) lead(order Order) error {
+	if d.led {
+		return nil
+	}
+	for _, family := range families(order.Six != 0) {
 		ip(family, "rule", "del", "fwmark", strconv.Itoa(mark), "lookup", routes) // where one was left
 		if err := errors.Join(
 			ip(family, "route", "replace", "local", "default", "dev", "lo", "table", routes),
 			ip(family, "rule", "add", "fwmark", strconv.Itoa(mark), "lookup", routes, "priority", rank),
 		); err != nil {
-			return errors.Join(err, Undo())
+			return err
 		}
 	}
-	if err := nft(removal + order.rules()); err != nil {
-		return errors.Join(err, Undo())
-	}
+	d.led = true
 	return nil
 }
 
@@ -78,7 +100,7 @@ func Undo() error {
 		ip(family, "rule", "del", "fwmark", strconv.Itoa(mark), "lookup", routes)
 		ip(family, "route", "flush", "table", routes)
 	}
-	return err
+	return errors.Join(err, lift())
 }
 
 func families(six bool) []string {
@@ -91,83 +113,40 @@ func families(six bool) []string {
 // removal is no error where there is no table.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
-// opens is of a packet that opens a connection.
-const opens = "tcp flags & (fin|syn|rst|ack) == syn"
-
-// rules are the table. Only packets that open connections are led to the proxy: what was there before goes on as it did.
-// Without a proxy that listens TPROXY does nothing and the next rule decides.
-func (o Order) rules() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "table inet %s {\n", table)
-	writeSet(&text, "except", o.Except)
-	writeSet(&text, "from", o.From)
-	fmt.Fprintf(&text, "chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;\n")
-	rule := func(words string) { fmt.Fprintln(&text, words) }
-	marked := fmt.Sprintf("meta mark set %#x accept", mark)
-	rule("meta l4proto != tcp accept")
-	rule(opens + " goto opening")
-	rule("socket transparent 1 " + marked)
-	rule("}")
-	rule("chain opening {")
-	rule("fib daddr type != unicast accept")
-	rule("ip daddr @except4 accept")
-	rule("ip6 daddr @except6 accept")
-	if len(o.From) > 0 {
-		rule("ip saddr != @from4 accept")
-		rule("ip6 saddr != @from6 accept")
-	}
-	if !o.Six {
-		rule("meta nfproto ipv6 accept")
-	}
-	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d %s", o.Port, marked))
-	if o.Six {
-		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d %s", o.Port, marked))
-	}
-	if o.Block {
-		rule("reject with tcp reset")
-	}
-	rule("}\n}")
-	return text.String()
-}
-
-// writeSet is of both families; a set may be empty.
-func writeSet(to *strings.Builder, name string, of []netip.Prefix) {
-	for _, six := range []bool{false, true} {
-		var elements []string
-		for _, prefix := range of {
-			if prefix.Addr().Is6() == six {
-				elements = append(elements, prefix.Masked().String())
-			}
-		}
-		kind, family := "ipv4_addr", "4"
-		if six {
-			kind, family = "ipv6_addr", "6"
-		}
-		fmt.Fprintf(to, "set %s%s {\ntype %s\nflags interval\nauto-merge\n", name, family, kind)
-		if elements != nil {
-			fmt.Fprintf(to, "elements = { %s }\n", strings.Join(elements, ", "))
-		}
-		fmt.Fprintf(to, "}\n")
-	}
-}
-
 func nft(text string) error { return command(text, "nftables", "nft", "-f", "-") }
 
 func ip(words ...string) error { return command("", "iproute2", "ip", words...) }
 
+// batch is many lines for `ip`.
+func batch(lines string, options ...string) error {
+	return command(lines, "iproute2", "ip", append(options, "-batch", "-")...)
+}
+
+// Probe tells why nothing can be taken in this network namespace.
+func Probe() error {
+	lead := Order{Four: 1, Six: 1, Block: true, Ground: &Ground{Port: "taken", Uplinks: []Uplink{{Port: "uplink"}}}}
+	return errors.Join(ip("-Version"), command(lead.rules(), "nftables", "nft", "--check", "-f", "-"))
+}
+
 func command(input, of string, name string, words ...string) error {
+	_, err := output(input, of, name, words...)
+	return err
+}
+
+func output(input, of string, name string, words ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
 	process := exec.CommandContext(ctx, name, words...)
 	process.Stdin = strings.NewReader(input)
-	var said bytes.Buffer
-	process.Stderr = &said
+	var out, said bytes.Buffer
+	process.Stdout, process.Stderr = &out, &said
 	err := process.Run()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("connections cannot be taken: there is no %s on this host; install the package %s", name, of)
+		return nil, fmt.Errorf("connections cannot be taken: %w; install the package %s", err, of)
 	case err != nil:
-		return fmt.Errorf("connections cannot be taken: %s %s: %w: %s", name, strings.Join(words, " "), err, strings.TrimSpace(said.String()))
+		return nil, fmt.Errorf("connections cannot be taken: %s %s: %w: %s", name, strings.Join(words, " "), err,
+			strings.TrimSpace(said.String()))
 	}
-	return nil
+	return out.Bytes(), nil
 }

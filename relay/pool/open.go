@@ -12,16 +12,39 @@ import (
 // Where a relay has gone without a word, connections end by this in some 8 s.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
-// Opener opens connections to the relay at host:port, with MPTCP where both have it.
-func Opener(address string, config *tls.Config) func(context.Context) (*carry.Secure, error) {
-	dialer := net.Dialer{KeepAliveConfig: keepAlive}
+// Dialer dials relays, with MPTCP where both have it.
+func Dialer() *net.Dialer {
+	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	dialer.SetMultipathTCP(true)
-	return func(ctx context.Context) (*carry.Secure, error) {
+	return dialer
+}
+
+// Opener opens connections to the relay at host:port.
+func Opener(address string, config *tls.Config) func(context.Context) (*carry.Secure, error) {
+	dialer := Dialer()
+	return Opening(func(ctx context.Context) (*net.TCPConn, error) {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return nil, err
 		}
-		end := carry.Client(conn.(*net.TCPConn), config)
+		return conn.(*net.TCPConn), nil
+	}, func() (*tls.Config, error) { return config, nil })
+}
+
+// Opening is of whoever dials by himself, and shows what counts just then.
+func Opening(
+	dial func(context.Context) (*net.TCPConn, error), config func() (*tls.Config, error),
+) func(context.Context) (*carry.Secure, error) {
+	return func(ctx context.Context) (*carry.Secure, error) {
+		shown, err := config()
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		end := carry.Client(conn, shown)
 		within := fillWithin
 		if deadline, limited := ctx.Deadline(); limited {
 			within = time.Until(deadline)

@@ -12,8 +12,13 @@ import (
 	"bicast/relay/carry"
 )
 
+// Most is how many are in store at most.
+const Most = 16
+
 const (
-	stored     = 16
+	stored     = Most
+	began      = 2                // when one was wanted where none was in store; twice as many each time that it happens again
+	usedFor    = time.Minute      // after one was wanted; then only the least are in store
 	atOnce     = 8                // opened by the keeper
 	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
 	openWithin = time.Second      // for who waits; the keeper gives it more
@@ -27,6 +32,9 @@ type Pool struct {
 	Changed func(error) // whether the relay can be reached, when that is another thing than before
 
 	mutex   sync.Mutex
+	least   int // in store, also where none is wanted
+	size    int // in store, while some are
+	used    time.Time
 	idle    []*waiting // the oldest first
 	opening int
 	down    error // why the relay cannot be reached; nil: it can, as far as known
@@ -42,9 +50,24 @@ type waiting struct {
 // ErrEnded is of a pool whose keeper has ended.
 var ErrEnded = errors.New("no connections to the relay are opened any more")
 
-// New is a pool without a connection.
+// New is a pool without a connection, that fills itself.
 func New(open func(context.Context) (*carry.Secure, error), changed func(error)) *Pool {
-	return &Pool{Open: open, Changed: changed, stirred: make(chan struct{}, 1)}
+	return &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1)}
+}
+
+// Least is how many are in store also where none is wanted: with none of them, nothing is known of a relay that is not used.
+func (p *Pool) Least(n int) {
+	p.mutex.Lock()
+	p.least = n
+	p.mutex.Unlock()
+	p.stir()
+}
+
+// Stored is how many wait, and why the relay cannot be reached, where that is known.
+func (p *Pool) Stored() (int, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return len(p.idle), p.down
 }
 
 // Take gives an opened connection, or why there is none: at once where the relay is known to be out of reach, and within a
@@ -52,14 +75,7 @@ func New(open func(context.Context) (*carry.Secure, error), changed func(error))
 func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 	defer p.stir()
 	for {
-		p.mutex.Lock()
-		down := p.down
-		var one *waiting
-		if n := len(p.idle); n > 0 && down == nil {
-			one = p.idle[n-1]
-			p.idle = p.idle[:n-1]
-		}
-		p.mutex.Unlock()
+		one, down := p.stored()
 		switch {
 		case one != nil && one.claim():
 			return one.end, nil
@@ -70,6 +86,24 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 			return p.open(ctx, openWithin)
 		}
 	}
+}
+
+// stored is the youngest in store; nil: there is none, or why the relay cannot be reached.
+func (p *Pool) stored() (*waiting, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.used = time.Now()
+	n := len(p.idle)
+	switch {
+	case p.down != nil:
+		return nil, p.down
+	case n == 0:
+		p.size = min(max(2*p.size, began), stored)
+		return nil, nil
+	}
+	one := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return one, nil
 }
 
 func (p *Pool) open(ctx context.Context, within time.Duration) (*carry.Secure, error) {
@@ -115,9 +149,13 @@ func (p *Pool) Keep(ctx context.Context) {
 				p.fill(ctx)
 			}()
 		}
+		ticked := ticks.C
+		if p.rests() {
+			ticked = nil
+		}
 		select {
 		case <-p.stirred:
-		case <-ticks.C:
+		case <-ticked:
 		case <-ctx.Done():
 		}
 	}
@@ -126,11 +164,30 @@ func (p *Pool) Keep(ctx context.Context) {
 	p.retire(time.Now().Add(2 * keptFor))
 }
 
+// rests tells whether there is nothing to look after; what is known of the relay grows old then, and is forgotten.
+func (p *Pool) rests() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.target(time.Now()) > 0 || len(p.idle) > 0 || p.opening > 0 {
+		return false
+	}
+	p.down = nil
+	return true
+}
+
+// target is how many are to be in store. Under the mutex.
+func (p *Pool) target(now time.Time) int {
+	if now.Sub(p.used) > usedFor {
+		p.size = 0
+	}
+	return max(p.least, p.size)
+}
+
 // wanted is how many are to be opened: where the relay cannot be reached, one finds out whether it can.
 func (p *Pool) wanted() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	n := min(stored-len(p.idle), atOnce) - p.opening
+	n := min(p.target(time.Now())-len(p.idle), atOnce) - p.opening
 	if p.down != nil {
 		n = min(n, 1-p.opening)
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // Listen opens the proxy's two doors, for IPv4 and IPv6, at loopback addresses: nobody comes there but who is led there. One
-// is enough where the host has one family alone.
-func Listen(ctx context.Context, port uint16) (four, six *net.TCPListener, err error) {
-	if four, err = listen(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)); err != nil {
+// is enough where the host has one family alone. What is sent to terminals has the mark.
+func Listen(ctx context.Context, port uint16, mark int) (four, six *net.TCPListener, err error) {
+	if four, err = listen(ctx, "tcp4", netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), mark); err != nil {
 		return nil, nil, err
 	}
-	six, err = listen(ctx, "tcp6", netip.AddrPortFrom(netip.IPv6Loopback(), port))
+	six, err = listen(ctx, "tcp6", netip.AddrPortFrom(netip.IPv6Loopback(), port), mark)
 	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 		return four, nil, nil
 	}
@@ -27,8 +27,12 @@ func Listen(ctx context.Context, port uint16) (four, six *net.TCPListener, err e
 	return four, six, nil
 }
 
-func listen(ctx context.Context, network string, at netip.AddrPort) (*net.TCPListener, error) {
-	config := net.ListenConfig{Control: transparent}
+func listen(ctx context.Context, network string, at netip.AddrPort, mark int) (*net.TCPListener, error) {
+	config := net.ListenConfig{Control: func(network, address string, raw syscall.RawConn) error {
+		var refused error
+		err := raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
+		return errors.Join(err, refused, transparent(network, address, raw))
+	}}
 	config.SetMultipathTCP(false) // a terminal that asks for MPTCP gets TCP: the paths are behind us
 	listener, err := config.Listen(ctx, network, at.String())
 	if err != nil {

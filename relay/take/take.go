@@ -8,30 +8,29 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"bicast/relay/ask"
 	"bicast/relay/carry"
 	"bicast/relay/door"
-	"bicast/relay/pool"
 	"bicast/relay/seldom"
 )
 
 const (
-	mostTaken     = 16384
-	answerWithin  = 20 * time.Second // a relay gives a name 5 s and a destination 10
-	connectWithin = 10 * time.Second // without a relay
+	mostTaken    = 16384
+	answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
 )
 
 // Taker is a gateway's proxy.
 type Taker struct {
-	Pool    *pool.Pool
-	Block   bool // where there is no relay a terminal is reset; else it is connected by the gateway
 	Trouble *seldom.Teller
 
+	plan  atomic.Pointer[Plan]
 	taken atomic.Int64
 }
+
+// By has what comes from now on go by a plan; it is given one before it serves.
+func (t *Taker) By(plan *Plan) { t.plan.Store(plan) }
 
 // Serve ends, with all connections, when the context does.
 func (t *Taker) Serve(ctx context.Context, listener *net.TCPListener) error {
@@ -39,69 +38,121 @@ func (t *Taker) Serve(ctx context.Context, listener *net.TCPListener) error {
 }
 
 func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
-	terminal := carry.OfTCP(conn)
+	end := carry.OfTCP(conn)
 	to := conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	plan := t.plan.Load()
+	terminal := plan.terminal(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
 	defer t.taken.Add(-1)
-	if t.taken.Add(1) > mostTaken || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
-		terminal.Reset()
+	if t.taken.Add(1) > mostTaken || terminal == nil || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
+		end.Reset()
 		return
 	}
-	stop := context.AfterFunc(ctx, terminal.Reset)
+	ctx, cut := context.WithCancel(ctx)
+	defer cut()
+	over := context.AfterFunc(terminal.ctx, cut)
+	defer over()
+	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
-	relay, err := t.Pool.Take(ctx)
-	if err != nil {
-		t.otherwise(ctx, terminal, terminal, to)
-		return
-	}
-	end := context.AfterFunc(ctx, relay.Reset)
-	defer end()
-	t.through(ctx, terminal, relay, to)
+	terminal.counts.connections.Add(1)
+	defer terminal.counts.connections.Add(-1)
+	call{t, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
 }
 
-// through asks the relay, and sends on what the terminal sends before there is an answer.
-func (t *Taker) through(ctx context.Context, terminal *carry.Plain, relay *carry.Secure, to netip.AddrPort) {
-	near := keep(terminal)
-	pair := carry.Pair{Near: near, Far: relay}
-	first, err := near.first()
-	if err != nil {
-		pair.Cut()
+// call is one connection that a terminal has made.
+type call struct {
+	*Taker
+	plan     *Plan
+	terminal *Terminal
+	near     *kept
+	to       netip.AddrPort
+}
+
+// outcome is what came of a relay.
+type outcome int
+
+const (
+	over     outcome = iota // it was carried, or reset
+	another                 // another relay may lead there
+	without                 // no relay does
+)
+
+func (c call) carry(ctx context.Context) {
+	roads, directly := c.plan.roads(c.terminal, c.to)
+	for _, road := range roads {
+		relay, err := road.take(ctx)
+		if err != nil {
+			continue
+		}
+		came := c.through(ctx, road, relay)
+		if came == over {
+			return
+		}
+		c.near.again()
+		if came == without {
+			break
+		}
+	}
+	if c.plan.Block && !directly {
+		c.terminal.counts.reset.Add(1)
+		c.near.Plain.Reset()
 		return
 	}
-	if _, err = relay.Write(append(ask.Of(to).Request(), first...)); err != nil { // so little goes as a whole, or not at all
+	c.directly(ctx)
+}
+
+// through asks a relay, and sends on what the terminal sends before there is an answer.
+func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outcome {
+	road.begin()
+	defer road.end()
+	stop := context.AfterFunc(ctx, relay.Reset)
+	defer stop()
+	pair := carry.Pair{Near: c.near, Far: relay}
+	first, err := c.near.first()
+	if err != nil {
+		pair.Cut()
+		return over
+	}
+	if _, err = relay.Write(append(ask.Of(c.to).Request(), first...)); err != nil { // so little goes as a whole, or not at all
 		relay.Reset()
-		t.otherwise(ctx, near.again(), terminal, to)
-		return
+		return another
 	}
 	up := pair.Begin()
 	answer, behind, err := answerOf(relay)
 	if err == nil && answer.Code == ask.OK {
-		near.settle()
+		c.terminal.counts.relayed.Add(1)
+		c.near.settle()
 		pair.Far = &carry.Ahead{End: relay, First: behind}
 		pair.Finish(up)
-		return
+		return over
 	}
-	near.leave()
+	c.near.leave()
 	relay.Reset()
 	<-up
 	switch {
-	case near.broken:
-	case err != nil && len(near.head) > 0: // the destination may have had those bytes: they are not sent twice
-		t.Trouble.Warn("the relay was lost before it answered: a terminal is reset", "to", to, "because", err)
-		terminal.Reset()
-	case err == nil && !elsewhere(answer.Code):
-		terminal.Reset()
+	case c.near.broken:
+		return over
+	case err != nil && len(c.near.head) > 0: // the destination may have had those bytes: they are not sent twice
+		c.Trouble.Warn("the relay was lost before it answered: a terminal is reset", "to", c.to, "because", err)
+	case err != nil:
+		return another
 	default:
-		t.otherwise(ctx, near.again(), terminal, to)
+		if came := elsewhere(answer.Code); came != over {
+			return came
+		}
 	}
+	c.near.Plain.Reset()
+	return over
 }
 
 // elsewhere tells whether another way may lead there.
-func elsewhere(code int) bool {
+func elsewhere(code int) outcome {
 	switch code {
-	case ask.Forbidden, ask.Unable, ask.TooMany, ask.TooLong:
-		return true
+	case ask.Unable, ask.TooMany, ask.TooLong:
+		return another
+	case ask.Forbidden: // which any relay would say
+		return without
 	default:
-		return false
+		return over
 	}
 }
 
@@ -115,36 +166,17 @@ func answerOf(relay *carry.Secure) (ask.Answer, []byte, error) {
 	return answer, behind, errors.Join(err, relay.SetReadDeadline(time.Time{}))
 }
 
-// otherwise is without a relay.
-func (t *Taker) otherwise(ctx context.Context, near carry.End, terminal *carry.Plain, to netip.AddrPort) {
-	if t.Block {
-		terminal.Reset()
-		return
-	}
-	conn, err := direct(ctx, terminal.RemoteAddr().(*net.TCPAddr).AddrPort().Addr(), to)
+func (c call) directly(ctx context.Context) {
+	conn, err := c.terminal.Direct(ctx, c.near.RemoteAddr().(*net.TCPAddr).AddrPort().Addr(), c.to)
 	if err != nil {
-		terminal.Reset()
+		c.terminal.counts.reset.Add(1)
+		c.near.Plain.Reset()
 		return
 	}
+	c.terminal.counts.direct.Add(1)
 	far := carry.OfTCP(conn)
 	stop := context.AfterFunc(ctx, far.Reset)
 	defer stop()
-	carry.Pair{Near: near, Far: far}.Run()
-}
-
-// direct connects with the terminal's own address: what is decided by that further on, in the bridge and in filters, holds.
-// Its port is another one, or conntrack would take both connections for one.
-func direct(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
-	dialer := net.Dialer{
-		Timeout: connectWithin, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(terminal, 0)),
-		ControlContext: func(_ context.Context, network, address string, raw syscall.RawConn) error {
-			return transparent(network, address, raw)
-		},
-	}
-	dialer.SetMultipathTCP(false)
-	conn, err := dialer.DialContext(ctx, "tcp", to.String())
-	if err != nil {
-		return nil, err
-	}
-	return conn.(*net.TCPConn), nil
+	c.near.settle()
+	carry.Pair{Near: c.near, Far: far}.Run()
 }

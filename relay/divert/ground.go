@@ -1,0 +1,186 @@
+package divert
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Ground is how this host and a bridge that has the terminals are connected, by pairs of devices whose one end is the bridge's:
+//
+//	terminals ─ bridge ─ PORT ═ PORT-h           what is taken, and the proxy's answers; untaken, it goes back there
+//	            bridge ─ uplink ═ uplink-h       what the proxy sends, from addresses of this host
+//
+// The bridge has the other ends as ports, and knows what is whose by addresses alone.
+type Ground struct {
+	Port    string
+	Uplinks []Uplink
+}
+
+// Uplink is one of the bridge's.
+type Uplink struct {
+	Port     string
+	Gateways []netip.Prefix // the bridge's address there, with the length of the network; one of a family at most
+	Locals   []netip.Addr   // by which this host speaks for terminals
+}
+
+// Host is the host's end of a pair.
+func Host(port string) string { return port + "-h" }
+
+const (
+	// Answering is the mark of what the proxy sends to terminals.
+	Answering = 0xb1ca58
+
+	hostMAC = "02:62:69:63:61:73" // of all ends at the host, which are known by it: the bridge learns nothing, and asks nobody
+	origin  = "202"               // of our routes and rules: what `ip` calls protocol
+	first   = 45515               // the table of routes back to terminals; those of uplinks are behind it
+	here    = "12"                // the priority of rules
+
+	nowhere, nowhere6 = "192.0.0.8", "fe80::8" // RFC 7600: nobody looks at where frames to the bridge go
+)
+
+// Ends are all at the host.
+func (g *Ground) Ends() []string {
+	all := []string{Host(g.Port)}
+	for _, uplink := range g.Uplinks {
+		all = append(all, Host(uplink.Port))
+	}
+	return all
+}
+
+// guard is for the devices: strangers, who come by the uplinks to where this host speaks for terminals, find nobody
+// there who listens.
+func (g *Ground) guard(rule func(string)) {
+	var uplinks []string
+	for _, uplink := range g.Uplinks {
+		uplinks = append(uplinks, strconv.Quote(Host(uplink.Port)))
+	}
+	if len(uplinks) > 0 {
+		rule("iifname { " + strings.Join(uplinks, ", ") + " } goto strangers")
+	}
+	rule(fmt.Sprintf("iifname != %q accept", Host(g.Port)))
+}
+
+// answers lead by the mark, also what nft itself says to terminals in the name of others.
+func (g *Ground) answers(rule func(string)) {
+	rule("chain strangers {")
+	rule("meta l4proto tcp tcp flags & (syn|ack) == syn drop")
+	rule("meta l4proto { tcp, icmp, icmpv6 } accept")
+	rule("drop\n}")
+	rule("chain output {\ntype route hook output priority mangle; policy accept;")
+	rule("meta l4proto != tcp accept")
+	for _, family := range []string{"ip daddr @from4", "ip6 daddr @from6"} {
+		rule(fmt.Sprintf("%s meta mark != %#x fib saddr type != local meta mark set %#x", family, Answering, Answering))
+	}
+	rule("}")
+}
+
+// passes6 tells whether the host sends IPv6 back that is not taken.
+func (g *Ground) passes6() bool {
+	if _, err := os.Stat(sysctl("ipv6", Host(g.Port), "force_forwarding")); err == nil {
+		return true
+	}
+	all, err := os.ReadFile(sysctl("ipv6", "all", "forwarding"))
+	return err == nil && strings.TrimSpace(string(all)) == "1"
+}
+
+// lay makes what of the ground is not there, and takes away what is no part of it.
+func (d *Diverted) lay(g *Ground) (made []string, err error) {
+	there, err := links()
+	if err != nil {
+		return nil, err
+	}
+	if err := there.removeAllBut(g.Ends()); err != nil {
+		return nil, err
+	}
+	for _, port := range append([]string{g.Port}, ports(g.Uplinks)...) {
+		fresh, err := there.pair(port, port == g.Port)
+		if err != nil {
+			return nil, err
+		}
+		if fresh {
+			made = append(made, port)
+		}
+	}
+	for _, uplink := range g.Uplinks {
+		if err := uplink.address(); err != nil {
+			return nil, err
+		}
+	}
+	if g.String() == d.laid && len(made) == 0 {
+		return nil, nil
+	}
+	for _, family := range families(g.six()) {
+		if err := batch(g.routes(family), family); err != nil {
+			return nil, err
+		}
+	}
+	d.laid = g.String()
+	return made, nil
+}
+
+func (g *Ground) six() bool {
+	return slices.ContainsFunc(g.Uplinks, func(u Uplink) bool {
+		return slices.ContainsFunc(u.Gateways, func(gateway netip.Prefix) bool { return gateway.Addr().Is6() })
+	})
+}
+
+// routes are the lines for `ip`: each uplink's addresses leave by it or not at all.
+func (g *Ground) routes(family string) string {
+	var text strings.Builder
+	say := func(format string, values ...any) { fmt.Fprintf(&text, format+" protocol "+origin+"\n", values...) }
+	bridge := nowhere
+	if family == "-6" {
+		bridge = nowhere6
+	}
+	say("rule flush")
+	say("route flush table all")
+	say("route add default via %s dev %s onlink table %d", bridge, Host(g.Port), first)
+	say("rule add fwmark %#x lookup %d priority %s", Answering, first, here)
+	say("rule add iif %s lookup %d priority %s", Host(g.Port), first, here)
+	for i, uplink := range g.Uplinks {
+		for _, gateway := range uplink.Gateways {
+			if gateway.Addr().Is6() != (family == "-6") {
+				continue
+			}
+			own := first + 1 + i
+			say("route add %v dev %s table %d", gateway.Masked(), Host(uplink.Port), own)
+			say("route add default via %v dev %s table %d", gateway.Addr(), Host(uplink.Port), own)
+			say("route add unreachable default metric 4278198272 table %d", own)
+			say("rule add from %v lookup %d priority %s", gateway.Masked(), own, here)
+		}
+	}
+	return text.String()
+}
+
+func ports(uplinks []Uplink) (all []string) {
+	for _, uplink := range uplinks {
+		all = append(all, uplink.Port)
+	}
+	return all
+}
+
+// String is what routes depend on.
+func (g *Ground) String() string {
+	text := g.Port
+	for _, uplink := range g.Uplinks {
+		text += fmt.Sprint(" ", uplink.Port, uplink.Gateways)
+	}
+	return text
+}
+
+// lift takes away all of whatever ground is there.
+func lift() error {
+	for _, family := range families(true) {
+		ip(family, "rule", "flush", "protocol", origin)
+		ip(family, "route", "flush", "table", "all", "protocol", origin)
+	}
+	there, err := links()
+	if err != nil {
+		return err
+	}
+	return there.removeAllBut(nil)
+}

@@ -1,0 +1,144 @@
+package divert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+)
+
+// link is a device of a pair, as `ip` tells it.
+type link struct {
+	Name  string   `json:"ifname"`
+	MAC   string   `json:"address"`
+	Flags []string `json:"flags"`
+}
+
+type linkList []link
+
+func links() (linkList, error) {
+	said, err := output("", "iproute2", "ip", "-json", "link", "show", "type", "veth")
+	if err != nil {
+		return nil, err
+	}
+	var found linkList
+	if len(said) == 0 { // some say so that there is none
+		return nil, nil
+	}
+	if err := json.Unmarshal(said, &found); err != nil {
+		return nil, fmt.Errorf("connections cannot be taken: ip -json link says %.80q: %w", said, err)
+	}
+	return found, nil
+}
+
+func (l linkList) removeAllBut(ends []string) error {
+	for _, each := range l {
+		if each.ours() && !slices.Contains(ends, each.Name) {
+			if err := ip("link", "delete", each.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l link) ours() bool { return l.MAC == hostMAC && strings.HasSuffix(l.Name, Host("")) }
+
+// pair is there already where an agent was killed, or had another order. Towards terminals nobody is asked who is where.
+func (l linkList) pair(port string, terminals bool) (made bool, err error) {
+	host := Host(port)
+	at := slices.IndexFunc(l, func(one link) bool { return one.Name == host })
+	if at < 0 || !l[at].ours() {
+		err := ip("link", "add", "name", host, "address", hostMAC, "type", "veth", "peer", "name", port)
+		if err != nil {
+			return false, fmt.Errorf("%w: expected no device %s or %s but those that are made by this", err, port, host)
+		}
+		made = true
+	} else if slices.Contains(l[at].Flags, "UP") { // which is the last that is done
+		return false, nil
+	}
+	if err := settings(port, host, terminals); err != nil {
+		return false, err
+	}
+	lines := []string{"addrgenmode none", "up"}
+	if terminals {
+		lines = []string{"addrgenmode none", "arp off", "up"}
+	}
+	text := fmt.Sprintf("link set dev %s up\n", port)
+	for _, line := range lines {
+		text += fmt.Sprintf("link set dev %s %s\n", host, line)
+	}
+	return made, batch(text)
+}
+
+// settings are the kernel's for a pair. The bridge's end is silent.
+func settings(port, host string, terminals bool) error {
+	wanted := map[string]string{
+		sysctl("ipv6", port, "disable_ipv6"): "1",
+		sysctl("ipv6", host, "disable_ipv6"): "0",
+		sysctl("ipv6", host, "accept_ra"):    "0",
+		sysctl("ipv4", host, "rp_filter"):    loosest(),
+		sysctl("ipv4", host, "arp_ignore"):   "1",
+	}
+	if terminals {
+		wanted[sysctl("ipv4", host, "forwarding")] = "1"
+		wanted[sysctl("ipv6", host, "force_forwarding")] = "1"
+	}
+	for path, value := range wanted {
+		err := os.WriteFile(path, []byte(value), 0)
+		if errors.Is(err, fs.ErrNotExist) && strings.Contains(path, "/ipv6/") {
+			continue // a kernel without it, or before 6.17
+		}
+		if err != nil {
+			return fmt.Errorf("connections cannot be taken: %w; that wants root", err)
+		}
+	}
+	return nil
+}
+
+// loosest is how little a device's own setting can have the kernel look at sources: the greater one of its and of all counts,
+// and 2 is less than 1.
+func loosest() string {
+	if all, err := os.ReadFile(sysctl("ipv4", "all", "rp_filter")); err == nil && strings.TrimSpace(string(all)) == "0" {
+		return "0"
+	}
+	return "2"
+}
+
+func sysctl(family, device, name string) string {
+	return "/proc/sys/net/" + family + "/conf/" + device + "/" + name
+}
+
+// address has the host's end have the addresses by which it speaks for terminals, and no others.
+func (u Uplink) address() error {
+	device, err := net.InterfaceByName(Host(u.Port))
+	if err != nil {
+		return err
+	}
+	have, err := device.Addrs()
+	if err != nil {
+		return err
+	}
+	stale := map[string]bool{}
+	for _, each := range have {
+		stale[each.String()] = true
+	}
+	var text strings.Builder
+	for _, local := range u.Locals {
+		one := netip.PrefixFrom(local, local.BitLen()).String()
+		if stale[one] {
+			delete(stale, one)
+			continue
+		}
+		fmt.Fprintf(&text, "address add %s dev %s%s\n", one, device.Name, map[bool]string{true: " nodad"}[local.Is6()])
+	}
+	for each := range stale {
+		fmt.Fprintf(&text, "address del %s dev %s\n", each, device.Name)
+	}
+	return batch(text.String())
+}

@@ -1,0 +1,78 @@
+package divert
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// opens is of a packet that opens a connection.
+const opens = "tcp flags & (fin|syn|rst|ack) == syn"
+
+// rules are the table. Only packets that open connections are led to the proxy: what was there before goes on as it did.
+// Without a proxy that listens TPROXY does nothing and the next rule decides.
+func (o Order) rules() string {
+	var text strings.Builder
+	rule := func(words string) { fmt.Fprintln(&text, words) }
+	rule("table inet " + table + " {")
+	writeSet(&text, "except", o.Except)
+	writeSet(&text, "from", o.From)
+	rule("chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;")
+	if o.Ground != nil {
+		o.Ground.guard(rule)
+	}
+	marked := fmt.Sprintf("meta mark set %#x accept", mark)
+	rule("meta l4proto != tcp accept")
+	rule(opens + " goto opening")
+	rule("socket transparent 1 " + marked)
+	rule("}")
+	rule("chain opening {")
+	rule("fib daddr type != unicast accept")
+	rule("ip daddr @except4 accept")
+	rule("ip6 daddr @except6 accept")
+	if len(o.From) > 0 {
+		rule("ip saddr != @from4 accept")
+		rule("ip6 saddr != @from6 accept")
+	}
+	if o.Six == 0 {
+		rule("meta nfproto ipv6 accept")
+	}
+	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d %s", o.Four, marked))
+	if o.Six != 0 {
+		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d %s", o.Six, marked))
+	}
+	switch {
+	case o.Block:
+		rule("reject with tcp reset")
+	case o.Ground != nil && !o.Ground.passes6():
+		rule("meta nfproto ipv6 reject with tcp reset")
+	}
+	rule("}")
+	if o.Ground != nil {
+		o.Ground.answers(rule)
+	}
+	rule("}")
+	return text.String()
+}
+
+// writeSet is of both families; a set may be empty.
+func writeSet(to *strings.Builder, name string, of []netip.Prefix) {
+	for _, six := range []bool{false, true} {
+		var elements []string
+		for _, prefix := range of {
+			if prefix.Addr().Is6() == six {
+				elements = append(elements, prefix.Masked().String())
+			}
+		}
+		kind, family := "ipv4_addr", "4"
+		if six {
+			kind, family = "ipv6_addr", "6"
+		}
+		fmt.Fprintf(to, "set %s%s {\ntype %s\nflags interval\nauto-merge\n", name, family, kind)
+		if elements != nil {
+			fmt.Fprintf(to, "elements = { %s }\n", strings.Join(elements, ", "))
+		}
+		fmt.Fprintf(to, "}\n")
+	}
+}
+

@@ -1,0 +1,119 @@
+package take
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	connectWithin = 10 * time.Second // without a relay
+	patience      = 400 * time.Millisecond
+)
+
+// AsTerminal connects with the terminal's own address: what is decided by that further on, in the bridge and in filters, holds.
+// Its port is another one, or conntrack would take both connections for one.
+func AsTerminal(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
+	dialer := net.Dialer{
+		Timeout: connectWithin, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(terminal, 0)),
+		ControlContext: func(_ context.Context, network, address string, raw syscall.RawConn) error {
+			return transparent(network, address, raw)
+		},
+	}
+	dialer.SetMultipathTCP(false)
+	conn, err := dialer.DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// Locals are addresses of this host by which it speaks for a terminal, the best first.
+type Locals struct {
+	Within func(func() error) error // runs where they are
+
+	are atomic.Pointer[[]netip.Addr]
+}
+
+// Set has what is dialled from now on leave by these.
+func (l *Locals) Set(locals []netip.Addr) { l.are.Store(&locals) }
+
+// All are those of both families.
+func (l *Locals) All() []netip.Addr { return *l.are.Load() }
+
+// Of are those of an address' family.
+func (l *Locals) Of(to netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(l.All()), func(local netip.Addr) bool { return local.Is4() != to.Unmap().Is4() })
+}
+
+// Direct connects without a relay.
+func (l *Locals) Direct(ctx context.Context, _ netip.Addr, to netip.AddrPort) (*net.TCPConn, error) {
+	dialer := net.Dialer{Timeout: connectWithin}
+	dialer.SetMultipathTCP(false)
+	return l.Dial(ctx, dialer, to)
+}
+
+// Dial is from the best one; from the next, too, where that has no answer for a while. Who answers first is taken.
+func (l *Locals) Dial(ctx context.Context, dialer net.Dialer, to netip.AddrPort) (*net.TCPConn, error) {
+	locals := l.Of(to.Addr())
+	if len(locals) == 0 {
+		return nil, fmt.Errorf("%v cannot be reached: the terminal has no address of that family at any uplink", to)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tries, over := make(chan try), make(chan struct{})
+	defer close(over)
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var failures []error
+	for begun := 0; len(failures) < len(locals); {
+		select {
+		case <-next.C:
+			if begun < len(locals) {
+				go l.from(ctx, dialer, locals[begun], to, tries, over)
+				begun++
+				next.Reset(patience)
+			}
+		case one := <-tries:
+			if one.err == nil || errors.Is(one.err, unix.ECONNREFUSED) { // who refuses has answered
+				return one.conn, one.err
+			}
+			failures = append(failures, one.err)
+			next.Reset(0)
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+type try struct {
+	conn *net.TCPConn
+	err  error
+}
+
+// from gives up when nobody waits for it any more.
+func (l *Locals) from(ctx context.Context, dialer net.Dialer, local netip.Addr, to netip.AddrPort, tries chan<- try, over <-chan struct{}) {
+	dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+	var one try
+	one.err = l.Within(func() error {
+		conn, err := dialer.DialContext(ctx, "tcp", to.String())
+		if err == nil {
+			one.conn = conn.(*net.TCPConn)
+		}
+		return err
+	})
+	select {
+	case tries <- one:
+	case <-over:
+		if one.conn != nil {
+			one.conn.Close()
+		}
+	}
+}

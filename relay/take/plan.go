@@ -1,0 +1,54 @@
+package take
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+)
+
+// Plan is whose connections are taken, and by what they go. It is replaced as a whole.
+type Plan struct {
+	Terminals map[netip.Addr]*Terminal // by the addresses that they have
+	Anybody   *Terminal                // whoever else comes; nil: nobody does
+	Relays    []*Relay
+	Choices   *Choices
+	Sought    *Sought
+	Block     bool // what cannot be relayed is reset; else it is connected by this host
+}
+
+func (p *Plan) terminal(at netip.Addr) *Terminal {
+	if one := p.Terminals[at.Unmap()]; one != nil {
+		return one
+	}
+	return p.Anybody
+}
+
+// roads are those to try, the best first; directly: it is chosen that there is none.
+func (p *Plan) roads(terminal *Terminal, to netip.AddrPort) (roads []*road, directly bool) {
+	choice, chosen := p.Choices.of(to.Addr())
+	relays := choice.Relays
+	if !chosen {
+		p.Sought.note(to)
+		relays = p.fastest()
+	}
+	for _, relay := range relays {
+		if !relay.Draining() {
+			roads = append(roads, terminal.to(relay))
+		}
+	}
+	if choice.Together {
+		slices.SortStableFunc(roads, func(a, b *road) int { return cmp.Compare(a.live.Load(), b.live.Load()) })
+	}
+	return roads, choice.Direct
+}
+
+// fastest are all relays; those that were never reached come last.
+func (p *Plan) fastest() []*Relay {
+	return slices.SortedStableFunc(slices.Values(p.Relays), func(a, b *Relay) int {
+		first, second := a.setup.Load(), b.setup.Load()
+		if (first == 0) != (second == 0) {
+			return cmp.Compare(second, first)
+		}
+		return cmp.Compare(first, second)
+	})
+}

@@ -1,0 +1,48 @@
+package take
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"bicast/relay/carry"
+)
+
+// Relay is one that terminals' connections may go by. It lives on while plans come and go.
+type Relay struct {
+	Name    string
+	At      netip.AddrPort
+	Changed func(error) // whether a terminal reaches it, when that is another thing than before; may be nil
+
+	draining    atomic.Bool
+	connections atomic.Int64
+	setup       atomic.Int64 // in ns, of the last connection that was opened; 0: none was
+	opened      atomic.Int64 // when, in ns since 1970
+}
+
+// Drain has nothing new go by it, or lets it again.
+func (r *Relay) Drain(draining bool) { r.draining.Store(draining) }
+
+// Draining tells whether nothing new goes by it.
+func (r *Relay) Draining() bool { return r.draining.Load() }
+
+// Connections go by it now.
+func (r *Relay) Connections() int { return int(r.connections.Load()) }
+
+// Setup is how long TCP and TLS took of the last connection that was opened, and when that was.
+func (r *Relay) Setup() (took time.Duration, at time.Time) {
+	return time.Duration(r.setup.Load()), time.Unix(0, r.opened.Load())
+}
+
+func (r *Relay) timed(open func(context.Context) (*carry.Secure, error)) func(context.Context) (*carry.Secure, error) {
+	return func(ctx context.Context) (*carry.Secure, error) {
+		began := time.Now()
+		end, err := open(ctx)
+		if err == nil {
+			r.setup.Store(int64(time.Since(began)))
+			r.opened.Store(time.Now().UnixNano())
+		}
+		return end, err
+	}
+}
