@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
-from statistics import median
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from experiments.relay.cost.plan import DOWN, UP
-from experiments.relay.cost.results import ENDS
+from experiments.relay.cost.results import ENDS, for_a_gbit
 from experiments.relay.cost.runs import Moved, Reached, Run
 from experiments.relay.cost.ways import NAMES
 
@@ -47,13 +47,15 @@ def _rates(panel: Axes, runs: Sequence[Moved]) -> None:
 
 
 def _costs(panel: Axes, runs: Sequence[Moved]) -> None:
-    """Medians, the gateway's below."""
-    for place, name in enumerate(NAMES):
-        for direction, beside in BESIDE.items():
-            those = [run for run in runs if (run.way, run.direction) == (name, direction)]
-            foot = 0.0
-            for spent, color in zip(ENDS.values(), ("tab:blue", "tab:cyan"), strict=True):
-                height = median(spent(run) / run.gbit for run in those) if those else 0.0
-                panel.bar(place + beside, height, 0.25, foot, color=color)
-                foot += height
+    """The gateway's below."""
+    for (name, direction), found in groupby(sorted(runs, key=_place), key=_place):
+        those, foot = list(found), 0.0
+        for end, color in zip(ENDS, ("tab:blue", "tab:cyan"), strict=True):
+            height = for_a_gbit(those, end)
+            panel.bar(NAMES.index(name) + BESIDE[direction], height, 0.25, foot, color=color)
+            foot += height
     panel.set_ylabel("s of a processor a Gbit, down and up:\ngateway (blue), relay (cyan)")
+
+
+def _place(run: Moved) -> tuple[str, str]:
+    return run.way, run.direction
