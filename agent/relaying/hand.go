@@ -108,6 +108,13 @@ func (h *Hand) end() {
 	h.stands, h.trouble = nil, nil
 }
 
+// Stands tells whether it is a relay.
+func (h *Hand) Stands() bool {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return h.stands != nil
+}
+
 // Report is what the contract's has of relaying; nil: it is no relay.
 func (h *Hand) Report() *agentv1.Relaying {
 	h.mutex.Lock()
