@@ -13,11 +13,13 @@ import (
 	"bicast/agent/measuring"
 	"bicast/agent/pathmanager"
 	"bicast/agent/relaying"
+	"bicast/agent/taking"
 	"bicast/agent/tunnel"
 	"bicast/agent/walk"
 	"bicast/agent/window"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
+	"bicast/relay/divert"
 )
 
 // The names of api/agent.proto.
@@ -31,6 +33,7 @@ const (
 	Window    = "window"
 	Probe     = "probe"
 	Relay     = "relay"
+	Take      = "take"
 	Walk      = "walk"
 )
 
@@ -45,7 +48,7 @@ func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	return []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
-		told(Probe, measuring.Probe()), told(Relay, relays(role)), told(Walk, walk.Probe()),
+		told(Probe, measuring.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, walk.Probe()),
 	}
 }
 
@@ -126,6 +129,17 @@ func relays(role agentv1.Role) error {
 		return relaying.ErrNoRelay
 	}
 	return nil
+}
+
+func (k Kernel) takes(role agentv1.Role) error {
+	switch {
+	case role != agentv1.Role_ROLE_GATEWAY:
+		return taking.ErrNoGateway
+	case k.Handle == nil:
+		return k.Missing
+	default:
+		return k.Handle.Do(divert.Probe)
+	}
 }
 
 func told(name string, why error) *agentv1.Capability {

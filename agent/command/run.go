@@ -67,7 +67,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	agent, err := host.Open(host.Settings{
 		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Log: log,
-		Identity: func() (trust.Identity, error) { return trust.Load(*directory) },
+		Identity: func() (trust.Identity, error) { return trust.Load(*directory) }, Guard: guardOf(netns, *directory),
 	})
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
@@ -105,7 +105,7 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 		settled := make(chan struct{})
 		var once sync.Once
 		holder := pathmanager.Holder{
-			Command: []string{"/proc/self/exe", GuardVerb, netns, directory},
+			Command: guardOf(netns, directory),
 			Log:     log,
 			Changed: func(bool) { once.Do(func() { close(settled) }) },
 		}
@@ -124,6 +124,11 @@ func live(ctx context.Context, agent *host.Host, role agentv1.Role, netns, direc
 	stream.Identity = func() string { return trust.Stamp(directory) }
 	stream.Name = func() string { return trust.NameIn(directory) }
 	stream.Run(ctx)
+}
+
+// guardOf is the command that holds a namespace's path manager.
+func guardOf(netns, directory string) []string {
+	return []string{"/proc/self/exe", GuardVerb, netns, directory}
 }
 
 // mend does what a guard could not that was killed, with the agent before us or just before we end.

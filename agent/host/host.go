@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ import (
 	"bicast/agent/relaying"
 	"bicast/agent/report"
 	"bicast/agent/session"
+	"bicast/agent/taking"
 	"bicast/agent/trust"
 	"bicast/agent/tunnel"
 	"bicast/agent/walk"
@@ -42,6 +44,7 @@ type Host struct {
 	copies    *eliminate.Hand // nil: of a terminal or a relay
 	tunnels   *tunnel.Hand    // likewise
 	terminals *inside.Inside  // likewise: what both want at their ports
+	taking    *taking.Hand    // likewise
 	windows   *windows        // nil: of a relay
 	measuring *measuring.Hand
 	walking   *walk.Hand
@@ -57,6 +60,7 @@ type Settings struct {
 	Sharers      string                         // the socket at which a terminal's programs are told who shares its access point
 	BlocksCgroup string                         // whose programs' sockets take blocks as they are ordered; empty: nobody's
 	Identity     func() (trust.Identity, error) // what joining gave, as it is
+	Guard        []string                       // the command that holds the path manager
 	Log          *slog.Logger
 }
 
@@ -90,6 +94,7 @@ func Open(s Settings) (*Host, error) {
 		h.terminals = inside.New(within, log)
 		h.copies = eliminate.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
+		h.taking = taking.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
 		h.relaying = relaying.NewHand(within, s.Identity, log)
@@ -142,7 +147,7 @@ func (h *Host) Run(ctx context.Context) {
 		parts = append(parts, h.copies.Run)
 	}
 	if h.tunnels != nil {
-		parts = append(parts, h.tunnels.Run)
+		parts = append(parts, h.tunnels.Run, h.taking.Run)
 	}
 	if h.relaying != nil {
 		parts = append(parts, h.relaying.Run)
@@ -181,7 +186,7 @@ func (h *Host) Report() (*agentv1.Report, error) {
 		report.Elimination = h.copies.Report()
 	}
 	if err == nil && h.tunnels != nil {
-		report.Tunnelling = h.tunnels.Report()
+		report.Tunnelling, report.Taking = h.tunnels.Report(), h.taking.Report()
 	}
 	if err == nil && h.relaying != nil {
 		report.Relaying = h.relaying.Report()
@@ -232,6 +237,16 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 			return refused(tunnel.ErrNoGateway)
 		}
 		return answered(h.tunnels.Order(order.Tunnels))
+	case *agentv1.Directive_Take:
+		if h.taking == nil {
+			return refused(taking.ErrNoGateway)
+		}
+		return answered(h.taking.Order(order.Take))
+	case *agentv1.Directive_Choices:
+		if h.taking == nil {
+			return refused(taking.ErrNoGateway)
+		}
+		return answered(h.taking.Choose(order.Choices))
 	case *agentv1.Directive_Caps:
 		return answered(h.windows.order(order.Caps))
 	case *agentv1.Directive_Answer:
@@ -283,7 +298,11 @@ func (h *Host) connections() ([]mptcp.Connection, error) {
 	if h.kernel.Handle == nil {
 		return nil, nil // the hello said why
 	}
-	return h.kernel.Handle.Connections()
+	connections, err := h.kernel.Handle.Connections()
+	if h.relaying != nil && h.relaying.Stands() { // what it has with servers is as many again, and nobody's path
+		connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool { return c.Token == 0 && !c.Serves })
+	}
+	return connections, err
 }
 
 func answered(said string, err error) *agentv1.Result {

@@ -29,6 +29,27 @@ var offloads = []uint32{
 	unix.ETHTOOL_SGRO, unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SRXCSUM,
 }
 
+// Plain lets what a device sends be what it is on the wire, where a bridge reads it.
+func Plain(inside func(func() error) error, name string) error {
+	return (&kernel{inside: inside}).plain(device{name: name})
+}
+
+// Reopened has an Open vSwitch read a device that somebody made anew.
+func Reopened(ctx context.Context, inside func(func() error) error, name string, log *slog.Logger) {
+	k, err := openKernel(inside, inside)
+	if err == nil {
+		defer k.close()
+		var there bool
+		var d device
+		if d, there, err = find(k.inner, name, 0); err == nil && there && !k.read(d) {
+			k.reopened(ctx, d, log)
+		}
+	}
+	if err != nil {
+		log.Warn("a bridge may not read the device", "port", name, "because", err)
+	}
+}
+
 // plain lets packets be what they are on the wire.
 func (k *kernel) plain(d device) error {
 	return k.inside(func() error {

@@ -22,8 +22,8 @@ import (
 const (
 	table   = "bicast-take"
 	mark    = 0xb1ca57 // of what is led to the proxy
-	routes  = "45514" // the table of routes, which is "B1CA"
-	rank    = "11"    // of the rule: before those that choose uplinks by source
+	routes  = "45514"  // the table of routes, which is "B1CA"
+	rank    = "11"     // of the rule: before those that choose uplinks by source
 	atMost  = 10 * time.Second
 	claimed = "@bicast-take" // the name that one process in a network namespace has
 )
@@ -41,7 +41,8 @@ type Order struct {
 type Diverted struct {
 	claim net.Listener
 	led   bool   // to the proxy, by routes
-	laid  string // of the ground: its routes
+	laid  string // of the ground: what its routes depend on
+	back  []netip.Addr
 }
 
 // ErrTaken is why a namespace is left alone: its rules are those of another process, which lives.

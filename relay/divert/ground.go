@@ -16,8 +16,9 @@ import (
 //
 // The bridge has the other ends as ports, and knows what is whose by addresses alone.
 type Ground struct {
-	Port    string
-	Uplinks []Uplink
+	Port      string
+	Uplinks   []Uplink
+	Terminals []netip.Addr // that are behind the bridge
 }
 
 // Uplink is one of the bridge's.
@@ -38,6 +39,8 @@ const (
 	origin  = "202"               // of our routes and rules: what `ip` calls protocol
 	first   = 45515               // the table of routes back to terminals; those of uplinks are behind it
 	here    = "12"                // the priority of rules
+	back    = 45514 + 256         // the table of routes to terminals for what has no other way
+	last    = "32768"             // the priority of its rule
 
 	nowhere, nowhere6 = "192.0.0.8", "fe80::8" // RFC 7600: nobody looks at where frames to the bridge go
 )
@@ -110,16 +113,44 @@ func (d *Diverted) lay(g *Ground) (made []string, err error) {
 			return nil, err
 		}
 	}
-	if g.String() == d.laid && len(made) == 0 {
-		return nil, nil
+	fresh := g.String() != d.laid || len(made) > 0
+	if fresh {
+		d.back = nil // which goes with all other routes
 	}
 	for _, family := range families(g.six()) {
-		if err := batch(g.routes(family), family); err != nil {
+		lines := g.backs(family, d.back)
+		if fresh {
+			lines = g.routes(family) + lines
+		}
+		if err := batch(lines, family); err != nil {
 			return nil, err
 		}
 	}
-	d.laid = g.String()
+	d.laid, d.back = g.String(), g.Terminals
 	return made, nil
+}
+
+// backs are the lines for `ip` by which a host that knows no way to terminals has one: nft refuses nobody without.
+func (g *Ground) backs(family string, before []netip.Addr) string {
+	var text strings.Builder
+	say := func(verb string, of, but []netip.Addr) {
+		for _, each := range of {
+			if each.Is6() == (family == "-6") && !slices.Contains(but, each) {
+				fmt.Fprintf(&text, "route %s %v via %s dev %s onlink table %d protocol %s\n",
+					verb, each, bridge(family), Host(g.Port), back, origin)
+			}
+		}
+	}
+	say("add", g.Terminals, before)
+	say("del", before, g.Terminals)
+	return text.String()
+}
+
+func bridge(family string) string {
+	if family == "-6" {
+		return nowhere6
+	}
+	return nowhere
 }
 
 func (g *Ground) six() bool {
@@ -132,15 +163,12 @@ func (g *Ground) six() bool {
 func (g *Ground) routes(family string) string {
 	var text strings.Builder
 	say := func(format string, values ...any) { fmt.Fprintf(&text, format+" protocol "+origin+"\n", values...) }
-	bridge := nowhere
-	if family == "-6" {
-		bridge = nowhere6
-	}
 	say("rule flush")
 	say("route flush table all")
-	say("route add default via %s dev %s onlink table %d", bridge, Host(g.Port), first)
+	say("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), first)
 	say("rule add fwmark %#x lookup %d priority %s", Answering, first, here)
 	say("rule add iif %s lookup %d priority %s", Host(g.Port), first, here)
+	say("rule add lookup %d priority %s", back, last)
 	for i, uplink := range g.Uplinks {
 		for _, gateway := range uplink.Gateways {
 			if gateway.Addr().Is6() != (family == "-6") {

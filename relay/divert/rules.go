@@ -9,6 +9,9 @@ import (
 // opens is of a packet that opens a connection.
 const opens = "tcp flags & (fin|syn|rst|ack) == syn"
 
+// own are this host's addresses, and those of many. Of another one the host may know no route: a bridge has it.
+const own = "fib daddr type { local, broadcast, anycast, multicast }"
+
 // rules are the table. Only packets that open connections are led to the proxy: what was there before goes on as it did.
 // Without a proxy that listens TPROXY does nothing and the next rule decides.
 func (o Order) rules() string {
@@ -27,7 +30,10 @@ func (o Order) rules() string {
 	rule("socket transparent 1 " + marked)
 	rule("}")
 	rule("chain opening {")
-	rule("fib daddr type != unicast accept")
+	if o.Ground != nil {
+		rule(own + " reject with tcp reset")
+	}
+	rule(own + " accept")
 	rule("ip daddr @except4 accept")
 	rule("ip6 daddr @except6 accept")
 	if len(o.From) > 0 {
@@ -75,4 +81,3 @@ func writeSet(to *strings.Builder, name string, of []netip.Prefix) {
 		fmt.Fprintf(to, "}\n")
 	}
 }
-

@@ -71,9 +71,9 @@ type call struct {
 type outcome int
 
 const (
-	over     outcome = iota // it was carried, or reset
-	another                 // another relay may lead there
-	without                 // no relay does
+	over    outcome = iota // it was carried, or reset
+	another                // another relay may lead there
+	without                // no relay does
 )
 
 func (c call) carry(ctx context.Context) {

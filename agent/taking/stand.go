@@ -1,0 +1,285 @@
+package taking
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"bicast/agent/frugal"
+	"bicast/agent/pathmanager"
+	"bicast/agent/trust"
+	"bicast/agent/tunnel"
+	"bicast/api/agentv1"
+	"bicast/relay/carry"
+	"bicast/relay/divert"
+	"bicast/relay/pool"
+	"bicast/relay/reach"
+	"bicast/relay/seldom"
+	"bicast/relay/take"
+)
+
+// How long the first order waits for the path manager: connections that are made before have one subflow for good.
+const holdWithin = 3 * time.Second
+
+// stand is what there is while something is ordered to be taken.
+type stand struct {
+	within   func(func() error) error
+	identity func() (trust.Identity, error)
+	log      *slog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
+	parts    sync.WaitGroup
+	spare    func() // gives processors back
+
+	place     *divert.Diverted
+	four, six uint16 // the proxy's ports
+	taker     *take.Taker
+	joins     *joins
+	relays    map[string]*take.Relay
+	terminals map[string]*taken
+	plan      take.Plan
+	said      map[*take.Relay]string // why each cannot be reached, as it was told last
+}
+
+// taken is a terminal as it was ordered, and by what it goes.
+type taken struct {
+	terminal
+	way     *take.Terminal
+	locals  *take.Locals
+	watches bool // whether relays can be reached
+}
+
+func begin(h *Hand) (s *stand, err error) {
+	s = &stand{
+		within: h.within, identity: h.identity, log: h.log, taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}},
+		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}}, relays: map[string]*take.Relay{},
+		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
+		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
+	}
+	if err := h.within(func() (err error) {
+		s.place, err = divert.Claim()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.spare = frugal.Carry()
+	var four, six *net.TCPListener
+	err = h.within(func() (err error) {
+		four, six, err = take.Listen(s.ctx, 0, divert.Answering)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	s.taker.By(&s.plan)
+	s.four, s.six = s.serve(four), s.serve(six)
+	s.hold(h.guard)
+	return s, nil
+}
+
+func (s *stand) part(work func(context.Context)) {
+	s.parts.Add(1)
+	go func() {
+		defer s.parts.Done()
+		work(s.ctx)
+	}()
+}
+
+func (s *stand) serve(listener *net.TCPListener) (port uint16) {
+	if listener == nil {
+		return 0
+	}
+	s.part(func(ctx context.Context) {
+		if err := s.taker.Serve(ctx, listener); err != nil {
+			s.log.Error("terminals' connections are not taken any more", "because", err)
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// hold has what is connected from here on be under the userspace path manager.
+func (s *stand) hold(guard []string) {
+	settled := make(chan struct{})
+	var once sync.Once
+	holder := pathmanager.Holder{Command: guard, Log: s.log, Changed: func(bool) { once.Do(func() { close(settled) }) }}
+	s.part(holder.Run)
+	select {
+	case <-settled:
+	case <-time.After(holdWithin):
+		s.log.Warn("the path manager is not held yet: until it is, connections have one subflow")
+	}
+}
+
+// obey has an order take the place of the one before; terminals and relays that are as they were go on.
+func (s *stand) obey(w wanted) error {
+	order := divert.Order{Four: s.four, Six: s.six, Except: slices.Clone(w.except), Block: w.block, Ground: &w.ground}
+	for _, never := range reach.Never {
+		order.Except = append(order.Except, never.Prefix)
+	}
+	for _, each := range w.terminals {
+		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
+		for _, address := range each.addresses {
+			order.From = append(order.From, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	var made []string
+	if err := s.within(func() (err error) {
+		made, err = s.place.Write(order)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := s.connect(w.ground, made); err != nil {
+		return err
+	}
+	s.relays = s.relaysOf(w)
+	before := s.terminals
+	s.terminals = s.terminalsOf(w)
+	s.plan.Block, s.plan.Relays, s.plan.Terminals = w.block, nil, map[netip.Addr]*take.Terminal{}
+	for _, each := range w.relays {
+		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
+	}
+	for _, each := range s.terminals {
+		for _, address := range each.addresses {
+			s.plan.Terminals[address] = each.way
+		}
+	}
+	s.proceed()
+	for name, each := range before {
+		if s.terminals[name] != each {
+			each.way.End()
+		}
+	}
+	s.watch(w)
+	return nil
+}
+
+// proceed has what comes from now on go by the plan as it is.
+func (s *stand) proceed() {
+	plan := s.plan
+	s.taker.By(&plan)
+}
+
+// connect has the bridge read devices that were made anew, and get packets as they are on the wire.
+func (s *stand) connect(ground divert.Ground, made []string) error {
+	for _, end := range ground.Ends() {
+		if err := tunnel.Plain(s.within, end); err != nil {
+			return err
+		}
+	}
+	for _, port := range made {
+		s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
+	}
+	return nil
+}
+
+func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
+	relays := map[string]*take.Relay{}
+	for _, each := range w.relays {
+		one := s.relays[each.name]
+		if one == nil || one.At != each.at {
+			one = &take.Relay{Name: each.name, At: each.at}
+		}
+		one.Drain(each.draining)
+		relays[each.name] = one
+	}
+	return relays
+}
+
+func (s *stand) terminalsOf(w wanted) map[string]*taken {
+	terminals := map[string]*taken{}
+	for _, each := range w.terminals {
+		one := s.terminals[each.name]
+		if one == nil || !same(one.addresses, each.addresses) || !same(one.locals.All(), each.locals) {
+			one = &taken{locals: &take.Locals{Within: s.within}}
+			one.way = &take.Terminal{Direct: one.locals.Direct, Open: func(relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+				return s.opening(one.locals, relay)
+			}}
+			one.way.Begin(s.ctx)
+		}
+		one.terminal = each
+		one.locals.Set(each.locals)
+		terminals[each.name] = one
+	}
+	return terminals
+}
+
+// same is whether two have the same addresses, in whatever order.
+func same(a, b []netip.Addr) bool {
+	sorted := func(all []netip.Addr) []netip.Addr { return slices.SortedFunc(slices.Values(all), netip.Addr.Compare) }
+	return slices.Equal(sorted(a), sorted(b))
+}
+
+// opening is of connections of one terminal to one relay.
+func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+	dial := func(ctx context.Context) (*net.TCPConn, error) { return locals.Dial(ctx, *pool.Dialer(), relay.At) }
+	open := pool.Opening(dial, func() (*tls.Config, error) {
+		identity, err := s.identity()
+		if err != nil {
+			return nil, err
+		}
+		return identity.Calling(relay.Name), nil
+	})
+	return func(ctx context.Context) (*carry.Secure, error) {
+		end, err := open(ctx)
+		if err == nil {
+			s.joins.join(end, locals.Of(relay.At.Addr()), relay.At)
+		}
+		return end, err
+	}
+}
+
+// watch has one terminal keep a connection to each relay, by which it is known whether that can be reached.
+func (s *stand) watch(w wanted) {
+	for _, each := range w.terminals {
+		s.terminals[each.name].way.Only(s.plan.Relays)
+	}
+	for i, each := range w.terminals {
+		for _, relay := range s.plan.Relays {
+			if !relay.Draining() && (i == 0 || s.terminals[each.name].watches) {
+				s.terminals[each.name].way.Await(relay, map[bool]int{true: 1}[i == 0])
+			}
+		}
+		s.terminals[each.name].watches = i == 0
+	}
+}
+
+func (s *stand) choose(order *agentv1.Choices) error {
+	choices, err := chosen(order, s.relays)
+	if err != nil {
+		return err
+	}
+	s.plan.Choices = choices
+	s.proceed()
+	return nil
+}
+
+func (s *stand) end() error {
+	s.cancel()
+	for _, each := range s.terminals {
+		each.way.End()
+	}
+	s.parts.Wait()
+	s.spare()
+	return s.within(s.place.Close)
+}
+
+// undone takes away what an agent left that was killed, and nothing of one that lives.
+func undone() error {
+	place, err := divert.Claim()
+	if err == nil {
+		err = place.Close()
+	}
+	if errors.Is(err, divert.ErrTaken) || errors.Is(err, exec.ErrNotFound) { // without nft nobody has left anything
+		return nil
+	}
+	return err
+}

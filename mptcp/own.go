@@ -1,0 +1,44 @@
+package mptcp
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	solMPTCP   = 284
+	mptcpInfo  = 1
+	fellBack   = 1 << 0 // MPTCP_INFO_FLAG_FALLBACK
+	flagsAt    = 2      // of struct mptcp_info, in words of 4 bytes
+	tokenAt    = 3
+	infoLength = 4
+)
+
+// Own is the connection of a socket of this process: its token and its cookie, by which it takes orders.
+func Own(socket syscall.RawConn) (Connection, error) {
+	var info [infoLength]uint32
+	var c Connection
+	var refused error
+	err := socket.Control(func(fd uintptr) {
+		size := uint32(unsafe.Sizeof(info))
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, solMPTCP, mptcpInfo,
+			uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
+		if errno != 0 {
+			refused = errno
+			return
+		}
+		c.Cookie, refused = unix.GetsockoptUint64(int(fd), unix.SOL_SOCKET, unix.SO_COOKIE)
+	})
+	if err = errors.Join(err, refused); err != nil {
+		return Connection{}, fmt.Errorf("a connection is none of MPTCP: %w", err)
+	}
+	if info[flagsAt]&fellBack != 0 {
+		return Connection{}, errors.New("a connection is none of MPTCP: the other end, or something on the way, does not speak it")
+	}
+	c.Token = Token(info[tokenAt])
+	return c, nil
+}
