@@ -12,6 +12,7 @@ import logging
 import secrets
 import socket
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from ipaddress import ip_address
@@ -19,7 +20,7 @@ from ipaddress import ip_address
 import grpc
 
 from controller import orders
-from controller.agency import speech, writing
+from controller.agency import speech
 from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
 from controller.agency.records import Entry
@@ -37,6 +38,9 @@ log = logging.getLogger(__name__)
 REVOKED_WITHIN_S = 5.0
 JOINING_WITHIN_S = 30.0
 
+Vouch = Callable[[Mapping[str, bytes]], None]
+"""SHA-256 of the certificate that counts, by the agent's name; told anew whenever it changes."""
+
 # github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
 OPTIONS = {
     "grpc.max_concurrent_streams": 4,  # of a connection
@@ -53,8 +57,9 @@ OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
 class Agents:
     """Its public calls may come from any thread."""
 
-    def __init__(self, settings: AgentService, post: Post) -> None:
+    def __init__(self, settings: AgentService, post: Post, vouch: Vouch = lambda _: None) -> None:
         """Raises AgencyError where it cannot be: a directory, an address."""
+        self._vouch = vouch
         self._trust = Trust(settings.directory)
         self._refused = Refusals()
         self._guests: Guests = {}
@@ -74,6 +79,7 @@ class Agents:
         self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
 
     def start(self) -> None:
+        self._trust.ledger.tell(self._vouch)
         self._thread.start()
         self._ready.result()
         log.info("agents are awaited at %s, and join at %s", self.listen, self.join)
@@ -88,8 +94,8 @@ class Agents:
     def perform(self, effect: AgentEffect) -> None:
         match effect:
             case Direct(session, number, order):
-                word = writing.directive(number, self._keyed(order))
-                self._calls.put(lambda: self._sessions.order(session, number, word))
+                keyed = self._keyed(order)
+                self._calls.put(lambda: self._sessions.order(session, number, keyed))
             case HangUp(session, reason):
                 self._calls.put(lambda: self._sessions.hang_up(session, reason))
 

@@ -39,6 +39,9 @@ from controller.model import AUTO, Config, Mode, Site, Terminal
 from controller.policy.adaptive import Decision
 from controller.policy.budget import Moment
 from controller.policy.ways import Home, Way, ridden, way
+from controller.relaying.drafts import Vouched
+from controller.relaying.relaying import Relaying
+from controller.relaying.wishes import WishOfRelays
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.budgets import Budgets
 from controller.steering.copying import Copying
@@ -73,6 +76,7 @@ class Core:
         self.air = Air(
             config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often, self.measuring.over_air
         )
+        self.relaying = Relaying(config, wanted, self._tickets, self.measuring.uplinks_bps)
         self.moves = Moves()
         self._kept_at = now
 
@@ -135,6 +139,7 @@ class Core:
         yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
         yield from self.measuring.tend(now)
+        yield from self.relaying.tend(self.wanted, now)
 
     def rests_at(self) -> float | None:
         due = [switch.rests_at() for switch in self.switches.values()]
@@ -194,6 +199,7 @@ class Core:
                 yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
         self.air.hear(event, now)
         yield from self.measuring.hear(event, now)
+        yield from self.relaying.hear(event, self.wanted, now)
         self._decide_of_copies(self.copying.hear(event, self.wanted, now), now)
         if whole is not None:
             self.ends.hear(whole, self.wanted, self.switches.ports, now)
@@ -294,6 +300,7 @@ class Core:
         self.wanted = self.copying.keep(self.wanted)
         self.air.reconfigure(config)
         self.measuring.reconfigure(config)
+        self.relaying.reconfigure(config, self.wanted)
         for switch in self.switches.values():
             if switch.session is not None:
                 yield from self._ports_seen(switch, now)
@@ -325,6 +332,17 @@ class Core:
         said = tuple(each + self._when(site) for (site, _), each in done.said)
         answer, effects = self._wish(done.wanted, done.moved, said, done.entries, now)
         return answer, effects, done.entries
+
+    def wish_of_relays(self, wish: WishOfRelays, now: float) -> tuple[Answer, list[Outcome]]:
+        """Or Impossible, or UnknownRelay, and nothing has changed."""
+        wanted, said = wish(self.config, self.wanted, self.relaying.carries)
+        changed, self.wanted = wanted.relays != self.wanted.relays, wanted
+        done = said if changed else f"{said}, as it was already"
+        return Answer((done,), changed, 0), list(self.relaying.tend(self.wanted, now))
+
+    def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
+        """Agents have joined, or were revoked."""
+        yield from self.relaying.vouch(vouched, self.wanted, now)
 
     def _wish(
         self,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 from controller.wishes import Answer, Impossible
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # an agent's
+CONTROLLER = "bicast-controller"  # who the controller is to them, wherever it is reached: addresses change
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
@@ -25,6 +25,9 @@ from controller.measuring.book import by_clock
 from controller.measuring.estimates import Estimate, Estimated
 from controller.model import Config, Mode
 from controller.program import Program
+from controller.relaying import wishes as of_relays
+from controller.relaying.wishes import WishOfRelays
+from controller.relays import WishedRelay
 from controller.reports import AgentEffect, AgentEvent
 from controller.snapshot import CourseView, Snapshot
 from controller.steering.logbook import Entry, Moved
@@ -87,6 +90,10 @@ class Service:
         else:
             self._inbox.put(job)
 
+    def vouch(self, certificates: Mapping[str, bytes]) -> None:
+        """SHA-256 of the certificates of agents that count, by name. It does not wait."""
+        self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
+
     # From people
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
@@ -105,6 +112,18 @@ class Service:
             return answer
 
         return self._ask(asked)
+
+    def set_relay(self, name: str, relay: WishedRelay) -> Answer:
+        return self._of_relays(of_relays.wished(name, relay))
+
+    def remove_relay(self, name: str) -> Answer:
+        return self._of_relays(of_relays.unwished(name))
+
+    def drain_relay(self, name: str, draining: bool) -> Answer:
+        return self._of_relays(of_relays.drained(name, draining))
+
+    def _of_relays(self, wish: WishOfRelays) -> Answer:
+        return self._ask(lambda: self._kept(*self._core.wish_of_relays(wish, time.monotonic())))
 
     def _made(self, terminal: str, wish: Callable[[float], tuple[Answer, list[Outcome], list[Entry]]]) -> Answer:
         """Waits a little until switches hold it, and for what agents make of it: what these say later is told by

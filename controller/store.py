@@ -16,6 +16,7 @@ from typing import TypeVar
 from controller import keeping, kept
 from controller.config import MOST_SITES
 from controller.configuration.document import ConfigError, Mapped, Place
+from controller.enrolling import CONTROLLER, NAME
 from controller.keeping import Pages
 from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
@@ -131,7 +132,11 @@ def _counted(place: Place) -> Counted:
 
 
 def _relays(place: Place) -> dict[str, WishedRelay]:
-    return {name: _relay(each) for name, each in place.named().items()}
+    found = place.named()
+    for name, each in found.items():
+        if not NAME.fullmatch(name) or name == CONTROLLER:
+            raise ConfigError(each.file, place.where, name, "a name that a relay can have")
+    return {name: _relay(each) for name, each in found.items()}
 
 
 def _relay(place: Place) -> WishedRelay:

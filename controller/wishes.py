@@ -47,6 +47,10 @@ def named(sites: Iterable[Site], name: str) -> list[tuple[Site, Terminal]]:
     return found
 
 
+class UnknownRelay(Exception):
+    """The sentence names the relay and those that there are."""
+
+
 class UnknownClass(Exception):
     """The sentence names the class and those that there are."""
 

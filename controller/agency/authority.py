@@ -3,8 +3,8 @@
                      ca.pem  (key and certificate)
            ┌────────────┴─────────────┐
     controller.pem                an agent's: its key stays with it, so only its
-    (key, certificate, the CA's;  certificate is made here
-    anew at each start)
+    (key, certificate, the CA's;  certificate is made here; and another one for the
+    anew at each start)           same key, by which it is a relay
 
 A certificate says what it is for, so that an agent's stolen key cannot play the controller.
 """
@@ -27,10 +27,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.agency import clock, files
 from controller.agency.refusals import AgencyError, Reason, Refused
+from controller.enrolling import CONTROLLER
 
 log = logging.getLogger(__name__)
 
-SERVER_NAME = "bicast-controller"  # wherever the controller is reached: addresses change
 AGENT_DAYS = 3650  # nobody renews a phone's certificate; a lost phone is revoked
 CA_DAYS = 2 * AGENT_DAYS
 EARLY = timedelta(days=1)  # an agent's clock may be behind ours
@@ -69,16 +69,27 @@ class Authority:
     def sign(self, name: str, request: bytes) -> x509.Certificate:
         """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""
         key = requested_key(name, request)
-        until = min(_now() + timedelta(days=AGENT_DAYS), self._certificate.not_valid_after_utc)
-        return self._leaf(name, key, until, ExtendedKeyUsageOID.CLIENT_AUTH).sign(self._key, hashes.SHA256())
+        return self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH).sign(
+            self._key, hashes.SHA256()
+        )
+
+    def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+        """By which gateways know a relay: for the key of the agent that is one, and good as long as an agent's."""
+        assert name != CONTROLLER, "nobody else is to be taken for the controller"
+        return self._server(name, key, self._agents_until())
 
     def _controllers(self) -> bytes:
         key = ec.generate_private_key(ec.SECP256R1())
-        until = self._certificate.not_valid_after_utc
-        leaf = self._leaf(SERVER_NAME, key.public_key(), until, ExtendedKeyUsageOID.SERVER_AUTH)
-        leaf = leaf.add_extension(x509.SubjectAlternativeName([x509.DNSName(SERVER_NAME)]), critical=False)
-        certificate = leaf.sign(self._key, hashes.SHA256())
+        certificate = self._server(CONTROLLER, key.public_key(), self._certificate.not_valid_after_utc)
         return _key_pem(key) + certificate.public_bytes(PEM) + self._certificate.public_bytes(PEM)
+
+    def _agents_until(self) -> datetime:
+        return min(_now() + timedelta(days=AGENT_DAYS), self._certificate.not_valid_after_utc)
+
+    def _server(self, name: str, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.Certificate:
+        leaf = self._leaf(name, key, until, ExtendedKeyUsageOID.SERVER_AUTH)
+        names = x509.SubjectAlternativeName([x509.DNSName(name)])
+        return leaf.add_extension(names, critical=False).sign(self._key, hashes.SHA256())
 
     def _leaf(
         self, name: str, key: ec.EllipticCurvePublicKey, until: datetime, purpose: x509.ObjectIdentifier

@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from controller.agency import clock, files, records
-from controller.agency.records import NAME, Entry, Issued, Token
+from controller.agency.records import Entry, Issued, Token
 from controller.agency.refusals import AgencyError, Reason, Refused
 from controller.configuration.document import ConfigError
+from controller.enrolling import NAME
 from controller.model import EVERYBODY
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,18 @@ class Ledger:
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
         self._entries = _load(path, new)
+        self._tell: Callable[[dict[str, bytes]], None] = lambda _: None
+
+    def tell(self, who: Callable[[dict[str, bytes]], None]) -> None:
+        """At once, and whenever it changes: SHA-256 of the certificate that counts, by name. `who` must not wait."""
+        with self._lock:
+            self._tell = who
+            who(self.vouched())
+
+    def vouched(self) -> dict[str, bytes]:
+        """Of two that count it is the older one: it is in use until the newer one is."""
+        first = ((name, entry.certificates[0].sha256) for name, entry in self._entries.items() if entry.certificates)
+        return {name: bytes.fromhex(digest) for name, digest in first if digest}
 
     def entries(self) -> dict[str, Entry]:
         return dict(self._entries)
@@ -95,13 +108,17 @@ class Ledger:
         order = [each.serial for each in self._entries[name].certificates]
         return serial in order and (than not in order or order.index(serial) > order.index(than))
 
-    def used(self, name: str, serial: str) -> None:
+    def used(self, name: str, serial: str, sha256: str) -> None:
         """Those before it count no more."""
         with self._lock:
             entry = self._entries[name]
             order = [each.serial for each in entry.certificates]
-            if serial in order and order[0] != serial:
-                self._keep(name, replace(entry, certificates=entry.certificates[order.index(serial) :]))
+            if serial not in order:
+                return
+            used, *newer = entry.certificates[order.index(serial) :]
+            certificates = (replace(used, sha256=sha256), *newer)
+            if certificates != entry.certificates:
+                self._keep(name, replace(entry, certificates=certificates))
 
     def _good(self, name: str, secret: str) -> Token:
         digest = _digest(secret)
@@ -123,7 +140,9 @@ class Ledger:
     def _keep(self, name: str, entry: Entry) -> None:
         entries = {**self._entries, name: entry}
         files.replace(self._path, records.written(entries))
-        self._entries = entries
+        before, self._entries = self.vouched(), entries
+        if self.vouched() != before:
+            self._tell(self.vouched())
 
 
 def check_name(name: str) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from controller import kept
 from controller.configuration.document import ConfigError, Place
+from controller.enrolling import NAME
 
-VERSION = 1
+VERSION = 2
+BEFORE = 1  # had no digests of certificates; it is read
+DIGEST = re.compile(r"(?:[0-9a-f]{64})?")
 MOST = 1 << 16  # of one name; far above what can be, for a file that is not ours
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Issued:
     serial: str
     since: float
     until: float
+    sha256: str = ""  # of the certificate, in DER; empty: it has not been shown since there are digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ def written(entries: Mapping[str, Entry]) -> bytes:
 def read(path: Path, text: bytes) -> Entries:
     """Raises ConfigError."""
     place = kept.document(path, text)
-    kept.version(place, VERSION)
+    kept.version(place, VERSION, BEFORE)
     agents = place.mapping(required=("version", "agents"))["agents"]
     return {_name(each, name): _entry(each) for name, each in agents.named().items()}
 
@@ -73,8 +76,16 @@ def _entry(place: Place) -> Entry:
 
 
 def _issued(place: Place) -> Issued:
-    keys = place.mapping(required=("serial", "since", "until"))
-    return Issued(keys["serial"].text(), kept.moment(keys["since"]), kept.moment(keys["until"]))
+    keys = place.mapping("sha256", required=("serial", "since", "until"))
+    times = kept.moment(keys["since"]), kept.moment(keys["until"])
+    return Issued(keys["serial"].text(), *times, keys.maybe("sha256", _digest, ""))
+
+
+def _digest(place: Place) -> str:
+    found = place.value
+    if not isinstance(found, str) or not DIGEST.fullmatch(found):
+        raise place.wrong("64 hexadecimal digits, or none")
+    return found
 
 
 def _token(place: Place) -> Token:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from itertools import count
 from typing import Any, NoReturn
 
@@ -16,11 +17,12 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
-from controller.agency import speech
+from controller.agency import speech, writing
 from controller.agency.door import Guests
 from controller.agency.refusals import AgencyError, Reason, Refusals, Refused
 from controller.agency.session import Ended, Post, Session, Stream
-from controller.agency.trust import Trust
+from controller.agency.trust import Shown, Trust
+from controller.orders import Directive, Relay
 
 log = logging.getLogger(__name__)
 
@@ -72,9 +74,13 @@ class Sessions:
 
     # From the agents' thread
 
-    def order(self, session: int, number: int, word: pb.FromController) -> None:
-        if served := self._numbered.get(session):
-            served.order(number, word)
+    def order(self, session: int, number: int, order: Directive) -> None:
+        served = self._numbered.get(session)
+        if served is None:
+            return
+        if isinstance(order, Relay) and order.port:
+            order = replace(order, certificate=self._trust.relays(served.certificate))
+        served.order(number, writing.directive(number, order))
 
     def hang_up(self, session: int, reason: str) -> None:
         if served := self._numbered.get(session):
@@ -126,7 +132,7 @@ class Sessions:
         self._trust.ledger.check(name, serial)  # it may have had to wait
         self._served[name] = self._numbered[session.number] = session
         try:
-            self._used(name, serial)
+            self._used(session.certificate)
             await session.live(opened, hello)
         finally:
             del self._served[name], self._numbered[session.number]
@@ -150,11 +156,11 @@ class Sessions:
                 old.end(grpc.StatusCode.ABORTED, sentence)
             await old.over.wait()
 
-    def _used(self, name: str, serial: str) -> None:
+    def _used(self, one: Shown) -> None:
         try:
-            self._trust.ledger.used(name, serial)
+            self._trust.ledger.used(one.name, one.serial, one.sha256)
         except AgencyError as error:
-            log.error("older certificates of %s go on being good: %s", name, error)
+            log.error("older certificates of %s go on being good: %s", one.name, error)
 
     async def _join(self, raw: bytes, context: Stream) -> pb.JoinReply:
         guest = self._guests.get(context.peer())

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from controller.agency.authority import DER, Authority, name_of, serial_of
 from controller.agency.ledger import Ledger, check_name
@@ -33,6 +35,8 @@ class Shown:
 
     name: str
     serial: str
+    sha256: str  # of the DER
+    key: bytes  # SubjectPublicKeyInfo, DER
 
 
 class Trust:
@@ -53,11 +57,18 @@ class Trust:
         def issue() -> Issued:
             made.append(self._authority.sign(name, request))
             one = made[0]
-            return Issued(serial_of(one), one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
+            times = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
+            return Issued(serial_of(one), *times, _digest(one))
 
         check_name(name)
         self.ledger.redeem(name, secret, issue)
         return made[0].public_bytes(DER), self._authority.der
+
+    def relays(self, agent: Shown) -> bytes:
+        """The certificate, in DER, by which this agent is a relay."""
+        key = serialization.load_der_public_key(agent.key)
+        assert isinstance(key, ec.EllipticCurvePublicKey), "our authority signs no other keys"
+        return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
     def key(self, vni: int) -> bytes:
         """By which a tunnel's ends know each other: the same after a restart, and nobody else's."""
@@ -90,4 +101,9 @@ class Trust:
 
 def shown(certificate: bytes) -> Shown:
     parsed = x509.load_der_x509_certificate(certificate)
-    return Shown(name_of(parsed), serial_of(parsed))
+    key = parsed.public_key().public_bytes(DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return Shown(name_of(parsed), serial_of(parsed), _digest(parsed), key)
+
+
+def _digest(certificate: x509.Certificate) -> str:
+    return certificate.fingerprint(hashes.SHA256()).hex()

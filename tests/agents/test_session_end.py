@@ -37,7 +37,7 @@ def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_aga
         told.append(event)
 
     async def lives() -> None:
-        certificate = Shown("phone", "00")
+        certificate = Shown("phone", "00", "", b"")
         guest = Guest("127.0.0.1:1", certificate, cast(Any, None))
         session = Session(7, guest, certificate, cast(Stream, Deaf()), post)
         opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())

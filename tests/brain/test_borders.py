@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("tables", "bridge", "steering", "policy", "air", "farend", "measuring")  # pure from wall to wall
+ROOMS = ("tables", "bridge", "steering", "policy", "air", "farend", "measuring", "relaying")  # pure from wall to wall
 PURE = [
     *("traffic", "own", "modes", "actives", "model", "program", "known", "bicast", "reconcile", "render", "describe"),
     *("core", "events", "reports", "tickets", "snapshot", "views", "courses", "wishes", "configuration/apart"),

@@ -1,0 +1,1 @@
+"""Relays: who is one, who goes by which, and why (docs/relay.md)."""

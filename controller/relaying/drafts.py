@@ -1,0 +1,77 @@
+"""What relays and gateways are told to be, as it follows from what is written, wished and trusted.
+
+Who is heard just now makes no difference: a relay whose stream to us broke off carries on, and that a relay cannot be
+reached its gateways know first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from controller.known import Wanted
+from controller.model import Config, Fallback, Site, Terminal, locals_of
+from controller.orders import Guest, LocalAddress, Relay, RelayingUplink, Take, TakenTerminal, TakingRelay
+from controller.relays import WishedRelay
+
+NO_RELAY = Relay()
+NOTHING = Take()
+
+Vouched = Mapping[str, bytes]
+"""SHA-256 of the certificate that counts, by the agent's name."""
+
+
+class Drafts:
+    """Made anew only where something that they follow from is another."""
+
+    def __init__(self, config: Config, wanted: Wanted, vouched: Vouched) -> None:
+        self.standing = {name: each for name, each in wanted.relays.items() if name in vouched}
+        takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
+        guests = tuple(Guest(site.name, vouched[site.name]) for site in takers if site.name in vouched)
+        self._relays = {name: _relay(each, guests) for name, each in self.standing.items()}
+        self._takes = {site.name: _take(site, wanted, self.standing) for site in takers}
+        self.takers = {site.name: site for site in takers}
+        self._of = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+
+    def are_of(self, config: Config, wanted: Wanted, vouched: Vouched) -> bool:
+        now = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+        return all(one is other for one, other in zip(self._of, now, strict=True))
+
+    def relay(self, name: str) -> Relay:
+        return self._relays.get(name, NO_RELAY)
+
+    def take(self, site: str) -> Take:
+        return self._takes.get(site, NOTHING)
+
+
+def _relay(wished: WishedRelay, guests: tuple[Guest, ...]) -> Relay:
+    return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
+
+
+def _take(site: Site, wanted: Wanted, standing: Mapping[str, WishedRelay]) -> Take:
+    relaying = site.relaying
+    assert relaying is not None
+    return Take(
+        port=relaying.port,
+        terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
+        uplinks=tuple(
+            RelayingUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
+        ),
+        relays=tuple(
+            TakingRelay(name, str(each.address), each.port, each.draining) for name, each in sorted(standing.items())
+        ),
+        block=relaying.fallback is Fallback.BLOCK,
+        left_alone=tuple(map(str, relaying.excepted)),
+    )
+
+
+def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> TakenTerminal:
+    places = locals_of(site, terminal, wanted.active_uplink(site, terminal))
+    return TakenTerminal(
+        terminal.name,
+        _texts(at.address for at in terminal.own),
+        tuple(LocalAddress(uplink, _texts(addresses)) for uplink, addresses in places),
+    )
+
+
+def _texts(addresses: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, addresses))

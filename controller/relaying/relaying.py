@@ -1,0 +1,211 @@
+"""Who is a relay, whose connections are taken, and by which relay each goes.
+
+    wishes, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
+    gateways' reports ─► places that are sought ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
+
+What is known of ways ends with the controller: it is had again in seconds, and until then connections go by the relay
+that was reached fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from controller.counting import counted
+from controller.known import Wanted
+from controller.model import Config
+from controller.orders import Direct, WalkTo
+from controller.relaying.choosing import CHOOSE
+from controller.relaying.drafts import Drafts, Vouched
+from controller.relaying.hosts import Figures, Gateway, Station
+from controller.relaying.inquiry import Inquiry
+from controller.relaying.seeking import NONE, Scene, Seeking, UplinksBps
+from controller.relaying.walking import Walker
+from controller.reports import (
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    Reported,
+    Resulted,
+    Role,
+    Sought,
+    Taking,
+    Walked,
+    Way,
+)
+from controller.tickets import Tickets
+
+
+class Relaying:
+    def __init__(
+        self,
+        config: Config,
+        wanted: Wanted,
+        tickets: Tickets,
+        uplinks_bps: UplinksBps,
+    ) -> None:
+        self._config, self._tickets = config, tickets
+        self._vouched: Vouched = {}
+        self.gateways: dict[str, Gateway] = {}  # by name
+        self.stations: dict[str, Station] = {}
+        self.figures: dict[str, Figures] = {}  # as relays told of themselves last, by whom may be gone
+        self._by_session: dict[int, Gateway | Station] = {}
+        self._inquiries: list[Inquiry] = []
+        self.seeking = Seeking(uplinks_bps)
+        self.drafts = Drafts(config, wanted, self._vouched)
+        self.seeking.keep(self.drafts.takers)
+
+    def reconfigure(self, config: Config, wanted: Wanted) -> None:
+        self._config = config
+        self._redraft(wanted)
+
+    def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._vouched = vouched
+        yield from self.tend(wanted, now)
+
+    # What agents say
+
+    def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
+        who = self._by_session.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                who = self.gateways[event.name] = self._by_session[event.session] = Gateway(event)
+            case AgentOpened(role=Role.RELAY):
+                who = self.stations[event.name] = self._by_session[event.session] = Station(event)
+            case AgentClosed() if who is not None:
+                self._closed(event.session, who, now)
+                return
+            case Resulted() if who is not None:
+                who.resulted(event)
+                self._told(who.name, who.walker.resulted(event), now)
+            case Walked() if who is not None:
+                self._told(who.name, who.walker.walked(event), now)
+            case Reported() if who is not None:
+                if not self._reported(who, event, now):
+                    yield from self._walk(who, now)
+                    return
+        if who is not None:
+            yield from self._tell(who, wanted, now)
+
+    def _closed(self, session: int, who: Gateway | Station, now: float) -> None:
+        del self._by_session[session]
+        here = self.gateways if isinstance(who, Gateway) else self.stations
+        if here.get(who.name) is who:
+            del here[who.name]
+        self._told(who.name, who.walker.given_up(), now)
+
+    def _reported(self, who: Gateway | Station, event: Reported, now: float) -> bool:
+        """Whether something follows from it at once; for the rest a second is soon enough."""
+        if isinstance(who, Station):
+            who.told = event.relaying
+            if event.relaying is not None and who.name in self.drafts.standing:
+                self.figures[who.name] = Figures(event.relaying, now)
+            return False
+        others = who.reported(event)
+        scene = self.scene(who.name)
+        if scene is not None and event.taking is not None:
+            if others:
+                self.seeking.touch(who.name)
+            self._sought(scene, event.taking, now)
+        return others
+
+    def _sought(self, scene: Scene, taking: Taking, now: float) -> None:
+        if scene.method not in CHOOSE:
+            return
+        for one in taking.sought:
+            for _ in self.seeking.seek(scene, one, now):
+                pass  # those who walk are told when it is their turn
+
+    def _told(self, who: str, ways: Iterable[Way], now: float) -> None:
+        ways = tuple(ways)
+        self.seeking.told(who, ways, now)
+        for inquiry in self._inquiries:
+            inquiry.told(who, (way.address for way in ways))
+        self._inquiries = [each for each in self._inquiries if not each.answered]
+
+    # What they are told
+
+    def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._redraft(wanted)
+        for who in self._by_session.values():
+            self._told(who.name, who.walker.late(now), now)
+        for site in self.drafts.takers:
+            scene = self.scene(site)
+            if scene is not None:
+                self.seeking.choose(scene, now)
+        for each in tuple(self._by_session.values()):
+            yield from self._tell(each, wanted, now)
+
+    def _tell(self, who: Gateway | Station, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._redraft(wanted)
+        if isinstance(who, Station):
+            yield from who.tell(self.drafts.relay(who.name), self._tickets, now)
+        else:
+            scene = self.scene(who.name)
+            choices = self.seeking.choices(scene) if scene is not None else NONE
+            yield from who.tell(self.drafts.take(who.name), choices, self._tickets, now)
+        yield from self._walk(who, now)
+
+    def _walk(self, who: Gateway | Station, now: float) -> Iterator[Direct]:
+        walk = who.walker.begin(self._tickets, now)
+        if walk is not None:
+            yield walk
+
+    def _redraft(self, wanted: Wanted) -> None:
+        if self.drafts.are_of(self._config, wanted, self._vouched):
+            return
+        self.drafts = Drafts(self._config, wanted, self._vouched)
+        self.figures = {name: each for name, each in self.figures.items() if name in self.drafts.standing}
+        self.seeking.keep(self.drafts.takers)
+        for site in self.drafts.takers:
+            self.seeking.touch(site)
+
+    # Who goes by whom
+
+    def scene(self, site: str) -> Scene | None:
+        """None: nothing is to be taken there, or nobody is heard who takes."""
+        gateway = self.gateways.get(site)
+        if gateway is None or site not in self.drafts.takers:
+            return None
+        standing = self.drafts.standing
+        heard = {name: station for name, station in self.stations.items() if name in standing}
+        usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
+        return Scene(
+            self.drafts.takers[site],
+            gateway,
+            {name: standing[name] for name in sorted(usable, key=lambda name: (name not in heard, name))},
+            heard,
+            self.figures,
+        )
+
+    def _drains(self, name: str) -> bool:
+        figures = self.figures.get(name)
+        return self.drafts.standing[name].draining or (figures is not None and figures.told.draining)
+
+    def carries(self, name: str) -> str:
+        """How many connections, as the end of a sentence; nothing where nobody tells."""
+        station = self.stations.get(name)
+        number = station.told.connections if station is not None and station.told is not None else 0
+        return f"; it carries {counted(number, 'connections')}" if number else ""
+
+    # What people ask
+
+    def walk(self, sites: Iterable[str], to: Sought | None, relay: str | None, anew: bool, now: float) -> Inquiry:
+        """How far a place is from these sites and from the relays, and how far a relay is from the sites. `anew`: also
+        where that is known."""
+        inquiry = Inquiry()
+        for scene in filter(None, map(self.scene, sites)):
+            if to is not None:
+                inquiry.wait_for(self.seeking.seek(scene, to, now, anew))
+        if relay is not None:
+            wished = self.drafts.standing[relay]
+            for site in sites:
+                self._walk_to(self.gateways[site].walker, WalkTo(str(wished.address), wished.port), inquiry)
+        if not inquiry.answered:
+            self._inquiries.append(inquiry)
+        return inquiry
+
+    def _walk_to(self, walker: Walker, to: WalkTo, inquiry: Inquiry) -> None:
+        if walker.walks:
+            walker.want(to)
+            inquiry.wait_for([(walker.name, to.address)])

@@ -1,0 +1,148 @@
+"""From a place that is sought to the relay by which it is reached: who is to walk, and what follows from that.
+
+sought ─► walks: gateway to the place, gateway to each relay, each relay to the place ─► ways ─► choice
+
+So much for a place as there are relays, and nothing for places that nobody seeks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.model import Choosing, Fallback, Site
+from controller.orders import Choices, WalkTo
+from controller.policy.relays import Candidate
+from controller.relaying.choosing import CHOOSE, Question, candidate
+from controller.relaying.hosts import Figures, Gateway, Station
+from controller.relaying.places import Place, Places
+from controller.relaying.ways import Ways
+from controller.relays import WishedRelay
+from controller.reports import Sought, Way
+
+NONE = Choices()
+MOST_PLACES = 256  # of all sites together
+
+UplinksBps = Callable[[str, float], Sequence[float]]
+"""What each of a site's uplinks is known to carry towards it just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A site, and by whom its connections may go."""
+
+    site: Site
+    gateway: Gateway
+    relays: Mapping[str, WishedRelay]  # that it reaches and that take something new, those that are heard first
+    stations: Mapping[str, Station]  # of those that are heard
+    figures: Mapping[str, Figures]
+
+    @property
+    def method(self) -> Choosing:
+        assert self.site.relaying is not None
+        return self.site.relaying.choose
+
+    @property
+    def may_go_direct(self) -> bool:
+        assert self.site.relaying is not None
+        return self.site.relaying.fallback is Fallback.DIRECT
+
+
+class Seeking:
+    def __init__(self, uplinks_bps: UplinksBps) -> None:
+        self._uplinks_bps = uplinks_bps
+        self.ways = Ways()
+        self._places: dict[str, Places] = {}  # by site
+
+    def keep(self, sites: Iterable[str]) -> None:
+        self._places = {site: self._places.get(site, Places()) for site in sites}
+
+    def place(self, site: str, prefix: str) -> Place | None:
+        return self._places[site].by_prefix.get(prefix)
+
+    def counted(self, site: str) -> int:
+        return len(self._places[site].by_prefix)
+
+    def seek(self, scene: Scene, one: Sought, now: float, anew: bool = False) -> Iterator[tuple[str, str]]:
+        """The ways, from whom and to which address, that somebody walks for it; `anew`: also where they are known."""
+        place = self._places[scene.site.name].sought(one, now)
+        self._make_room()
+        yield from self._walked(scene, place, now, anew)
+
+    def _walked(self, scene: Scene, place: Place, now: float, anew: bool) -> Iterator[tuple[str, str]]:
+        routers = scene.method is Choosing.TRACEROUTE
+        there = WalkTo(place.address, place.port, routers)
+        from_here = [there, *(WalkTo(str(each.address), each.port) for each in scene.relays.values())]
+        gateway = scene.gateway.walker
+        wanted = [(gateway, to) for to in from_here if scene.relays]
+        wanted += [(scene.stations[name].walker, there) for name in scene.relays if name in scene.stations]
+        for walker, to in wanted:
+            if not walker.walks:
+                continue
+            if anew or self.ways.is_due(walker.name, to.address, now, to.routers):
+                if not walker.is_on_its_way(to.address):
+                    walker.want(to)
+                    place.walked_for_at = now
+                yield walker.name, to.address
+
+    def told(self, who: str, ways: Iterable[Way], now: float) -> None:
+        """By a gateway: of its own site. By a relay: of all."""
+        for way in ways:
+            self.ways.tell(who, way, now)
+            if who in self._places:
+                self._told_by_gateway(self._places[who], way.address)
+            else:
+                for places in self._places.values():
+                    places.touch(way.address)
+
+    def _told_by_gateway(self, places: Places, address: str) -> None:
+        is_a_place = any(place.address == address for place in places.by_prefix.values())
+        places.touch(address if is_a_place else None)
+
+    def touch(self, site: str) -> None:
+        self._places[site].touch()
+
+    def choose(self, scene: Scene, now: float) -> None:
+        way = CHOOSE.get(scene.method)
+        if way is None:
+            return
+        for place in list(self._places[scene.site.name].to_choose(lambda one: self._waits(scene, one), now)):
+            question = self.question(scene, place, now)
+            place.due, place.chosen_at = False, now
+            place.choice = way(question) if question is not None else None
+            if place.choice is not None:
+                place.present = place.choice.relays
+
+    def question(self, scene: Scene, place: Place, now: float) -> Question | None:
+        """None: there is nothing to choose from, or nothing to compare it with."""
+        name = scene.site.name
+        direct = self.ways.leg(name, place.address, now)
+        if direct is None or not scene.relays:
+            return None
+        uplinks_bps = self._uplinks_bps(name, now)
+        candidates = (self._candidate(scene, each, place, now) for each in scene.relays)
+        there = tuple(each for each in candidates if each is not None)
+        return Question(place.prefix, direct, there, place.present, uplinks_bps)
+
+    def choices(self, scene: Scene) -> Choices:
+        if scene.method not in CHOOSE:
+            return NONE
+        return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
+
+    def _candidate(self, scene: Scene, name: str, place: Place, now: float) -> Candidate | None:
+        near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
+        figures = scene.figures.get(name)
+        return candidate(name, near, self.ways.leg(name, place.address, now), figures.told if figures else None)
+
+    def _waits(self, scene: Scene, place: Place) -> bool:
+        gateway = scene.gateway.walker
+        near = (str(each.address) for each in scene.relays.values())
+        far = (each.walker for each in scene.stations.values())
+        return any(gateway.is_on_its_way(each) for each in (place.address, *near)) or any(
+            walker.is_on_its_way(place.address) for walker in far
+        )
+
+    def _make_room(self) -> None:
+        """The oldest of the site that has most makes place."""
+        while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
+            max(self._places.values(), key=lambda each: len(each.by_prefix)).forget_oldest()

@@ -1,0 +1,77 @@
+"""One agent that finds out how far places are: all that is wanted of it at once, and one walk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from controller.orders import Direct, Walk, WalkTo
+from controller.reports import WALKS, AgentOpened, Resulted, Walked, Way
+from controller.tickets import Tickets
+
+MOST_AT_ONCE = 64  # as api/agent.proto has it
+MOST_WANTED = 256
+TOLD_WITHIN_S = 15.0  # an agent takes 3 s for each of some places, and waits for what it does besides
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    directive: int
+    to: tuple[WalkTo, ...]
+    until: float
+
+
+class Walker:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session = event.name, event.session
+        self.walks = any(one.name == WALKS and one.available for one in event.capabilities)
+        self._wanted: dict[str, WalkTo] = {}  # by address, in this order
+        self._underway: Underway | None = None
+
+    def want(self, to: WalkTo) -> None:
+        """What is too much is not walked for: who seeks it seeks it again."""
+        before = self._wanted.get(to.address)
+        if self.walks and (before is not None or len(self._wanted) < MOST_WANTED):
+            self._wanted[to.address] = replace(to, routers=to.routers or bool(before and before.routers))
+
+    def is_on_its_way(self, address: str) -> bool:
+        underway = self._underway.to if self._underway else ()
+        return address in self._wanted or any(to.address == address for to in underway)
+
+    def begin(self, tickets: Tickets, now: float) -> Direct | None:
+        if not self._wanted or self._underway is not None:
+            return None
+        to = tuple(self._wanted.values())[:MOST_AT_ONCE]
+        for each in to:
+            del self._wanted[each.address]
+        self._underway = Underway(tickets.draw(), to, now + TOLD_WITHIN_S)
+        return Direct(self.session, self._underway.directive, Walk(to))
+
+    def resulted(self, event: Resulted) -> tuple[Way, ...]:
+        """What is known of places by that: where it will not walk, that they are not."""
+        if event.done or self._underway is None or event.directive != self._underway.directive:
+            return ()
+        return self._ended((), event.said)
+
+    def walked(self, event: Walked) -> tuple[Way, ...]:
+        if self._underway is None or event.directive != self._underway.directive:
+            return ()
+        return self._ended(event.ways, f"the agent {self.name} told nothing of it")
+
+    def late(self, now: float) -> tuple[Way, ...]:
+        if self._underway is None or now <= self._underway.until:
+            return ()
+        return self._ended((), f"the agent {self.name} has not told what came of it")
+
+    def given_up(self) -> tuple[Way, ...]:
+        """Its stream has ended."""
+        lost = f"the agent {self.name} went away"
+        wanted = tuple(Way(address, lost, 0, ()) for address in self._wanted)
+        self._wanted.clear()
+        return (*wanted, *self._ended((), lost))
+
+    def _ended(self, ways: Iterable[Way], otherwise: str) -> tuple[Way, ...]:
+        asked = self._underway.to if self._underway else ()
+        self._underway = None
+        told = {way.address: way for way in ways}
+        return tuple(told.get(to.address, Way(to.address, otherwise, 0, ())) for to in asked)

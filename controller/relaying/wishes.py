@@ -1,0 +1,97 @@
+"""What becomes of a wish for a relay, and how it may be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from difflib import get_close_matches
+from ipaddress import ip_network
+
+from controller.enrolling import CONTROLLER, NAME
+from controller.known import Wanted, without
+from controller.model import EVERYBODY, Config, Endpoint
+from controller.relays import MOST_RELAYS, WishedRelay
+from controller.traffic import Family
+from controller.wishes import Impossible, UnknownRelay
+
+Carries = Callable[[str], str]
+"""How many connections a relay carries, as the end of a sentence."""
+WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]
+"""What is wanted with it, and a sentence; or Impossible, or UnknownRelay."""
+
+
+def wished(name: str, relay: WishedRelay) -> WishOfRelays:
+    """One that is there already drains on, if it does."""
+
+    def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
+        before = wanted.relays.get(name)
+        because = _name_is_wrong(config, name) or _place_is_wrong(relay) or _is_taken(wanted, name, relay)
+        if because is None and before is None and len(wanted.relays) >= MOST_RELAYS:
+            because = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
+        if because is not None:
+            raise Impossible(because)
+        draining = before is not None and before.draining
+        said = f"{name} is wished for as a relay, at {Endpoint(str(relay.address), relay.port)}"
+        return _with(wanted, name, replace(relay, draining=draining)), said
+
+    return wish
+
+
+def unwished(name: str) -> WishOfRelays:
+    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
+        known(wanted, name)
+        ending = carries(name)
+        ends = f"{ending}, which end with it" if ending else ""
+        return replace(wanted, relays=without(wanted.relays, [name])), f"{name} is no relay any more{ends}"
+
+    return wish
+
+
+def drained(name: str, draining: bool) -> WishOfRelays:
+    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
+        after = _with(wanted, name, replace(known(wanted, name), draining=draining))
+        return after, f"{name} {'takes nothing new' if draining else 'takes what comes'}{carries(name)}"
+
+    return wish
+
+
+def _with(wanted: Wanted, name: str, relay: WishedRelay) -> Wanted:
+    return replace(wanted, relays={**wanted.relays, name: relay})
+
+
+def known(wanted: Wanted, name: str) -> WishedRelay:
+    """Or UnknownRelay."""
+    if name in wanted.relays:
+        return wanted.relays[name]
+    near = get_close_matches(name, wanted.relays, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(wanted.relays)) or 'none'}"
+    raise UnknownRelay(f"no relay is named {name!r}; {meant}")
+
+
+def _name_is_wrong(config: Config, name: str) -> str | None:
+    if not NAME.fullmatch(name) or name in (EVERYBODY, CONTROLLER):
+        return (
+            f"{name[:80]!r} is no name of a relay: expected letters a-z, digits and '-', 63 at most, no '-' first, and "
+            f"neither {EVERYBODY!r} nor {CONTROLLER!r}"
+        )
+    others = {site.name: "site" for site in config.sites}
+    others |= {each.name: "terminal" for site in config.sites for each in site.terminals}
+    if name in others:
+        return (
+            f"a {others[name]} of gateway.yaml is named {name}, and its agent with it: give the relay a name of its own"
+        )
+    return None
+
+
+def _place_is_wrong(relay: WishedRelay) -> str | None:
+    for network in Family.of(relay.address).never_routed:
+        if relay.address in ip_network(network):
+            return f"{relay.address} is no address that gateways can reach: nothing in {network} is"
+    return None
+
+
+def _is_taken(wanted: Wanted, name: str, relay: WishedRelay) -> str | None:
+    for other, each in wanted.relays.items():
+        if other != name and (each.address, each.port) == (relay.address, relay.port):
+            return f"the relay {other} is at {relay.address}, port {relay.port}: expected another place for each"
+    return None

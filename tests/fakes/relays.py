@@ -1,0 +1,113 @@
+"""Hands that take connections and carry them: a site's, which reaches the relays that live, and relays'. Each walks in
+an Internet where it knows how far everything is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from controller.carried import Relaying, RelayReached, Router, Sought, Taking, TerminalTaken, Walked, Way
+from controller.orders import Choices, Direct, Relay, Take, Walk
+from controller.reports import AgentOpened, Capability, Reported, Resulted, Role
+from tests.fakes.hand import FakeHand
+
+SILENT = "nobody answers"
+
+
+@dataclass
+class Internet:
+    """Milliseconds from an agent to an address; what is not named is silent."""
+
+    rtt_ms: dict[tuple[str, str], float] = field(default_factory=dict)
+    routers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)  # relays that no gateway reaches
+
+    def way(self, who: str, address: str) -> Way:
+        rtt_us = round(1000 * self.rtt_ms.get((who, address), 0))
+        routers = self.routers.get((who, address), [])
+        passed = tuple(Router(each, rtt_us * number // (len(routers) + 1)) for number, each in enumerate(routers, 1))
+        return Way(address, "" if rtt_us else SILENT, rtt_us, passed)
+
+
+class Walker(FakeHand):
+    def __init__(self, name: str, role: Role, internet: Internet) -> None:
+        super().__init__(name, role, (), [])
+        self.internet = internet
+        self.refuses: dict[str, str] = {}  # names of orders' types, and why
+        self.told: list[object] = []  # orders of these kinds
+        self.walks: list[Direct] = []  # that it has not told of
+
+    def opened(self, session: int) -> AgentOpened:
+        event = super().opened(session)
+        self.walks.clear()
+        more = (Capability(name, True, "") for name in ("relay", "take", "walk"))
+        return replace(event, capabilities=(*event.capabilities, *more))
+
+    def carry_out(self, direct: Direct) -> Resulted:
+        if not isinstance(direct.order, Relay | Take | Choices | Walk):
+            return super().carry_out(direct)
+        self.told.append(direct.order)
+        refused = self.refuses.get(type(direct.order).__name__)
+        if refused is not None:
+            return Resulted(self.session, direct.directive, False, refused, 0, 100)
+        self.obey(direct)
+        return Resulted(self.session, direct.directive, True, "done", 0, 100)
+
+    def obey(self, direct: Direct) -> None:
+        assert isinstance(direct.order, Walk)
+        self.walks.append(direct)
+
+    def walked(self) -> Walked:
+        direct = self.walks.pop(0)
+        assert isinstance(direct.order, Walk)
+        ways = tuple(self.internet.way(self.name, to.address) for to in direct.order.to)
+        return Walked(self.session, direct.directive, ways)
+
+    def orders_of(self, kind: type) -> list[object]:
+        return [each for each in self.told if isinstance(each, kind)]
+
+
+class FakeRelay(Walker):
+    def __init__(self, name: str, internet: Internet) -> None:
+        super().__init__(name, Role.RELAY, internet)
+        self.order = Relay()
+        self.busy_percent, self.connections = 10, 0
+
+    def obey(self, direct: Direct) -> None:
+        if isinstance(direct.order, Relay):
+            self.order = direct.order
+        else:
+            super().obey(direct)
+
+    def report(self, interval_ms: int = 1000) -> Reported:
+        one = Relaying(
+            "", self.order.draining, self.connections, 2, 9, 1, 1, 3, 10**6, 10**7, 80, self.busy_percent, "bbr"
+        )
+        return replace(super().report(interval_ms), relaying=one if self.order.port else None)
+
+
+class FakeTaker(Walker):
+    def __init__(self, name: str, internet: Internet) -> None:
+        super().__init__(name, Role.GATEWAY, internet)
+        self.order, self.choices = Take(), Choices()
+        self.seeks: list[Sought] = []
+
+    def obey(self, direct: Direct) -> None:
+        match direct.order:
+            case Take():
+                self.order = direct.order
+            case Choices():
+                self.choices = direct.order
+            case _:
+                super().obey(direct)
+
+    def report(self, interval_ms: int = 1000) -> Reported:
+        dead = self.internet.dead
+        relays = tuple(
+            RelayReached(each.name, "no route to host" if each.name in dead else "", 1, 2, 41_000)
+            for each in self.order.relays
+        )
+        terminals = tuple(TerminalTaken(each.name, 1, 5, 2, 0, 1000, 9000) for each in self.order.terminals)
+        chosen = {choice.prefix for choice in self.choices.choices}
+        sought = tuple(each for each in self.seeks if each.prefix not in chosen)
+        taking = Taking("", relays, terminals, sought) if self.order.terminals else None
+        return replace(super().report(interval_ms), taking=taking)
