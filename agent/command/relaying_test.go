@@ -79,6 +79,12 @@ func TestWhatARelaysAgentCarriesItMovesByOrder(t *testing.T) {
 		t.Fatalf("%v, and it sends to %s, expected LTE alone", result, b.active())
 	}
 	b.exchange()
+	b.visit.Order(&agentv1.Directive{Id: 6, Order: &agentv1.Directive_ReportEvery{ReportEvery: &agentv1.ReportEvery{IntervalMs: 100}}})
+	b.visit.Result()
+	report := b.visit.Report()
+	if all, is := report.GetConnections(), report.GetRelaying(); len(all) != 1 || all[0].GetToken() == 0 || is.GetConnections() != 1 {
+		t.Fatalf("%v, expected the gateway's connection, and not the server's", report)
+	}
 
 	b.process.Process.Kill()
 	b.process.Wait()

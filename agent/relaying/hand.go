@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
+	"bicast/relay/onward"
 	"bicast/relay/reach"
 	"bicast/relay/serve"
 )
@@ -39,6 +41,7 @@ type Hand struct {
 	wanted  wanted // while it stands
 	stands  *stand // nil: it is no relay
 	trouble error  // why its door is not open
+	leads   bool   // what is passed on to other relays is as wanted, whatever a killed agent left
 }
 
 // NewHand has nothing to do yet.
@@ -55,10 +58,13 @@ func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	}
 	if order.GetPort() == 0 {
 		h.end()
-		return "it is no relay", nil
+		return "it is no relay", h.lead(nil) // what a killed agent may have left, too
 	}
 	wanted, err := h.read(order)
 	if err != nil {
+		return "", err
+	}
+	if err := h.lead(wanted.onward); err != nil {
 		return "", err
 	}
 	if h.stands == nil {
@@ -101,11 +107,25 @@ func (h *Hand) open() {
 	h.trouble = err
 }
 
-func (h *Hand) end() {
-	if h.stands != nil {
-		h.stands.end()
+// lead passes on what is to go to other relays.
+func (h *Hand) lead(ways []onward.Way) error {
+	if h.leads && slices.Equal(ways, h.wanted.onward) {
+		return nil
 	}
+	err := h.within(func() error { return onward.Lead(ways) })
+	h.leads, h.wanted.onward = err == nil, ways
+	return err
+}
+
+func (h *Hand) end() {
+	if h.stands == nil {
+		return
+	}
+	h.stands.end()
 	h.stands, h.trouble = nil, nil
+	if err := h.lead(nil); err != nil {
+		h.log.Error("what was passed on to other relays is not all taken away", "because", err)
+	}
 }
 
 // Stands tells whether it is a relay.

@@ -225,6 +225,13 @@ func TestANewOrderCutsThoseWhoAreNoGuestsAnyMoreAndNobodyElse(t *testing.T) {
 	}
 	r.carried(home, 4434, server4)
 
+	onward := r.order(4434, guest(home))
+	onward.Onward = []*agentv1.Onward{{Port: 5001, Address: "45.0.0.2", OtherPort: 443}}
+	r.obeys(onward)
+	if ruled := r.relay.Run("nft", "list", "ruleset"); !strings.Contains(ruled, "tcp dport 5001") {
+		t.Fatalf("the rules are %s, expected such as pass on what comes to port 5001", ruled)
+	}
+
 	draining := r.order(4434, guest(home))
 	draining.Draining, draining.Congestion = true, ""
 	r.obeys(draining)
@@ -232,6 +239,10 @@ func TestANewOrderCutsThoseWhoAreNoGuestsAnyMoreAndNobodyElse(t *testing.T) {
 		t.Fatalf("a relay that is drained answers %d, expected %d", code, http.StatusServiceUnavailable)
 	}
 	r.speaks(stays, its)
+
+	if ruled := r.relay.Run("nft", "list", "ruleset"); ruled != "" {
+		t.Fatalf("%s is left", ruled)
+	}
 
 	r.obeys(&agentv1.Relay{})
 	if _, err := its.ReadByte(); !errors.Is(err, unix.ECONNRESET) || r.hand.Report() != nil {
@@ -247,13 +258,19 @@ func TestABadOrderIsRefusedInWordsAndChangesNothing(t *testing.T) {
 		return func(order *agentv1.Relay) { order.Certificate = r.authority.Relay(name, &of.Key.PublicKey, change).Raw }
 	}
 	for words, bend := range map[string]func(*agentv1.Relay){
-		"port 65536, expected":                     func(o *agentv1.Relay) { o.Port = 65536 },
-		"of two, or of none":                       func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
-		"1 byte of its certificate's":              func(o *agentv1.Relay) { o.Gateways[0].CertificateSha256 = []byte{1} },
-		"0 ranges, expected 1":                     func(o *agentv1.Relay) { o.Allowed = nil },
-		"allowed: port 0":                          func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
-		"the lesser one first":                     func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
-		`control "other" cannot be had`:            func(o *agentv1.Relay) { o.Congestion = "other" },
+		"port 65536, expected":          func(o *agentv1.Relay) { o.Port = 65536 },
+		"of two, or of none":            func(o *agentv1.Relay) { o.Gateways = append(o.Gateways, guest(home)) },
+		"1 byte of its certificate's":   func(o *agentv1.Relay) { o.Gateways[0].CertificateSha256 = []byte{1} },
+		"0 ranges, expected 1":          func(o *agentv1.Relay) { o.Allowed = nil },
+		"allowed: port 0":               func(o *agentv1.Relay) { o.Allowed[0].First = 0 },
+		"the lesser one first":          func(o *agentv1.Relay) { o.Allowed[0] = &agentv1.PortRange{First: 443, Last: 80} },
+		`control "other" cannot be had`: func(o *agentv1.Relay) { o.Congestion = "other" },
+		`address "fe80::1", expected`: func(o *agentv1.Relay) {
+			o.Onward = []*agentv1.Onward{{Port: 5001, Address: "fe80::1", OtherPort: 443}}
+		},
+		"port 4434 is another way's": func(o *agentv1.Relay) {
+			o.Onward = []*agentv1.Onward{{Port: 4434, Address: "45.0.0.9", OtherPort: 443}}
+		},
 		"the certificate to serve with is no good": func(o *agentv1.Relay) { o.Certificate = []byte("x") },
 		"for another key":                          certified("tokyo", home, nil),
 		`for the names ["osaka"]`:                  certified("osaka", r.is, nil),

@@ -4,20 +4,22 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
-	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 	"bicast/relay/identity"
+	"bicast/relay/onward"
 	"bicast/relay/reach"
 )
 
 const (
 	mostGuests = 1024
 	mostSpans  = 256
+	mostOnward = 64
 	mostPort   = 1<<16 - 1
 )
 
@@ -30,6 +32,7 @@ type wanted struct {
 	reaches    reach.Ports
 	congestion string
 	draining   bool
+	onward     []onward.Way
 }
 
 // read says what is wrong with an order.
@@ -43,8 +46,8 @@ func (h *Hand) read(order *agentv1.Relay) (w wanted, err error) {
 	if w.reaches, err = spans(order.GetAllowed()); err != nil {
 		return w, err
 	}
-	if len(order.GetOnward()) > 0 {
-		return w, errors.New("onward: this agent passes nothing on to other relays: expected none")
+	if w.onward, err = ways(order.GetOnward(), w.port); err != nil {
+		return w, err
 	}
 	if w.identity, err = h.identity(); err != nil {
 		return w, err
@@ -99,6 +102,31 @@ func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
 			return nil, fmt.Errorf("allowed: ports %d to %d, expected the lesser one first", first, last)
 		}
 		all = append(all, reach.Span{First: first, Last: last})
+	}
+	return all, nil
+}
+
+func ways(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
+	if len(ordered) > mostOnward {
+		return nil, fmt.Errorf("onward: %s, expected at most %d", counting.Of(len(ordered), "way"), mostOnward)
+	}
+	taken := map[uint16]bool{own: true}
+	for _, each := range ordered {
+		here, wrong := port("onward: port", each.GetPort())
+		there, alsoWrong := port("onward: other port", each.GetOtherPort())
+		if err := cmp.Or(wrong, alsoWrong); err != nil {
+			return nil, err
+		}
+		address, err := netip.ParseAddr(each.GetAddress())
+		address = address.Unmap()
+		if err != nil || !address.IsGlobalUnicast() || address.Zone() != "" {
+			return nil, fmt.Errorf("onward: address %q, expected that of another relay", each.GetAddress())
+		}
+		if taken[here] {
+			return nil, fmt.Errorf("onward: port %d is another way's, or the relay's own: expected one of its own", here)
+		}
+		taken[here] = true
+		all = append(all, onward.Way{Port: here, To: netip.AddrPortFrom(address, there)})
 	}
 	return all, nil
 }
