@@ -9,7 +9,7 @@ from controller.model import Config, Datapath, Site
 from gateway import links, ovs, sending, tls
 from gateway.host import HostError, run
 from gateway.plan import plan, unmade
-from gateway.ports import awaited, read_by_us, tunnels_of, unopened
+from gateway.ports import awaited, made_by_agent, read_by_us, unopened
 from gateway.step import Plan, Refusal, Seen, Step
 from gateway.undo import removal
 
@@ -89,7 +89,7 @@ def undoing(sites: tuple[Site, ...]) -> Work:
 def absent(sites: Iterable[Site], seen: Seen) -> tuple[str, ...]:
     """Ports that neither this host nor OVS (whose patch ports are no interfaces) has, and nobody is to make."""
     opened = {port.name for bridge in seen.ovs.bridges for port in bridge.ports if port.number}
-    names = dict.fromkeys(name for site in sites for name in site.ports if name not in tunnels_of(site))
+    names = dict.fromkeys(name for site in sites for name in site.ports if name not in made_by_agent(site))
     return tuple(name for name in names if name not in seen.links and name not in opened)
 
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gateway.checks import caps, certificates, clock, control, kernel, ports, routes, switch, sysctls, tunnels, versions
+from gateway.checks import (
+    caps,
+    certificates,
+    clock,
+    control,
+    kernel,
+    ports,
+    relaying,
+    routes,
+    switch,
+    sysctls,
+    tunnels,
+    versions,
+)
 from gateway.finding import Finding, State
 from gateway.host import HostError
 from gateway.scene import Scene
@@ -37,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     tunnels.rp_filter,
     tunnels.merging,
     tunnels.taken,
+    relaying.kernel,
     control.listeners,
     control.reached,
     control.drops,

@@ -1,8 +1,8 @@
 """The ports of a bridge, and the devices by which its tunnels leave: what must be so of them.
 
-A tunnel's port is made by the site's agent (`bicast-agent run --role gateway`), as it must be; the bridge has it from
-the beginning on, and takes the device when it is there. What arrives at the device by which a tunnel leaves must not be
-merged there: a tunnelled packet that was merged with others is longer than any port takes.
+A tunnel's port, and those of relaying, are made by the site's agent (`bicast-agent run --role gateway`), as they must
+be; the bridge has them from the beginning on, and takes a device when it is there. What arrives at the device by which
+a tunnel leaves must not be merged there: a tunnelled packet that was merged with others is longer than any port takes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,13 @@ MERGING = ("gro", "lro")
 
 
 def tunnels_of(site: Site) -> tuple[str, ...]:
-    """The ports that the site's agent makes."""
     return tuple(uplink.port for uplink in site.uplinks if uplink.tunnel)
+
+
+def made_by_agent(site: Site) -> tuple[str, ...]:
+    """The ports that the site's agent makes."""
+    relaying = site.relaying
+    return (*tunnels_of(site), *((relaying.port, *(each.port for each in relaying.uplinks)) if relaying else ()))
 
 
 def underlays_of(site: Site) -> dict[str, str]:
@@ -35,12 +40,12 @@ def read_by_us(site: Site) -> set[str]:
     """The links whose offloads are ours to turn off."""
     if site.datapath is not Datapath.NETDEV:
         return set()
-    return {*site.ports, *underlays_of(site)} - set(tunnels_of(site))
+    return {*site.ports, *underlays_of(site)} - set(made_by_agent(site))
 
 
 def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
-    """Ports of tunnels that the site's agent has not made yet."""
-    return tuple(name for name in tunnels_of(site) if name not in links)
+    """Ports that the site's agent has not made yet."""
+    return tuple(name for name in made_by_agent(site) if name not in links)
 
 
 def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
@@ -50,7 +55,7 @@ def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
     for name in names:
         port, link = bridge.port(name) if bridge else None, seen.links.get(name)
         yield _port(site, name, numbers[name], port, link, there)
-        if link is None or name in tunnels_of(site):
+        if link is None or name in made_by_agent(site):
             continue
         up: tuple[tuple[str, ...], ...] = () if link.up else (("ip", "link", "set", "dev", name, "up"),)
         yield Step(f"{name} link", "up" if link.up else "down", "up", up)
@@ -66,7 +71,7 @@ def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
 def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link | None, there: bool) -> Step:
     bridge, wanted = site.bridge, f"in {site.bridge} with number {number}"
     request = ovs_vsctl("set", "Interface", name, f"ofport_request={number}")
-    awaits = name in tunnels_of(site) and link is None
+    awaits = name in made_by_agent(site) and link is None
     if port is None:
         command = ovs_vsctl("add-port", bridge, name, "--", "set", "Interface", name, f"ofport_request={number}")
         return Step(f"{name} port", f"not in {bridge}", wanted, (command,), awaits=awaits)

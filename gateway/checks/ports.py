@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gateway.finding import Finding, State, judged
-from gateway.ports import MERGING, tunnels_of
+from gateway.ports import MERGING, made_by_agent
 from gateway.scene import Scene
 
 
@@ -26,7 +26,7 @@ def addresses(scene: Scene) -> Iterator[Finding]:
 def mtu(scene: Scene) -> Iterator[Finding]:
     """A copy too long for its uplink is dropped by the bridge, which neither cuts packets nor complains."""
     for site in scene.sites:
-        fitted = tunnels_of(site)  # whose room the agent tells the terminals
+        fitted = made_by_agent(site)  # whose room the agent tells the terminals
         here = [scene.links[name] for name in site.ports if name in scene.links and name not in fitted]
         if not here:
             continue

@@ -8,7 +8,7 @@ from gateway import bridge, tls
 from gateway.finding import Finding, State, judged
 from gateway.host import START_OVS, HostError
 from gateway.plan import plan, target
-from gateway.ports import awaited
+from gateway.ports import awaited, tunnels_of
 from gateway.scene import Scene
 
 
@@ -56,7 +56,7 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
     for site in scene.sites:
         for name in awaited(site, scene.links):
             yield Finding(
-                f"{name} tunnel",
+                f"{name} {'tunnel' if name in tunnels_of(site) else 'port'}",
                 State.WARNING,
                 "not there yet",
                 f"made by the agent that was enrolled as {site.name}: bicast-agent run --role gateway, on this host",

@@ -1,0 +1,70 @@
+"""What `./bicast bridge` and `./bicast doctor` promise of ports by which TCP is taken, on a real Open vSwitch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cli.__main__ import main
+from controller.config import load
+from gateway.checks import kernel, ports, relaying, switch
+from gateway.doctor import Check
+from gateway.finding import Finding, State
+from gateway.scene import Scene
+from tests.gateway.conftest import shell
+
+GATEWAY = """\
+controller:
+  agents: {{directory: {place}/agents}}
+sites:
+  home:
+    dpid: "00000000000000a1"
+    datapath: netdev
+    uplinks:
+      wifi: {{port: w0, addresses: [10.99.1.2/30], next_hops: [{{address: 10.99.1.1}}]}}
+      lte: {{port: l0, addresses: [10.99.2.2/30], next_hops: [{{address: 10.99.2.1}}]}}
+    subnets:
+      inside: {{gateways: [192.168.110.1/24]}}
+    relaying:
+      port: rl-home
+      uplinks:
+        wifi: {{port: rl-wifi, gateways: [10.97.1.1/24]}}
+        lte: {{port: rl-lte, gateways: [10.97.2.1/24]}}
+    terminals:
+      phone: {{relayed: true, addresses: [{{address: 192.168.110.3, port: c0}}]}}
+"""
+
+
+@pytest.mark.usefixtures("ovs", "ports")
+def test_the_ports_that_the_agent_makes_are_awaited_and_left_as_it_made_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(GATEWAY.format(place=tmp_path))
+    told = [prepared(file, capsys) for _ in range(2)]
+    for name in ("rl-home", "rl-wifi", "rl-lte"):
+        assert f"awaited  {name}: the site's agent makes it" in told[1]
+    assert "missing" not in told[1] and "nothing to change" in told[1]
+    assert findings(file, switch.interfaces)["rl-home port"].state is State.WARNING
+    for name in ("rl-home", "rl-wifi", "rl-lte"):
+        shell(f"ip link add {name} mtu 1400 type veth peer name {name}-h && ip link set {name} up")
+        shell(f"ovs-vsctl --timeout=10 wait-until Interface {name} 'ofport>0'")
+    told.append(prepared(file, capsys))
+    assert "rl-" not in re.sub(r"right .*", "", told[2]) and "nothing to change" in told[2]
+    assert not findings(file, switch.interfaces)
+    found = findings(file, ports.mtu, relaying.kernel, kernel.mptcp)
+    assert {name: each.found for name, each in found.items() if each.state is not State.OK} == {}
+    assert {"kernel nft TPROXY", "kernel relaying by MPTCP"} <= found.keys()
+
+
+def prepared(file: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["bridge", str(file)]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def findings(file: Path, *checks: Check) -> dict[str, Finding]:
+    config = load(str(file))
+    scene = Scene(str(file), config, config.sites)
+    return {finding.name: finding for check in checks for finding in check(scene)}
