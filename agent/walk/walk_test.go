@@ -73,8 +73,17 @@ func listens(t *testing.T, host *lab.Host, at string) {
 }
 
 func TestHowFarDestinationsAreAndByWhichRouters(t *testing.T) {
-	t.Parallel()
+	for who, groups := range map[string]string{"who may send raw packets": "1 0", "everybody": "0 2147483647"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			walks(t, groups)
+		})
+	}
+}
+
+func walks(t *testing.T, groups string) {
 	hosts := street(t, 5)
+	hosts[0].Sysctl("ipv4/ping_group_range", groups)
 	silence(hosts[2], "output", "icmp type time-exceeded", "icmpv6 type time-exceeded")
 	last := hosts[4]
 	for _, address := range []string{"10.0.4.3/24", "10.0.4.4/24", "fd04::3/64"} {
