@@ -170,16 +170,20 @@ func (s *stand) proceed() {
 
 // connect has the bridge read devices that were made anew, and get packets as they are on the wire.
 func (s *stand) connect(ground divert.Ground, made []string) error {
-	for _, end := range ground.Ends() {
-		if err := tunnel.Plain(s.within, end); err != nil {
-			return err
+	return s.within(func() error {
+		for _, end := range append(ground.Ends(), ground.Here()...) {
+			if err := tunnel.Plain(here, end); err != nil {
+				return err
+			}
 		}
-	}
-	for _, port := range made {
-		s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
-	}
-	return nil
+		for _, port := range made {
+			s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
+		}
+		return ground.Open()
+	})
 }
+
+func here(work func() error) error { return work() }
 
 func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
 	relays := map[string]*take.Relay{}

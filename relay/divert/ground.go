@@ -61,10 +61,21 @@ func (g *Ground) guard(rule func(string)) {
 	for _, uplink := range g.Uplinks {
 		uplinks = append(uplinks, strconv.Quote(Host(uplink.Port)))
 	}
-	if len(uplinks) > 0 {
-		rule("iifname { " + strings.Join(uplinks, ", ") + " } goto strangers")
-	}
+	rule("iifname { " + strings.Join(uplinks, ", ") + " } goto strangers")
 	rule(fmt.Sprintf("iifname != %q accept", Host(g.Port)))
+}
+
+// aside is of a bridge in userspace, beside which the kernel hears the ports, too: what is for the addresses by which this host
+// speaks for terminals comes by the bridge alone. Else each answer would come twice, and once by a device where nobody waits.
+func (g *Ground) aside(rule func(string)) {
+	rule("chain aside {\ntype filter hook prerouting priority raw; policy accept;")
+	for _, uplink := range g.Uplinks {
+		for _, gateway := range uplink.Gateways {
+			family := map[bool]string{false: "ip", true: "ip6"}[gateway.Addr().Is6()]
+			rule(fmt.Sprintf("%s daddr %v iifname != %q drop", family, gateway.Masked(), Host(uplink.Port)))
+		}
+	}
+	rule("}")
 }
 
 // answers lead by the mark, also what nft itself says to terminals in the name of others.

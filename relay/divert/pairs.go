@@ -69,11 +69,28 @@ func (l linkList) pair(port string, terminals bool) (made bool, err error) {
 	if terminals {
 		lines = []string{"addrgenmode none", "arp off", "up"}
 	}
-	text := fmt.Sprintf("link set dev %s up\n", port)
+	text := ""
 	for _, line := range lines {
 		text += fmt.Sprintf("link set dev %s %s\n", host, line)
 	}
 	return made, batch(text)
+}
+
+// Open has the bridge's ends be up, of those that are in this network namespace: at last, when all of the rest stands.
+func (g *Ground) Open() error {
+	var text strings.Builder
+	for _, port := range g.Here() {
+		fmt.Fprintf(&text, "link set dev %s up\n", port)
+	}
+	return batch(text.String())
+}
+
+// Here are the bridge's ends that are in this network namespace: where a bridge is in another one, it took them there.
+func (g *Ground) Here() []string {
+	return slices.DeleteFunc(append([]string{g.Port}, ports(g.Uplinks)...), func(port string) bool {
+		_, err := net.InterfaceByName(port)
+		return err != nil
+	})
 }
 
 // settings are the kernel's for a pair. The bridge's end is silent.

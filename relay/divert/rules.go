@@ -55,6 +55,7 @@ func (o Order) rules() string {
 	}
 	rule("}")
 	if o.Ground != nil {
+		o.Ground.aside(rule)
 		o.Ground.answers(rule)
 	}
 	rule("}")

@@ -45,7 +45,7 @@ func (p *Plan) roads(terminal *Terminal, to netip.AddrPort) (roads []*road, dire
 // fastest are all relays; those that were never reached come last.
 func (p *Plan) fastest() []*Relay {
 	return slices.SortedStableFunc(slices.Values(p.Relays), func(a, b *Relay) int {
-		first, second := a.setup.Load(), b.setup.Load()
+		first, second := a.usual.Load(), b.usual.Load()
 		if (first == 0) != (second == 0) {
 			return cmp.Compare(second, first)
 		}

@@ -18,6 +18,7 @@ type Relay struct {
 	draining    atomic.Bool
 	connections atomic.Int64
 	setup       atomic.Int64 // in ns, of the last connection that was opened; 0: none was
+	usual       atomic.Int64 // likewise, of the last eight or so
 	opened      atomic.Int64 // when, in ns since 1970
 }
 
@@ -40,7 +41,12 @@ func (r *Relay) timed(open func(context.Context) (*carry.Secure, error)) func(co
 		began := time.Now()
 		end, err := open(ctx)
 		if err == nil {
-			r.setup.Store(int64(time.Since(began)))
+			took := int64(time.Since(began))
+			r.setup.Store(took)
+			if usual := r.usual.Load(); usual != 0 {
+				took = usual + (took-usual)/8
+			}
+			r.usual.Store(took)
 			r.opened.Store(time.Now().UnixNano())
 		}
 		return end, err
