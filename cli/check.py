@@ -9,7 +9,8 @@ from typing import Any
 from cli import OK, REFUSED, Failure
 from controller.config import ConfigError, load
 from controller.counting import counted
-from controller.model import Config
+from controller.model import Config, Site
+from controller.relayed import RELAYING
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -42,11 +43,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _counts(config: Config) -> dict[str, dict[str, int]]:
-    return {
-        site.name: {
-            "uplinks": len(site.uplinks),
-            "subnets": len(site.subnets),
-            "terminals": len(site.terminals),
-        }
-        for site in config.sites
+    return {site.name: _of_site(site) for site in config.sites}
+
+
+def _of_site(site: Site) -> dict[str, int]:
+    """As they are written: relaying adds subnets of its own."""
+    counts = {
+        "uplinks": len(site.uplinks),
+        "subnets": sum(not each.name.startswith(RELAYING) for each in site.subnets),
+        "terminals": len(site.terminals),
     }
+    relayed = sum(each.relayed for each in site.terminals)
+    return counts | {"relayed terminals": relayed} if site.relaying else counts

@@ -15,6 +15,7 @@ from cli.tables import ago, aligned
 from controller.counting import counted
 from controller.enrolling import Standing
 from controller.model import CapRule
+from controller.relayed import RELAYING
 from controller.web.client import Client, Denied
 
 CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
@@ -254,7 +255,8 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     gateways = {one["name"]: one for one in status["gateways"]}
     for one in status["terminals"]:
         gateway = gateways[one["gateway"]]
-        addresses = ", ".join(f"{place['address']}@{place['port']}" for place in one["addresses"])
+        own = (place for place in one["addresses"] if not place["subnet"].startswith(RELAYING))
+        addresses = ", ".join(f"{place['address']}@{place['port']}" for place in own)
         mode = _mode(one) + "".join(f", {each['name']}: {_mode(each)}" for each in one["classes"])
         active = one["active_uplink"] + CHOSEN_BY[one["active_by"]]
         uplink = next((each for each in gateway["uplinks"] if each["name"] == one["active_uplink"]), None)

@@ -58,11 +58,14 @@ REGISTERS = {
 
 
 class Unwritten(Exception):
-    """A switch without a controller learns nothing and counts nothing: the file must give every MAC, and no budget."""
+    """A switch without a controller learns nothing, counts nothing, and has nobody who orders its agent: the file must
+    give every MAC, no budget and no relaying."""
 
 
 def wholly_written(site: Site) -> Known:
     """What is known of a site from its file alone, its ports numbered in the order of the file."""
+    if site.relaying is not None:
+        raise Unwritten(f"site {site.name}: TCP is taken by an agent as a controller orders; take `relaying` out")
     if missing := list(_missing_macs(site)):
         raise Unwritten(f"site {site.name}: a switch with no controller learns nothing; give {'; '.join(missing)}")
     for uplink in site.uplinks:

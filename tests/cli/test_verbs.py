@@ -23,6 +23,7 @@ from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
 from tests.api.desk import HOME, METERED, SETTINGS, START, TUNNELLED, WITH_CLASSES, Desk
+from tests.brain import relayed
 
 Captured = pytest.CaptureFixture[str]
 
@@ -391,6 +392,16 @@ def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys:
     assert main(["check", str(file), "--json"]) == OK
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["good"] and verdict["gateways"] == {"home": {"uplinks": 1, "subnets": 1, "terminals": 1}}
+
+
+def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(json.dumps(relayed.document()))
+    assert main(["check", str(file)]) == OK
+    counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
+    assert capsys.readouterr().out == f"{file}: {counts}\n{file} is good\n"
+    assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
+    assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 
 
 def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Captured) -> None:
