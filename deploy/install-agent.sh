@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes the agent of a gateway, or of the rented machine at the other end, a service of this machine, or that of a terminal,
-# such as a laptop: systemd starts it now and at boot. It has joined before, by `bicast-agent join`.
+# Makes the agent of a gateway, or of the rented machine at the other end, a service of this machine, or that of a relay, or
+# of a terminal, such as a laptop: systemd starts it now and at boot. It has joined before, by `bicast-agent join`.
 #
-#   deploy/install-agent.sh [gateway|terminal]
+#   deploy/install-agent.sh [gateway|terminal|relay]
 set -euo pipefail
 
 role=${1-gateway}
-[[ $# -le 1 && $role =~ ^(gateway|terminal)$ ]] || { echo "usage: ${0##*/} [gateway|terminal]" >&2; exit 64; }
+[[ $# -le 1 && $role =~ ^(gateway|terminal|relay)$ ]] || { echo "usage: ${0##*/} [gateway|terminal|relay]" >&2; exit 64; }
 ((EUID == 0)) || { echo "install-agent: only root can install a service" >&2; exit 77; }
 tree=$(dirname "$(dirname "$(readlink -f "$0")")")
 [[ -x $tree/build/bicast-agent ]] || { echo "install-agent: there is no $tree/build/bicast-agent: make setup there" >&2; exit 78; }
@@ -19,7 +19,7 @@ units=/etc/systemd/system
 install -D -m 755 "$tree/build/bicast-agent" /usr/local/bin/bicast-agent.new
 mv /usr/local/bin/bicast-agent.new /usr/local/bin/bicast-agent
 install -D -m 644 "$tree/deploy/bicast-agent.service" "$units/bicast-agent.service"
-rm -f "$units/bicast-agent.service.d/"{gateway,terminal}.conf
+rm -f "$units/bicast-agent.service.d/"{gateway,terminal,relay}.conf
 install -D -m 644 "$tree/deploy/bicast-agent-$role.conf" "$units/bicast-agent.service.d/$role.conf"
 systemctl daemon-reload
 systemctl --quiet enable bicast-agent

@@ -45,10 +45,10 @@ def test_systemd_finds_nothing_wrong_with_the_agents_unit() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("role", ["gateway", "terminal"])
+@pytest.mark.parametrize("role", ["gateway", "terminal", "relay"])
 def test_systemd_finds_nothing_wrong_with_the_unit_of_an_agents_role(role: str) -> None:
-    """As deploy/install-agent.sh installs it over that of the other role, and with all that both files give."""
-    other = {"gateway": "terminal", "terminal": "gateway"}[role]
+    """As deploy/install-agent.sh installs it over that of another role, and with all that both files give."""
+    other = {"gateway": "terminal", "terminal": "relay", "relay": "gateway"}[role]
     place = (
         "for each in /usr/local/bin /etc/systemd/system /var/lib; do mount -t tmpfs none $each; done",
         "mkdir /var/lib/bicast-agent",
@@ -67,8 +67,8 @@ def test_systemd_finds_nothing_wrong_with_the_unit_of_an_agents_role(role: str) 
 
 
 def test_an_agent_of_no_such_role_is_not_installed() -> None:
-    done = run([TREE / "deploy/install-agent.sh", "relay"], os.environ)
-    assert (done.returncode, done.stderr) == (64, "usage: install-agent.sh [gateway|terminal]\n")
+    done = run([TREE / "deploy/install-agent.sh", "phone"], os.environ)
+    assert (done.returncode, done.stderr) == (64, "usage: install-agent.sh [gateway|terminal|relay]\n")
 
 
 def test_an_agent_that_has_not_joined_is_not_installed() -> None:
