@@ -167,11 +167,11 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
-    """With what was not measured as it is on the direct way. The relay reads what has come `overhead_ms` later, so a
-    window is open again so much later."""
+    """With what was not measured as it is on the direct way. What has come is read late by one of the two passes of
+    which the overhead consists, and so much later is the window open again."""
     return replace(
         leg,
-        rtt_ms=leg.rtt_ms + overhead_ms,
+        rtt_ms=leg.rtt_ms + overhead_ms / 2,
         loss=direct.loss if leg.loss is None else leg.loss,
         bandwidth_bps=direct.bandwidth_bps if leg.bandwidth_bps is None else leg.bandwidth_bps,
     )

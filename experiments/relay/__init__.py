@@ -5,8 +5,9 @@
 
 `python -m experiments.relay PART ... [--full] [--json]` runs these parts alone; with --json each part is a document.
 
-cost    the pair of gateway and relay beside a direct connection and beside others' proxies
-planet  paper 001's figures 7 to 10: which relay is found, in three ways, between 50 and 45 hosts of a generated planet
+cost        the pair of gateway and relay beside a direct connection and beside others' proxies
+planet      paper 001's figures 7 to 10: which relay is found, in three ways, on a generated planet
+transfers   its figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from importlib import import_module
 
 from topologies import isolate
 
-PARTS = ("cost", "planet")
+PARTS = ("cost", "planet", "transfers")
 
 
 def run(args: argparse.Namespace) -> int:

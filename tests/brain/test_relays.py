@@ -105,7 +105,7 @@ def test_predicted_says_what_it_compared() -> None:
 
 
 CROWDED = replace(HALF_WAY, name="crowded", load=0.95)
-SLOW = replace(HALF_WAY, name="slow", overhead_ms=150.0)
+SLOW = replace(HALF_WAY, name="slow", overhead_ms=300.0)
 NARROW = relay("narrow", Leg(20.0), Leg(180.0, bandwidth_bps=1e6))
 LOSING = relay("losing", Leg(100.0, loss=0.02), Leg(100.0))
 DRAINED = replace(HALF_WAY, name="drained", draining=True)

@@ -1,0 +1,27 @@
+"""Paper 001's figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted of it.
+
+Pairs of hosts, their relays and RTTs are those of a planet (experiments/relay/planet). The relay is the paper's own: a
+process that splices two connections of TCP; what the product's pair costs is measured by the part `cost`. Windows are
+stated, all senders have cubic, and one relay's processor is crowded.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from experiments.campaign import Campaign
+from experiments.relay.transfers import plot
+from experiments.relay.transfers.plan import FULL, QUICK, Plan
+from experiments.relay.transfers.results import HEADER, figures, rows
+from experiments.relay.transfers.runs import Run, carry_out
+
+
+def run(args: argparse.Namespace) -> int:
+    return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
+
+
+def _sentence(_plan: Plan, one: Run) -> str:
+    return str(one)
+
+
+CAMPAIGN = Campaign("relay/transfers", carry_out, _sentence, figures, "transfers", HEADER, rows, plot.draw)

@@ -1,0 +1,83 @@
+"""What transfers by relays gained, beside what paper 001 says of its figures 5 and 6, and a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import mean
+
+from bench.figures import Figure, at_most, exactly, figure, middle
+from controller.policy.legs import Leg, by_window
+from experiments import paper001
+from experiments.relay.transfers.lanes import RATE_BPS
+from experiments.relay.transfers.plan import Task
+from experiments.relay.transfers.runs import Run
+
+NOISE_PERCENT = 10.0  # by which two transfers by the same way differ
+OFF_PERCENT = 15.0
+HEADER = (
+    "set", "sender", "receiver", "relay", "chosen_by", "crowded", "window_bytes", "size_bytes", "direct_rtt_ms",
+    "near_rtt_ms", "far_rtt_ms", "direct_loss", "near_loss", "far_loss", "overhead_ms", "direct_mbit_s",
+    "relayed_mbit_s", "gain_percent", "direct_steady_mbit_s", "relayed_steady_mbit_s", "predicted_direct_mbit_s",
+    "predicted_relayed_mbit_s",
+)  # fmt: skip
+
+
+def figures(runs: Iterable[Run]) -> Iterator[Figure]:
+    good = [run for run in runs if not run.stalled]
+    for name in dict.fromkeys(run.task.set for run in good):
+        yield from _of_set(name, [run for run in good if run.task.set == name and not run.task.lossless])
+    for window in sorted({run.task.window_bytes for run in good if run.task.lossless}):
+        those = [run for run in good if run.task.lossless and run.task.window_bytes == window]
+        yield middle(f"no loss, a window of {window / 1024:.0f} KiB: gain", [run.gain for run in those], "%")
+        yield _off(those)
+
+
+def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
+    if not runs:
+        return
+    said = paper001.said(name)
+    shares = [100 * run.direct.bps / _by_theory(run.task) for run in runs]
+    yield figure(f"{name}: direct, of equation (1)", mean(shares), shares, "%")
+    yield _paper("", float(said.direct_by_theory_percent), "%")
+    for method in ("ping", "ours"):
+        taken = [run for run in runs if method in run.task.chosen_by]
+        if not taken:
+            continue
+        yield middle(f"  {method}: gain", [run.gain for run in taken], "%")
+        worse = [float(run.gain < 0) for run in taken]
+        yield figure("    worse than direct", 100 * mean(worse), worse, "% of taken")
+        if method == "ping":
+            yield _paper(f": {said.worse} of {said.triples}", 100 * said.worse / said.triples, "% of taken")
+        else:
+            beyond = [float(run.gain < -NOISE_PERCENT) for run in taken]
+            yield figure("    and by more than noise", sum(beyond), beyond, "transfers", exactly(0))
+    for what, crowded in (("by a crowded relay", True), ("by others", False)):
+        gains = [run.gain for run in runs if run.task.crowded == crowded]
+        if gains:
+            yield middle(f"  gain {what}", gains, "%")
+    yield _off([run for run in runs if not run.task.crowded])
+
+
+def _off(runs: Sequence[Run]) -> Figure:
+    off = [abs(each) for run in runs for each in run.off]
+    return middle("  predictions, direct and relayed, off by", off, "%", at_most(OFF_PERCENT))
+
+
+def _by_theory(task: Task) -> float:
+    return by_window(Leg(task.rtts_ms["direct"], bandwidth_bps=RATE_BPS), task.window_bytes)
+
+
+def _paper(what: str, value: float, unit: str) -> Figure:
+    return Figure(f"    paper 001{what}", value, unit, 0, value, value)
+
+
+def rows(run: Run) -> Iterator[tuple[object, ...]]:
+    task, links = run.task, ("direct", "near", "far")
+    rates = (run.direct.bps, run.relayed.bps)
+    told = (run.direct.steady_bps, run.relayed.steady_bps, run.predicted_direct_bps, run.predicted_relayed_bps)
+    yield (
+        task.set, task.sender, task.receiver, task.relay, task.chosen_by, int(task.crowded), task.window_bytes,
+        run.size_bytes, *(f"{task.rtts_ms[link]:.3f}" for link in links), *(f"{task.loss(link):.6f}" for link in links),
+        f"{run.overhead_ms:.3f}", *(f"{bps / 1e6:.4f}" for bps in rates), f"{run.gain:.2f}",
+        *(f"{bps / 1e6:.4f}" for bps in told),
+    )  # fmt: skip

@@ -1,0 +1,64 @@
+"""What a relay gains by real transfers: the plan of them, the arithmetic, and two of them in short."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.relay.planet.places import SETS
+from experiments.relay.transfers.lanes import Lane, LanesTopo
+from experiments.relay.transfers.plan import WINDOW_BYTES, WINDOWS, Task, chosen, sampled, swept
+from experiments.relay.transfers.programs import Moved
+from experiments.relay.transfers.results import figures
+from experiments.relay.transfers.runs import Run, batch
+from topologies.stage import raised
+
+FAR_RTTS_MS = {"direct": 100.0, "near": 45.0, "far": 50.0}
+
+
+def task(chosen_by: str = "ping, ours", crowded: bool = False, lossless: bool = False) -> Task:
+    return Task("US-Europe", "a", "b", "r", chosen_by, FAR_RTTS_MS, crowded=crowded, lossless=lossless)
+
+
+def test_pairs_are_spread_over_the_distances() -> None:
+    for name in SETS:
+        distances = [each.rtts_ms["direct"] for each in chosen(12, {False: 0.0, True: 0.0}) if each.set == name]
+        assert len(sampled(name, 12)) == 12
+        assert max(distances) > 1.8 * min(distances)
+
+
+def test_ping_takes_the_crowded_relay_and_ours_another() -> None:
+    tasks = chosen(12, {False: 0.3, True: 700.0})
+    crowded = [each for each in tasks if each.crowded]
+    assert crowded and {each.chosen_by for each in crowded} == {"ping"}
+    assert {each.relay for each in chosen(12, {False: 0.3, True: 0.3}) if "ours" in each.chosen_by} > {crowded[0].relay}
+
+
+def test_windows_are_swept_without_loss() -> None:
+    assert {each.window_bytes for each, _ in swept()} == set(WINDOWS)
+    assert {each.loss("direct") for each, _ in swept()} == {0.0}
+    assert 0 < task().loss("near") < task().loss("far") < task().loss("direct")
+
+
+def test_gains_and_errors_are_counted_by_who_chose() -> None:
+    def run(relayed_bps: float, chosen_by: str, crowded: bool = False, stalled: str = "") -> Run:
+        moved = (Moved(4e6, 5e6), Moved(relayed_bps, relayed_bps))
+        return Run(task(chosen_by, crowded), 4_000_000, 700.0 if crowded else 0.0, *moved, stalled)
+
+    runs = [run(1e6, "ping", True), run(8e6, "ours"), run(6e6, "ping, ours"), run(1.0, "ours", stalled="on direct")]
+    told = {one.what.strip(): one for one in figures(runs)}
+    assert (told["ping: gain"].value, told["ping: gain"].n) == (-12.5, 2)
+    assert (told["ours: gain"].value, told["ours: gain"].n) == (75, 2)
+    assert told["and by more than noise"].met
+    assert told["gain by a crowded relay"].value == -75
+    assert told["US-Europe: direct, of equation (1)"].value == pytest.approx(100 * 4e6 / (8 * WINDOW_BYTES / 0.10012))
+    assert runs[0].predicted_relayed_bps < runs[0].predicted_direct_bps < runs[1].predicted_relayed_bps
+
+
+def test_a_relay_half_way_is_faster_and_a_crowded_one_slower() -> None:
+    with raised(LanesTopo(2)) as net:
+        lanes = [Lane(net, number) for number in range(2)]
+        tasks = [(task(crowded=crowded, lossless=True), 400_000) for crowded in (False, True)]
+        free, crowded = batch(lanes, tasks, {False: 0.0, True: 700.0})
+    assert free.gain > 10
+    assert crowded.gain < -10
+    assert free.predicted_direct_bps == pytest.approx(free.direct.steady_bps, rel=0.5)
