@@ -31,14 +31,17 @@ type Pool struct {
 	Open    func(context.Context) (*carry.Secure, error)
 	Changed func(error) // whether the relay can be reached, when that is another thing than before
 
-	mutex   sync.Mutex
-	least   int // in store, also where none is wanted
-	size    int // in store, while some are
-	used    time.Time
-	idle    []*waiting // the oldest first
-	opening int
-	down    error // why the relay cannot be reached; nil: it can, as far as known
-	stirred chan struct{}
+	mutex    sync.Mutex
+	least    int // in store, also where none is wanted
+	size     int // in store, while some are
+	used     time.Time
+	idle     []*waiting // the oldest first
+	opening  int
+	down     error     // why the relay cannot be reached; nil: it can, as far as known
+	answered time.Time // when one was opened last
+	heard    context.Context
+	silent   context.CancelFunc // ends it
+	stirred  chan struct{}
 }
 
 type waiting struct {
@@ -50,9 +53,21 @@ type waiting struct {
 // ErrEnded is of a pool whose keeper has ended.
 var ErrEnded = errors.New("no connections to the relay are opened any more")
 
+var errSilent = errors.New("the relay does not answer")
+
 // New is a pool without a connection, that fills itself.
 func New(open func(context.Context) (*carry.Secure, error), changed func(error)) *Pool {
-	return &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1)}
+	p := &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1)}
+	p.heard, p.silent = context.WithCancel(context.Background())
+	return p
+}
+
+// Heard is over when the relay has gone silent: whoever waits for its answer then waits in vain. One that refuses, or lets
+// nobody in, is not silent, and may answer those who are in.
+func (p *Pool) Heard() context.Context {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.heard
 }
 
 // Least is how many are in store also where none is wanted: with none of them, nothing is known of a relay that is not used.
@@ -103,6 +118,7 @@ func (p *Pool) stored() (*waiting, error) {
 	}
 	one := p.idle[n-1]
 	p.idle = p.idle[:n-1]
+	p.size = max(p.size, 1) // by what is opened in its place it is known whether the relay still answers
 	return one, nil
 }
 
@@ -111,7 +127,7 @@ func (p *Pool) open(ctx context.Context, within time.Duration) (*carry.Secure, e
 	defer cancel()
 	end, err := p.Open(ctx)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("the relay does not answer within %v", within)
+		err = fmt.Errorf("%w within %v", errSilent, within)
 	}
 	p.found(err)
 	return end, err
@@ -122,6 +138,12 @@ func (p *Pool) found(err error) {
 	p.mutex.Lock()
 	changed := (err == nil) != (p.down == nil)
 	p.down = err
+	if err == nil {
+		p.answered = time.Now()
+	}
+	if err == nil && p.heard.Err() != nil {
+		p.heard, p.silent = context.WithCancel(context.Background())
+	}
 	p.mutex.Unlock()
 	if changed && p.Changed != nil {
 		p.Changed(err)
@@ -197,9 +219,13 @@ func (p *Pool) wanted() int {
 }
 
 func (p *Pool) fill(ctx context.Context) {
+	began := time.Now()
 	end, err := p.open(ctx, fillWithin)
 	p.mutex.Lock()
 	p.opening--
+	if errors.Is(err, errSilent) && ctx.Err() == nil && p.answered.Before(began) {
+		p.silent()
+	}
 	if err == nil {
 		one := &waiting{end, time.Now(), make(chan struct{})}
 		p.idle = append(p.idle, one)

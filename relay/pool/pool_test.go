@@ -69,7 +69,8 @@ func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
 	open := Opener(r.at, config)
 	pool := New(func(ctx context.Context) (*carry.Secure, error) {
 		if r.silent.Load() {
-			return nil, context.DeadlineExceeded
+			<-ctx.Done()
+			return nil, ctx.Err()
 		}
 		return open(ctx)
 	}, func(err error) { changes <- err })
@@ -86,7 +87,7 @@ func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
 	return r, pool, changes
 }
 
-func await[T any](t *testing.T, what string, from chan T) (one T) {
+func await[T any](t *testing.T, what string, from <-chan T) (one T) {
 	t.Helper()
 	select {
 	case one = <-from:
@@ -151,6 +152,9 @@ func TestARelayThatEndsIsOutOfReachAtOnceAndUsedAgainWhenItIsBack(t *testing.T) 
 		}
 		end.Reset()
 	}
+	if pool.Heard().Err() != nil {
+		t.Fatal("a relay that refuses is said to be silent: it may answer those who are in")
+	}
 	r.open()
 	for await(t, "the relay is found again", changes) != nil {
 	}
@@ -183,9 +187,11 @@ func TestARelayThatGoesSilentIsOutOfReachThoughConnectionsToItWait(t *testing.T)
 		t.Fatal(err)
 	}
 	one.Reset()
+	waits := pool.Heard()
 	if err := await(t, "it is found out", changes); err == nil {
 		t.Fatal("the relay is said to be in reach")
 	}
+	await(t, "who waits for an answer is told", waits.Done())
 	if one, err := pool.Take(context.Background()); err == nil {
 		one.Reset()
 		t.Fatal("a connection is given that waits at a silent relay")

@@ -21,6 +21,8 @@ const (
 	answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
 )
 
+var errSilent = errors.New("the relay has gone silent")
+
 // Taker is a gateway's proxy.
 type Taker struct {
 	Trouble *seldom.Teller
@@ -117,7 +119,11 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 		return another
 	}
 	up := pair.Begin()
+	silent := context.AfterFunc(road.pool.Heard(), relay.Reset)
 	answer, behind, err := answerOf(relay)
+	if !silent() {
+		err = errors.Join(errSilent, err)
+	}
 	if err == nil && answer.Code == ask.OK {
 		c.terminal.counts.relayed.Add(1)
 		c.near.settle()

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Who has sent nothing goes another way; who has sent something, which the server may have had, is told.
+func TestWhoWaitsForARelayThatHasGoneSilentDoesNotWaitLong(t *testing.T) {
+	const soon = 5 * time.Second // it is known after 3
+	r := newRoad(t)
+	r.serves("80", nothing)
+	r.relays()
+	r.takes("direct", r.home())
+	r.expectRelayed(server4, "80")
+	r.relaying.Process.Signal(unix.SIGSTOP)
+	began := time.Now()
+	told := make(chan error, 1)
+	speaks, err := r.dial(server4, "80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		speaks.Write([]byte("x"))
+		_, err := speaks.Read(make([]byte, 1))
+		told <- err
+	}()
+	r.expect(server4, "80", terminal4)
+	if err := <-told; !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("who has sent something reads %v, expected a reset", err)
+	}
+	if took := time.Since(began); took > soon {
+		t.Fatalf("that took %v, expected no more than %v", took, soon)
+	}
+	r.relaying.Process.Signal(unix.SIGCONT)
+	r.expectRelayed(server4, "80")
+}
+
+func TestWhoseRelayIsKilledIsResetAtOnceAndTheNextGoesAnotherWay(t *testing.T) {
+	const atOnce = time.Second
+	r := newRoad(t)
+	r.serves("80", echo)
+	r.relays()
+	r.takes("direct", r.home())
+	r.expectRelayed(server4, "80")
+	var live []*net.TCPConn
+	for range 20 {
+		conn, _ := r.opened(server4, "80")
+		live = append(live, conn)
+	}
+	r.end(r.relaying, os.Kill)
+	killed := time.Now()
+	r.expect(server4, "80", terminal4)
+	for _, conn := range live {
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Fatalf("who was carried reads %v, expected a reset", err)
+		}
+	}
+	if took := time.Since(killed); took > atOnce {
+		t.Fatalf("that took %v, expected no more than %v", took, atOnce)
+	}
+}
