@@ -23,6 +23,7 @@ import (
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 	"bicast/mptcp"
+	"bicast/relay/divert"
 	"bicast/relay/take"
 )
 
@@ -62,7 +63,10 @@ func (h *Hand) Order(order *agentv1.Take) (string, error) {
 	case h.ended:
 		return "", errors.New("this agent is ending")
 	case len(order.GetTerminals()) == 0:
-		return "nothing is taken", errors.Join(h.end(), h.within(undone))
+		return "nothing is taken", errors.Join(h.end(), h.within(func() error {
+			_, err := divert.Release() // what an agent left that was killed
+			return err
+		}))
 	case h.kernel == nil:
 		return "", errors.New("nothing can be taken: MPTCP connections of this host cannot be ordered; the agent's hello says why")
 	}

@@ -195,6 +195,14 @@ func (h *house) stands(name string, port uint32) {
 	h.relays[name] = hand
 }
 
+// drains has the order say that one relay is drained.
+func (h *house) drains(name string, order *agentv1.Take) {
+	for _, each := range order.GetRelays() {
+		each.Draining = each.GetName() == name
+	}
+	h.takes(order)
+}
+
 // falls has a relay be none any more: whoever is connected to it is reset.
 func (h *house) falls(name string) {
 	h.t.Helper()

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
+	"bicast/mptcp"
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
@@ -59,7 +59,7 @@ type taken struct {
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
 		within: h.within, identity: h.identity, log: h.log, taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}},
-		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}}, relays: map[string]*take.Relay{},
+		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
 		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
 		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
 	}
@@ -82,6 +82,7 @@ func begin(h *Hand) (s *stand, err error) {
 	s.taker.By(&s.plan)
 	s.four, s.six = s.serve(four), s.serve(six)
 	s.hold(h.guard)
+	s.part(s.joins.run)
 	return s, nil
 }
 
@@ -274,16 +275,4 @@ func (s *stand) end() error {
 	s.parts.Wait()
 	s.spare()
 	return s.within(s.place.Close)
-}
-
-// undone takes away what an agent left that was killed, and nothing of one that lives.
-func undone() error {
-	place, err := divert.Claim()
-	if err == nil {
-		err = place.Close()
-	}
-	if errors.Is(err, divert.ErrTaken) || errors.Is(err, exec.ErrNotFound) { // without nft nobody has left anything
-		return nil
-	}
-	return err
 }

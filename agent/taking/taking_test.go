@@ -2,13 +2,18 @@ package taking_test
 
 import (
 	"bufio"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"bicast/api/agentv1"
 )
 
 func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T) {
@@ -26,6 +31,171 @@ func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T)
 	}
 	if n := len(taking.GetSought()); n != 2 { // of each family
 		t.Fatalf("%v, expected both prefixes to be sought", taking)
+	}
+}
+
+func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
+	h := ordered(t, true, "tokyo")
+	session := h.sees(television4, server4, relay4)
+	both := func() bool {
+		return !slices.Contains(h.subflows(), "10.97.1.2") && !slices.Contains(h.subflows(), "10.97.2.2")
+	}
+	for _, local := range []string{"10.97.1.2", "10.97.2.2"} {
+		h.eventually("both subflows", both)
+		h.relay.Run("ss", "--kill", "--tcp", "state", "established", "dst", local) // a reset, as by something on the way
+		h.eventually("it is gone by "+local, func() bool { return !both() })
+		if err := session.goesOn(); err != nil {
+			t.Fatalf("the connection ended with its subflow: %v", err)
+		}
+	}
+	h.eventually("both subflows again", both)
+}
+
+func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
+	h := ordered(t, true, "tokyo", "osaka")
+	of := func(relay string) uint32 {
+		h.taking()
+		for _, each := range h.taking().GetRelays() {
+			if each.GetName() == relay {
+				return each.GetConnections()
+			}
+		}
+		return 0
+	}
+	choice := &agentv1.RelayChoice{Prefix: "45.0.0.0/24", Relays: []string{"osaka", "kyoto", "tokyo"}}
+	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/8"}, choice)
+	first := h.sees(television4, server4, relay4)
+	if n := of("osaka"); n != 1 {
+		t.Fatalf("%d connections go by the first choice, expected one", n)
+	}
+	order := h.order("tokyo", "osaka")
+	order.Block = true
+	h.drains("osaka", order)
+	h.sees(television4, server4, relay4)
+	if err := first.goesOn(); of("tokyo") != 1 || err != nil {
+		t.Fatalf("a relay is drained: %v, and %d connections go by the other, expected one", err, of("tokyo"))
+	}
+	h.drains("", order)
+	choice.Together = true
+	h.chooses(choice)
+	for range 4 {
+		h.sees(tablet4, server4, relay4)
+	}
+	if a, b := of("osaka"), of("tokyo"); a != 3 || b != 3 {
+		t.Fatalf("%d and %d connections, expected the tablet's four on both alike", a, b)
+	}
+	h.falls("osaka")
+	began := time.Now()
+	h.sees(television4, server4, relay4)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Fatalf("another relay is found after %v, expected 1 s at most and what this machine adds", took)
+	}
+	if err := first.goesOn(); err == nil {
+		t.Fatal("a connection outlived its relay")
+	}
+	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/24"})
+	h.sees(television4, server4, "10.97.1.2") // directly, by the best uplink
+}
+
+func TestTerminalsComeAndGoWhileOthersCarry(t *testing.T) {
+	h := ordered(t, true, "tokyo")
+	television, tablet := h.sees(television4, server4, relay4), h.sees(tablet4, server4, relay4)
+	order := h.order("tokyo")
+	order.Block = true
+	order.Terminals = order.Terminals[:1]
+	slices.Reverse(order.Terminals[0].Locals) // another uplink is the best one
+	h.takes(order)
+	if err := television.goesOn(); err != nil {
+		t.Fatalf("one terminal is taken no more: another's connection: %v", err)
+	}
+	if err := tablet.goesOn(); err == nil {
+		t.Fatal("a connection outlived the order by which it was taken")
+	}
+	h.sees(television4, server4, relay4)
+	h.eventually("it begins by what is best now", func() bool { return slices.Contains(h.subflows(), "10.97.2.2 10.97.1.2") })
+	h.takes(h.order("tokyo"))
+	h.sees(tablet4, server4, relay4)
+	if err := television.goesOn(); err != nil {
+		t.Fatalf("a terminal is taken, too: another's connection: %v", err)
+	}
+}
+
+func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
+	h := ordered(t, true, "tokyo")
+	session := h.sees(television4, server4, relay4)
+	for said, bend := range map[string]func(*agentv1.Take){
+		`port "rl-much-too-long"`:                  func(o *agentv1.Take) { o.Port = "rl-much-too-long" },
+		`uplink "lte": port "rl-wifi" is of two`:   func(o *agentv1.Take) { o.Uplinks[1].Port = "rl-wifi" },
+		`uplink "lte": gateway "10.97.2.1"`:        func(o *agentv1.Take) { o.Uplinks[1].Gateways[0] = "10.97.2.1" },
+		`address "10.97.1.2" is of two`:            func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.1.2" },
+		`terminal "tablet": local 10.97.2.1, `:     func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
+		`terminal "tablet": local of uplink "dsl"`: func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
+		`address "192.168.7.2" is of two`:          func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
+		`relay "tokyo": port 0`:                    func(o *agentv1.Take) { o.Relays[0].Port = 0 },
+		`except: "here"`:                           func(o *agentv1.Take) { o.Except = []string{"here"} },
+	} {
+		order := h.order("tokyo")
+		bend(order)
+		result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: order}})
+		if result.GetDone() || !strings.Contains(result.GetSaid(), said) {
+			t.Errorf("%v, expected a refusal that says %q", result, said)
+		}
+	}
+	result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Choices{
+		Choices: &agentv1.Choices{Choices: []*agentv1.RelayChoice{{Prefix: "45.0.0.2/24"}}},
+	}})
+	if result.GetDone() || !strings.Contains(result.GetSaid(), `prefix "45.0.0.2/24"`) {
+		t.Errorf("%v, expected a refusal", result)
+	}
+	if err := session.goesOn(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatATerminalSendsIsNoWordToARelay(t *testing.T) {
+	h := ordered(t, false, "tokyo")
+	h.serves("8000", func(conn *net.TCPConn) {
+		line, _ := bufio.NewReader(conn).ReadString('\n')
+		fmt.Fprint(conn, line)
+	})
+	const smuggled = "CONNECT 127.0.0.1:22 HTTP/1.1\r\n"
+	one, err := h.opens(television4, server4, "8000")
+	if err != nil || one.seen != relay4 {
+		t.Fatal(one, err)
+	}
+	fmt.Fprint(one, smuggled)
+	if line, err := one.lines.ReadString('\n'); line != smuggled {
+		t.Fatalf("the server got %q (%v), expected what the terminal sent, as it is", line, err)
+	}
+	if _, err := h.opens(television4, server4, "8099"); !errors.Is(err, unix.ECONNRESET) { // where nobody listens
+		t.Fatalf("who is refused by a server reads %v, expected a reset", err)
+	}
+}
+
+func TestStrangersFindNobodyWhereTheHostSpeaksForTerminals(t *testing.T) {
+	h := ordered(t, false, "tokyo")
+	h.link(h.gateway, "lan", "10.50.0.1/24", h.bridge, "10.50.0.2/24")
+	var listener net.Listener
+	h.gateway.Do(func() (err error) {
+		listener, err = net.Listen("tcp", ":22")
+		return err
+	})
+	defer listener.Close()
+	for to, heard := range map[string]bool{"10.50.0.1": true, "10.97.1.2": false} {
+		dialer := net.Dialer{Timeout: map[bool]time.Duration{true: within, false: 300 * time.Millisecond}[heard]}
+		err := h.bridge.Try(func() error {
+			conn, err := dialer.Dial("tcp", to+":22")
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		})
+		if (err == nil) != heard {
+			t.Fatalf("a stranger who calls %s gets %v, expected to be heard: %v", to, err, heard)
+		}
+	}
+	if _, err := h.opens(television4, "10.50.0.1", "22"); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Fatalf("a terminal that was led to this host's own address reads %v, expected a refusal", err)
 	}
 }
 
