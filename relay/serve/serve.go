@@ -39,6 +39,7 @@ type Server struct {
 	count  counts
 	mutex  sync.Mutex
 	order  Order
+	tls    *tls.Config // by the order
 	visits map[*visit]struct{}
 	of     map[string]int // visits, by gateway
 }
@@ -61,14 +62,16 @@ type visit struct {
 
 // New has no guests yet.
 func New(order Order, strangers *seldom.Teller) *Server {
-	return &Server{Strangers: strangers, order: order, visits: map[*visit]struct{}{}, of: map[string]int{}}
+	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}}
+	s.Obey(order)
+	return s
 }
 
 // Obey has an order take the place of the one before. Who is no guest any more is cut.
 func (s *Server) Obey(order Order) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.order = order
+	s.order, s.tls = order, identity.Serving(order.Shows, order.Authority, order.Guests)
 	for each := range s.visits {
 		if order.Guests.Name(each.is) != each.name {
 			each.cut()
@@ -76,10 +79,10 @@ func (s *Server) Obey(order Order) {
 	}
 }
 
-func (s *Server) ordered() Order {
+func (s *Server) ordered() (Order, *tls.Config) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.order
+	return s.order, s.tls
 }
 
 // Listen opens the relay's door: MPTCP, and for peers who have none, TCP.
@@ -104,8 +107,8 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
 	from := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	order := s.ordered()
-	end := carry.Server(conn, identity.Serving(order.Shows, order.Authority, order.Guests))
+	_, config := s.ordered()
+	end := carry.Server(conn, config)
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
 	stranger := s.crowd.enter(from.Addr(), end)
@@ -141,7 +144,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 }
 
 func (s *Server) connect(ctx context.Context, target ask.Target) (*net.TCPConn, *ask.Answer) {
-	order := s.ordered()
+	order, _ := s.ordered()
 	if order.Draining {
 		return nil, ask.No(ask.Unable, "this relay is being drained")
 	}
