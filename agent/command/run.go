@@ -31,8 +31,8 @@ comes back by itself whenever the controller does.
   terminal   a phone or a laptop: its own connections are moved between its own addresses
   gateway    where the bridge is: makes tunnels, eliminates copies, holds terminals' windows; moves no connection
   relay      a relay or a server: connections that it serves are moved one by one. New ones are made under the
-             userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it
-             where the controller says so it is itself what gateways' connections go through (docs/relay.md)
+             userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it.
+             Where the controller orders it, gateways' connections go through it to servers (docs/relay.md)
 
 With --netns another network namespace is read and ordered (a name of ` + "`ip netns`" + `, or a path); the controller is
 still reached from this one.
