@@ -30,12 +30,14 @@ from controller.web.gate import Gate, read_token
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
 from controller.web.problems import described
+from controller.web.relays import RelayWriter, add_relays
 from controller.web.roads import add_roads
 from controller.wishes import (
     Answer,
     Impossible,
     NotAnswered,
     UnknownClass,
+    UnknownRelay,
     UnknownTerminal,
     Writer,
     unknown_terminal,
@@ -57,6 +59,7 @@ STATUSES: dict[type[Exception], int] = {
     UnknownTerminal: 404,
     UnknownClass: 404,
     UnknownAgent: 404,
+    UnknownRelay: 404,
     Impossible: 409,
     NotAnswered: 503,
 }
@@ -95,7 +98,7 @@ def make_app(
     reader: Callable[[], Snapshot],
     program: Callable[[str], Program | None],
     decisions: Callable[[str], CourseView],
-    writer: Writer,
+    writer: RelayWriter,
     settings: Settings,
     enroller: Enroller = NO_AGENTS,
 ) -> FastAPI:
@@ -127,6 +130,7 @@ def make_app(
     _add_decisions(app, decisions)
     _add_writes(app, writer)
     add_roads(app, reader, writer)
+    add_relays(app, reader, writer, enroller)
     add_enrolling(app, enroller)
     return app
 

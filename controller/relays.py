@@ -9,6 +9,7 @@ from controller.traffic import Address
 
 MOST_RELAYS = 64  # of a gateway, as api/agent.proto has it
 MOST_RANGES = 64  # of ports
+PREFIXES = {4: 24, 6: 48}  # what is near each other in the Internet, by IP version
 
 
 @dataclass(frozen=True, slots=True)

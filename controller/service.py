@@ -6,10 +6,10 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from controller import config as configuration
 from controller.calendar import moment
@@ -26,21 +26,38 @@ from controller.measuring.estimates import Estimate, Estimated
 from controller.model import Config, Mode
 from controller.program import Program
 from controller.relaying import wishes as of_relays
+from controller.relaying.asking import Asked, Tried
+from controller.relaying.views import DestinationView, TriedView
 from controller.relaying.wishes import WishOfRelays
 from controller.relays import WishedRelay
 from controller.reports import AgentEffect, AgentEvent
 from controller.snapshot import CourseView, Snapshot
 from controller.steering.logbook import Entry, Moved
 from controller.store import Store, StoreError
+from controller.traffic import Address
 from controller.views import snapshot
 from controller.wishes import Answer, NotAnswered
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Told = TypeVar("Told", covariant=True)
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
 HANDS_WITHIN_S = 2.0  # and switches
+WALKED_WITHIN_S = 5.0
+
+
+class Answered(Protocol):
+    @property
+    def answered(self) -> bool: ...
+
+
+class Walking(Protocol[Told]):
+    @property
+    def inquiries(self) -> Sequence[Answered]: ...
+
+    def told(self, now: float) -> Told: ...
 
 
 class Service:
@@ -61,7 +78,7 @@ class Service:
         measured = {way: by_clock(page, lambda at: min(at - offset_s, now)) for way, page in store.measured().items()}
         self._core = Core(config, store.load(), now, measured)
         self._saved = self._tried = self._lasting()  # what a restart would find, and what it should
-        self._awaited: list[tuple[list[Entry | Moved], threading.Event]] = []  # by people: what both hands make of it
+        self._awaited: list[tuple[Sequence[Answered], threading.Event]] = []  # by people: what hands make of it
         self._inbox = Inbox()
         self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
@@ -121,6 +138,32 @@ class Service:
 
     def drain_relay(self, name: str, draining: bool) -> Answer:
         return self._of_relays(of_relays.drained(name, draining))
+
+    def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
+        """By which relay it is reached, and why; what is not known of it is walked for, and waited for a little."""
+        return self._walked(lambda now: Asked(self._core.relaying, address, site, False, now))
+
+    def try_relay(self, name: str, address: Address | None) -> TriedView:
+        """How far it is just now, and what it does for a destination."""
+        return self._walked(lambda now: Tried(self._core.relaying, self._core.wanted, name, address, now))
+
+    def _walked(self, ask: Callable[[float], Walking[T]]) -> T:
+        answered = threading.Event()
+
+        def asked() -> Walking[T]:
+            walking = ask(time.monotonic())
+            self._carry_out(self._core.relaying.tend(self._core.wanted, time.monotonic()))
+            self._awaited.append((walking.inquiries, answered))
+            return walking
+
+        walking = self._ask(asked)
+        answered.wait(WALKED_WITHIN_S)
+
+        def told() -> T:
+            self._awaited = [each for each in self._awaited if each[1] is not answered]
+            return walking.told(time.monotonic())
+
+        return self._ask(told)
 
     def _of_relays(self, wish: WishOfRelays) -> Answer:
         return self._ask(lambda: self._kept(*self._core.wish_of_relays(wish, time.monotonic())))

@@ -15,6 +15,7 @@ from controller.measuring.views import RoadView
 from controller.model import Address, Interface, Mode
 from controller.policy.health import Health
 from controller.program import GroupKind
+from controller.relaying.views import RelayView, TakingView
 from controller.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.steering.logbook import By
 
@@ -295,3 +296,5 @@ class Snapshot:
     config_error: str | None  # why the file as it is now was refused; the one loaded before it is in force
     access_points: tuple[AccessPointView, ...]
     roads: tuple[RoadView, ...]
+    relays: tuple[RelayView, ...] = ()
+    taking: tuple[TakingView, ...] = ()

@@ -13,6 +13,7 @@ from controller.farend.ends import Ends
 from controller.known import Wanted, in_class
 from controller.model import Site, Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
+from controller.relaying import telling
 from controller.snapshot import (
     AddressView,
     BucketView,
@@ -46,6 +47,8 @@ def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> 
         config_error=str(core.config_error) if core.config_error else None,
         access_points=core.air.told(now),
         roads=core.measuring.told(now),
+        relays=telling.relays(core.relaying, core.wanted, now),
+        taking=telling.taking(core.relaying),
     )
 
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Protocol
 
 from controller.model import EVERYBODY, Family, Mode, Site, Terminal
+from controller.relays import WishedRelay
 
 MOST_NAMED = 12  # terminals, in one sentence
 
@@ -79,6 +80,13 @@ class Writer(Protocol):
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
         """Have a road probed; what comes of it is told by the roads themselves."""
+
+    def set_relay(self, name: str, relay: WishedRelay) -> Answer:
+        """Whether it drains stays as it was."""
+
+    def remove_relay(self, name: str) -> Answer: ...
+
+    def drain_relay(self, name: str, draining: bool) -> Answer: ...
 
 
 def reachable(site: Site, terminal: Terminal, name: str) -> None:

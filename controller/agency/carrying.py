@@ -12,13 +12,12 @@ from ipaddress import ip_address, ip_network
 from api import agent_pb2 as pb
 from controller.agency import texts
 from controller.carried import Relaying, RelayReached, Router, Sought, Taking, TerminalTaken, Walked, Way
-from controller.relays import MOST_RELAYS
+from controller.relays import MOST_RELAYS, PREFIXES
 
 MOST_TERMINALS = 250
 MOST_SOUGHT = 64
 MOST_WAYS = 64
 MOST_ROUTERS = 30
-PREFIXES = {4: 24, 6: 48}  # of what is sought, by IP version
 
 
 def relaying(one: pb.Relaying) -> Relaying:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controller.carried import Relaying, Taking
+from controller.carried import Relaying, RelayReached, Taking
 from controller.farend.standing import Standing
 from controller.orders import Choices, Direct, Relay, Take
 from controller.relaying.walking import Walker
@@ -21,6 +21,7 @@ class Gateway:
         self.name, self.session = event.name, event.session
         self.walker = Walker(event)
         self.told: Taking | None = None  # its last report
+        self.relays: dict[str, RelayReached] = {}  # in that
         self.take = Standing[Take](event, TAKES)
         self._choices = Standing[Choices](event, TAKES)
 
@@ -39,11 +40,12 @@ class Gateway:
     def reported(self, event: Reported) -> bool:
         """Whether others can be reached than before."""
         before, self.told = self.reached, event.taking
+        self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
         return self.reached != before
 
     @property
-    def reached(self) -> frozenset[str]:
-        return frozenset(one.name for one in self.told.relays if not one.because) if self.told else frozenset()
+    def reached(self) -> set[str]:
+        return {name for name, one in self.relays.items() if not one.because}
 
     @property
     def why_not(self) -> str | None:

@@ -20,7 +20,7 @@ from controller.relaying.drafts import Drafts, Vouched
 from controller.relaying.hosts import Figures, Gateway, Station
 from controller.relaying.inquiry import Inquiry
 from controller.relaying.seeking import NONE, Scene, Seeking, UplinksBps
-from controller.relaying.walking import Walker
+from controller.relays import WishedRelay
 from controller.reports import (
     AgentClosed,
     AgentEvent,
@@ -34,6 +34,7 @@ from controller.reports import (
     Way,
 )
 from controller.tickets import Tickets
+from controller.wishes import Impossible
 
 
 class Relaying:
@@ -190,22 +191,35 @@ class Relaying:
 
     # What people ask
 
-    def walk(self, sites: Iterable[str], to: Sought | None, relay: str | None, anew: bool, now: float) -> Inquiry:
-        """How far a place is from these sites and from the relays, and how far a relay is from the sites. `anew`: also
-        where that is known."""
+    def scenes(self, site: str | None) -> list[Scene]:
+        """Of this site, or of all whose connections are taken; or Impossible."""
+        takers = ", ".join(self.drafts.takers) or "none"
+        if site is not None and site not in self.drafts.takers:
+            raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: {takers}")
+        if not self.drafts.takers:
+            raise Impossible("no site of gateway.yaml has `relaying`, and a terminal that is `relayed`")
+        scenes = [scene for each in self.drafts.takers if site in (None, each) and (scene := self.scene(each))]
+        if not scenes:
+            raise Impossible(f"no agent of role gateway that was enrolled as {site or takers} is connected")
+        return scenes
+
+    def walk(self, scenes: Iterable[Scene], to: Sought, anew: bool, now: float) -> Inquiry:
+        """How far a place is from these sites, and from the relays. `anew`: also where that is known."""
         inquiry = Inquiry()
-        for scene in filter(None, map(self.scene, sites)):
-            if to is not None:
-                inquiry.wait_for(self.seeking.seek(scene, to, now, anew))
-        if relay is not None:
-            wished = self.drafts.standing[relay]
-            for site in sites:
-                self._walk_to(self.gateways[site].walker, WalkTo(str(wished.address), wished.port), inquiry)
+        for scene in scenes:
+            inquiry.wait_for(self.seeking.seek(scene, to, now, anew))
+        return self._awaited(inquiry)
+
+    def walk_to_relay(self, scenes: Iterable[Scene], relay: WishedRelay) -> Inquiry:
+        """How far it is from these sites, also where that is known."""
+        inquiry, address = Inquiry(), str(relay.address)
+        for walker in (scene.gateway.walker for scene in scenes):
+            if walker.walks:
+                walker.want(WalkTo(address, relay.port))
+                inquiry.wait_for([(walker.name, address)])
+        return self._awaited(inquiry)
+
+    def _awaited(self, inquiry: Inquiry) -> Inquiry:
         if not inquiry.answered:
             self._inquiries.append(inquiry)
         return inquiry
-
-    def _walk_to(self, walker: Walker, to: WalkTo, inquiry: Inquiry) -> None:
-        if walker.walks:
-            walker.want(to)
-            inquiry.wait_for([(walker.name, to.address)])

@@ -60,8 +60,10 @@ class Seeking:
     def place(self, site: str, prefix: str) -> Place | None:
         return self._places[site].by_prefix.get(prefix)
 
-    def counted(self, site: str) -> int:
-        return len(self._places[site].by_prefix)
+    def counted(self, site: str) -> tuple[int, int]:
+        """Places, and those of them for which something is chosen."""
+        places = self._places[site].by_prefix.values()
+        return len(places), sum(each.choice is not None for each in places)
 
     def seek(self, scene: Scene, one: Sought, now: float, anew: bool = False) -> Iterator[tuple[str, str]]:
         """The ways, from whom and to which address, that somebody walks for it; `anew`: also where they are known."""

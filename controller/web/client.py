@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from typing import Any
@@ -55,6 +56,31 @@ class Client:
     def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
         wish = {"site": site, "link_bps": link_bps}
         return self._ask("POST", ("roads", uplink, "probe"), json.dumps(wish).encode())
+
+    def add_relay(
+        self,
+        name: str,
+        address: str,
+        port: int = 443,
+        ports: Sequence[tuple[int, int]] = ((80, 80), (443, 443)),
+        congestion: str | None = None,
+    ) -> Any:
+        """`ports` of servers, each from the first to the last."""
+        ranges = [{"first": first, "last": last} for first, last in ports]
+        wish = {"address": address, "port": port, "ports": ranges, "congestion": congestion}
+        return self._ask("PUT", ("relays", name), json.dumps(wish).encode())
+
+    def remove_relay(self, name: str) -> Any:
+        return self._ask("DELETE", ("relays", name), None)
+
+    def drain_relay(self, name: str, draining: bool) -> Any:
+        return self._ask("PUT", ("relays", name, "draining"), json.dumps({"draining": draining}).encode())
+
+    def try_relay(self, name: str, address: str | None) -> Any:
+        return self._ask("POST", ("relays", name, "trial"), json.dumps({"address": address}).encode())
+
+    def destination(self, address: str, site: str | None) -> Any:
+        return self._ask("POST", ("destinations", address, "choice"), json.dumps({"site": site}).encode())
 
     def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
         headers = {**self._headers, **({"Content-Type": "application/json"} if body else {})}

@@ -18,6 +18,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 MEDIA_TYPE = "application/problem+json"
@@ -90,12 +91,19 @@ def on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == HTTPStatus.NOT_FOUND:
         return problem(request.scope, 404, f"there is nothing at {path}; {WHERE_TO_LOOK}")
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = ", ".join(sorted(_methods(request)))
         detail = f"{path} takes {allowed}, not {request.method}"
         return problem(request.scope, 405, detail, headers={"Allow": allowed})
     if error.status_code == HTTPStatus.BAD_REQUEST:
         return malformed(request, [Fault("body", None, "JSON in UTF-8, not too deep and with no number too long")])
     return problem(request.scope, error.status_code, error.detail, headers=error.headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Of all that stand at this path: the framework tells of the first alone."""
+    there = (route for route in request.app.routes if isinstance(route, Route))
+    found = (route.methods or set() for route in there if route.matches(request.scope)[0] is not Match.NONE)
+    return set().union(*found)
 
 
 def on_invalid(request: Request, error: Exception) -> Response:

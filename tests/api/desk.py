@@ -7,10 +7,11 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
 from controller.air.told import AccessPointView, SharerView, WindowView
+from controller.carried import Relaying, TerminalTaken
 from controller.events import Counters, PortCounters
 from controller.measures import HealthWindow
 from controller.measuring.views import DirectionView, MethodView, RoadHealthView, RoadView
-from controller.model import EVERYBODY, CapRule, Endpoint, Mode, Settings
+from controller.model import EVERYBODY, CapRule, Choosing, Endpoint, Fallback, Mode, Settings
 from controller.policy.health import Health
 from controller.program import (
     Bucket,
@@ -26,6 +27,16 @@ from controller.program import (
     ToGroup,
     fields,
 )
+from controller.relaying.views import (
+    ChoiceView,
+    DestinationView,
+    LegView,
+    ReachedView,
+    RelayView,
+    TakingView,
+    TriedView,
+)
+from controller.relays import WishedRelay
 from controller.reports import PathCopies, PathManager, Role, TunnelEnd
 from controller.snapshot import (
     ActiveBy,
@@ -56,7 +67,8 @@ from controller.snapshot import (
     UplinkView,
 )
 from controller.steering.logbook import By
-from controller.wishes import Answer, Impossible, NotAnswered, unknown_class, unknown_terminal
+from controller.traffic import Address
+from controller.wishes import Answer, Impossible, NotAnswered, UnknownRelay, unknown_class, unknown_terminal
 
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
@@ -361,6 +373,49 @@ def acting(mode: Mode | None) -> Mode:
     return Mode.BICAST if mode in (None, Mode.AUTO) else mode
 
 
+TOLD = Relaying("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
+TOKYO = RelayView(
+    name="tokyo",
+    address="198.51.100.9",
+    port=443,
+    allowed=("80", "443"),
+    congestion="bbr",
+    draining=False,
+    heard=True,
+    why_not=None,
+    told=TOLD,
+    age_s=0.4,
+    reached=(
+        ReachedView("home", None, 3, 2, 41.0, 20.5, 60.0),
+        ReachedView("shed", "no route to host", 0, 0, None, None, None),
+    ),
+)
+TAKING = TakingView(
+    gateway="home",
+    choose=Choosing.PREDICTED,
+    fallback=Fallback.DIRECT,
+    why_not=None,
+    terminals=(TerminalTaken("client", 3, 120, 4, 1, 10**6, 10**8),),
+    places=2,
+    chosen=1,
+)
+CHOICE = ChoiceView(Choosing.PREDICTED, ("tokyo",), "tokyo 251 Mbit/s; direct 126 Mbit/s", 251e6, 126e6)
+DESTINATION = DestinationView(
+    gateway="home",
+    prefix="8.8.8.0/24",
+    address="8.8.8.8",
+    choice=CHOICE,
+    made=True,
+    legs=(
+        LegView("home", "8.8.8.8", 200.0, 12.0, None, ("192.0.2.1", "")),
+        LegView("home", "tokyo", 100.0, 12.0, None, ()),
+        LegView("tokyo", "8.8.8.8", None, None, "nobody answers", ()),
+    ),
+    otherwise=(replace(CHOICE, method=Choosing.PING, relays=(), because="no relay has both legs shorter"),),
+)
+RELAYED = replace(START, relays=(TOKYO,), taking=(TAKING,))
+
+
 class Desk:
     """Reader, program and writer in one. `silent` makes the core answer no more."""
 
@@ -372,6 +427,7 @@ class Desk:
         self.snapshot = START
         self.silent = False
         self.links: list[float | None] = []  # rates that were told with probes
+        self.relays: dict[str, WishedRelay] = {}  # that were wished for
 
     def read(self) -> Snapshot:
         self._answer()
@@ -450,6 +506,38 @@ class Desk:
             }
             self.snapshot = replace(self.snapshot, roads=tuple(ended.get(one, one) for one in self.snapshot.roads))
             return Answer(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
+
+    def set_relay(self, name: str, relay: WishedRelay) -> Answer:
+        self._answer()
+        self.relays[name] = relay
+        return Answer((f"{name} is wished for as a relay, at {relay.address}",), True, 0)
+
+    def remove_relay(self, name: str) -> Answer:
+        self._known(name)
+        self.snapshot = replace(self.snapshot, relays=())
+        return Answer((f"{name} is no relay any more; it carries 3 connections, which end with it",), True, 0)
+
+    def drain_relay(self, name: str, draining: bool) -> Answer:
+        one = self._known(name)
+        self.snapshot = replace(self.snapshot, relays=(replace(one, draining=draining),))
+        takes = "nothing new; it carries 3 connections" if draining else "what comes"
+        return Answer((f"{name} takes {takes}",), one.draining is not draining, 0)
+
+    def try_relay(self, name: str, address: Address | None) -> TriedView:
+        return TriedView(self._known(name), (DESTINATION,) if address is not None else ())
+
+    def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
+        self._answer()
+        if site not in (None, "home"):
+            raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: home")
+        return (replace(DESTINATION, address=str(address)),)
+
+    def _known(self, name: str) -> RelayView:
+        self._answer()
+        for one in self.snapshot.relays:
+            if one.name == name:
+                return one
+        raise UnknownRelay(f"no relay is named {name!r}; there are: none")
 
     def _probed(self, way: DirectionView, alpha_ns: float | None) -> DirectionView:
         return replace(way, ended=way.ended + 1, alpha_ns_per_byte=alpha_ns)

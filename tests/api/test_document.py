@@ -14,7 +14,7 @@ from controller.api import make_app
 from controller.web import problems
 from controller.web.serving import Serving
 from tests.api.conftest import TOKEN
-from tests.api.desk import SETTINGS, SHARED, WITH_CLASSES, Desk
+from tests.api.desk import RELAYED, SETTINGS, SHARED, WITH_CLASSES, Desk
 
 core = Desk()
 document = make_app(core.read, core.program, core.decisions, core, SETTINGS).openapi()
@@ -36,8 +36,8 @@ def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Se
 def test_every_answer_about_what_is_there_is_one_that_the_document_describes(
     case: Case, serving: Serving, desk: Desk
 ) -> None:
-    desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points)
-    names = {"gateways": "home", "terminals": "client", "agents": "phone"}
+    desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points, relays=RELAYED.relays)
+    names = {"gateways": "home", "terminals": "client", "agents": "phone", "relays": "tokyo"}
     classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
     case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
     answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=30)
@@ -74,6 +74,11 @@ def test_every_reading_of_the_house_is_described() -> None:
         "/api/v1/agents",
         "/api/v1/agents/{name}",
         "/api/v1/agents/{name}/token",
+        "/api/v1/relays",
+        "/api/v1/relays/{name}",
+        "/api/v1/relays/{name}/draining",
+        "/api/v1/relays/{name}/trial",
+        "/api/v1/destinations/{address}/choice",
     }
 
 

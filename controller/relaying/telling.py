@@ -1,0 +1,132 @@
+"""What is told of relays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.known import Wanted
+from controller.model import Choosing
+from controller.policy.relays import Choice
+from controller.relaying.choosing import by_all
+from controller.relaying.hosts import Gateway
+from controller.relaying.places import Place
+from controller.relaying.relaying import Relaying
+from controller.relaying.seeking import Scene
+from controller.relaying.views import ChoiceView, DestinationView, LegView, ReachedView, RelayView, TakingView
+from controller.relays import WishedRelay
+
+
+def relays(relaying: Relaying, wanted: Wanted, now: float) -> tuple[RelayView, ...]:
+    return tuple(relay(relaying, name, each, now) for name, each in sorted(wanted.relays.items()))
+
+
+def relay(relaying: Relaying, name: str, wished: WishedRelay, now: float) -> RelayView:
+    figures, station = relaying.figures.get(name), relaying.stations.get(name)
+    return RelayView(
+        name=name,
+        address=str(wished.address),
+        port=wished.port,
+        allowed=tuple(map(str, wished.allowed)),
+        congestion=wished.congestion,
+        draining=wished.draining,
+        heard=station is not None,
+        why_not=_why_not(relaying, name),
+        told=figures.told if figures else None,
+        age_s=now - figures.at if figures else None,
+        reached=tuple(_reached(relaying, name, str(wished.address), now)),
+    )
+
+
+def _why_not(relaying: Relaying, name: str) -> str | None:
+    if name not in relaying.drafts.standing:
+        return (
+            f"no agent has joined as {name}, or it was revoked: `./bicast enroll {name}` prints the line to type there"
+        )
+    station = relaying.stations.get(name)
+    if station is None:
+        return f"no agent of role relay that was enrolled as {name} is connected; it may carry all the same"
+    return station.why_not
+
+
+def _reached(relaying: Relaying, name: str, address: str, now: float) -> Iterator[ReachedView]:
+    for gateway in relaying.gateways.values():
+        one = gateway.relays.get(name)
+        if one is None:
+            continue
+        leg = relaying.seeking.ways.leg(gateway.name, address, now)
+        yield ReachedView(
+            gateway=gateway.name,
+            because=one.because or None,
+            connections=one.connections,
+            opened=one.opened,
+            setup_ms=one.setup_us / 1e3 if one.setup_us else None,
+            rtt_ms=leg.rtt_ms if leg else None,
+            age_s=leg.age_s if leg else None,
+        )
+
+
+def taking(relaying: Relaying) -> tuple[TakingView, ...]:
+    return tuple(_taking(relaying, site, relaying.gateways.get(site)) for site in relaying.drafts.takers)
+
+
+def _taking(relaying: Relaying, site: str, gateway: Gateway | None) -> TakingView:
+    written = relaying.drafts.takers[site].relaying
+    assert written is not None
+    nobody = f"no agent of role gateway that was enrolled as {site} is connected"
+    names = {each.name for each in relaying.drafts.takers[site].terminals}
+    told = gateway.told.terminals if gateway is not None and gateway.told is not None else ()
+    places, chosen = relaying.seeking.counted(site)
+    return TakingView(
+        gateway=site,
+        choose=written.choose,
+        fallback=written.fallback,
+        why_not=gateway.why_not if gateway is not None else nobody,
+        terminals=tuple(each for each in told if each.name in names),
+        places=places,
+        chosen=chosen,
+    )
+
+
+def destination(relaying: Relaying, scene: Scene, place: Place, now: float) -> DestinationView:
+    question = relaying.seeking.question(scene, place, now)
+    would = by_all(question) if question is not None else {}
+    made = scene.method in would
+    choice = _nearest(scene) if scene.method is Choosing.NEAREST else place.choice or would.get(scene.method)
+    return DestinationView(
+        gateway=scene.site.name,
+        prefix=place.prefix,
+        address=place.address,
+        choice=_choice(scene.method, choice) if choice is not None else None,
+        made=made,
+        legs=tuple(_legs(relaying, scene, place, now)),
+        otherwise=tuple(_choice(method, each) for method, each in would.items() if method is not scene.method),
+    )
+
+
+def _nearest(scene: Scene) -> Choice | None:
+    reached = [one for name, one in scene.gateway.relays.items() if name in scene.relays and one.setup_us]
+    if not reached:
+        return None
+    best = min(reached, key=lambda one: one.setup_us)
+    return Choice((best.name,), f"{best.name} is reached fastest, in {best.setup_us / 1e3:.4g} ms for TCP and TLS")
+
+
+def _choice(method: Choosing, one: Choice) -> ChoiceView:
+    return ChoiceView(method, one.relays, one.because, one.predicted_bps, one.direct_bps)
+
+
+def _legs(relaying: Relaying, scene: Scene, place: Place, now: float) -> Iterator[LegView]:
+    site = scene.site.name
+    yield _leg(relaying, site, place.address, place.address, now)
+    for name, wished in scene.relays.items():
+        yield _leg(relaying, site, str(wished.address), name, now)
+        yield _leg(relaying, name, place.address, place.address, now)
+
+
+def _leg(relaying: Relaying, start: str, address: str, end: str, now: float) -> LegView:
+    known = relaying.seeking.ways.get(start, address)
+    leg = known.leg(start, now) if known is not None else None
+    if known is None or leg is None:
+        because = known.way.because if known is not None and known.way.because else "nobody has walked it of late"
+        return LegView(start, end, None, None, because, ())
+    return LegView(start, end, leg.rtt_ms, leg.age_s, None, tuple(each.address for each in known.way.routers))
