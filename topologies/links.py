@@ -59,13 +59,13 @@ class ShapedLink(Link):  # type: ignore[misc]  # Mininet is untyped
         super().__init__(node1, node2, **options)
         for end, interface in enumerate((self.intf1, self.intf2)):
             _offloads_off(interface)
-            _in_order(interface.node.run, interface.name, end)
+            in_order(interface.node.run, interface.name, end)
         if self._emulator is None:
             self.forward = Shaper(node1.run, self.intf1.name, forward)
             self.backward = Shaper(node2.run, self.intf2.name, backward)
         else:
             for end, device in enumerate((NEAR, FAR)):
-                _in_order(self._emulator.run, device, end)
+                in_order(self._emulator.run, device, end)
             self.forward = EmulatedWay(self._emulator, "forward", forward)
             self.backward = EmulatedWay(self._emulator, "backward", backward)
             self._emulator.open()
@@ -111,7 +111,7 @@ def _offloads_off(interface: Intf) -> None:
     interface.node.run("ethtool", "-K", interface.name, *switches)
 
 
-def _in_order(run: Runner, device: str, end: int) -> None:
+def in_order(run: Runner, device: str, end: int) -> None:
     """Let one processor receive all that comes in here; at the two ends of a link not the same.
 
     Otherwise a veth's packets wait on the processor of whoever sent them, and overtake one another whenever
