@@ -79,6 +79,7 @@ func newHouse(t *testing.T) *house {
 		brain: brain.New(t), relays: map[string]*relaying.Hand{},
 	}
 	for _, host := range []*lab.Host{h.terminals, h.bridge, h.gateway, h.relay, h.server} {
+		host.Sysctl("ipv6/conf/default/accept_dad", "0") // or routers ask for neighbours after two seconds
 		for _, which := range []string{"all", "default"} {
 			host.Sysctl("ipv4/conf/"+which+"/rp_filter", "0")
 		}
