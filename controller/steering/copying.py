@@ -62,7 +62,8 @@ class Copying:
     def wants_often(self, session: int) -> bool:
         """Whether this agent should report as often as it may: it speaks for somebody who sends by one path. With
         copies nothing presses, and who sends nothing loses nothing."""
-        return any(self._presses(name) for name in self._pilot.sends_for(session))
+        speaker = self._pilot.speaker(session)
+        return speaker is not None and speaker.sends and any(map(self._presses, speaker.terminals))
 
     def _presses(self, name: str) -> bool:
         watch, sent_at = self._watches.get(name), self._sent_at.get(name, float("-inf"))
@@ -94,17 +95,16 @@ class Copying:
 
     def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
         speaker = self._pilot.speaker(event.session)
-        spoken_for = self._pilot.sends_for(event.session)
-        if speaker is None or (speaker.at_terminal and not any(map(self.decides_of, spoken_for))):
+        if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
             self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
             self._downloads.closed(event.session)
             return
-        told = self._senders.told(event, speaker.at_terminal, speaker.homes, wanted)
-        if speaker.at_terminal:
+        told = self._senders.told(event, speaker.sends, speaker.homes, wanted)
+        if speaker.sends:
             sent = {name: evidence.tally.packets for name, evidence in told.items()}
             self._downloads.told(event, speaker.homes, sent, now)
         for name, evidence in told.items():
-            if speaker.at_terminal and evidence.tally.packets:
+            if speaker.sends and evidence.tally.packets:
                 self._sent_at[name] = now
             yield from self._told(self._pilot.steered[name], evidence, wanted, now)
 

@@ -121,7 +121,7 @@ class Agent:
         self.cost = event.cost
 
     def weigh(
-        self, event: Reported, homes: Mapping[str, Home], wanted: Wanted
+        self, event: Reported, sends: bool, homes: Mapping[str, Home], wanted: Wanted
     ) -> tuple[Mapping[tuple[str, str], Reading], Mapping[str, Way]]:
         """What it says of which terminals' uplinks, and how these terminals ride."""
         ways: dict[str, Way] = {}
@@ -132,7 +132,6 @@ class Agent:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        sends = self.role is not Role.RELAY
         weighed = weigh(self.ledger, event.connections, event.interval_ms, sends, homes.get, way_of)
         self.ledger, self.standings = weighed.ledger, weighed.standings
         self.serves_strangers = weighed.serves_strangers

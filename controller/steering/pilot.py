@@ -12,31 +12,25 @@ out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from controller.known import Port, Wanted
 from controller.model import Config, Site
 from controller.policy.adaptive import Decision as Copies
 from controller.policy.reach import Choice
-from controller.policy.ways import Home, Leaves
+from controller.policy.ways import Leaves
 from controller.reports import AgentClosed, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
 from controller.steering.claims import Claims
 from controller.steering.hands import ANSWERS_WITHIN_S, PERIOD_S, Agent
 from controller.steering.logbook import By, Entry, Logbook
 from controller.steering.orders import Orders
-from controller.steering.residents import Residents
+from controller.steering.residents import Residents, Speaker
 from controller.steering.steered import Steered, all_steered, unmovable
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
 
 UNREPORTED_S = 1.5 * PERIOD_S  # a terminal is looked at with each report of it; by the clock, when none comes
-
-
-class Speaker(NamedTuple):
-    at_terminal: bool
-    homes: Mapping[str, Home]  # by address, those of whom its reports tell
 
 
 class Pilot:
@@ -133,10 +127,10 @@ class Pilot:
         if agent is None:
             return []
         agent.report(event, now)
-        homes = self._homes_told_by(agent)
-        if agent.role is Role.GATEWAY and not homes:
+        speaker = self.speaker(event.session)
+        if speaker is None:
             return []
-        readings, ways = agent.weigh(event, homes, wanted)
+        readings, ways = agent.weigh(event, *speaker, wanted)
         concerns = frozenset((*agent.owns, *ways))
         for name in agent.concerns - concerns:
             self.steered[name].left(agent, f"agent {agent.name} sees nothing of it any more", now)
@@ -284,26 +278,9 @@ class Pilot:
 
     # Who is who
 
-    def _homes_told_by(self, agent: Agent) -> Mapping[str, Home]:
-        """By address, those of whom its reports tell."""
-        if agent.role is Role.GATEWAY:
-            return self._residents.by_relay.get(agent.name, {})
-        return agent.homes if agent.role is Role.TERMINAL else self._residents.alone
-
     def speaker(self, session: int) -> Speaker | None:
-        """None: it tells of nobody's connections."""
         agent = self._sessions.get(session)
-        homes = self._homes_told_by(agent) if agent is not None else {}
-        if agent is None or (agent.role is Role.GATEWAY and not homes):
-            return None
-        return Speaker(agent.role is not Role.RELAY, homes)
-
-    def sends_for(self, session: int) -> Collection[str]:
-        """The terminals in whose names its host sends: those that it is, or those whose TCP a gateway carries."""
-        agent = self._sessions.get(session)
-        if agent is None or agent.role is not Role.GATEWAY:
-            return self.speaks_for(session)
-        return {home.terminal.name for home in self._homes_told_by(agent).values()}
+        return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
         """The terminals that the host of this agent is."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from controller.air.place import Place
 from controller.known import Wanted
+from controller.model import CapRule
 from controller.reports import Prefer, Role
 from controller.steering.copying import UNHEARD_S
 from tests.brain import relayed, sites
@@ -105,3 +109,9 @@ def test_in_mode_auto_copies_begin_where_only_its_own_agent_would_tell(host_tell
         scene.gateway()
     scene.uploads(scene.connection(RELAY, BY_WIFI, BY_LTE), loss=0.0, seconds=int(2 * UNHEARD_S))
     assert scene.core.wanted.copies["phone"] is copied
+
+
+def test_what_its_host_has_in_its_name_is_nothing_of_its_air() -> None:
+    (site,) = relayed.config().sites
+    place = Place(site, replace(site.access_points[0], rule=CapRule.IDEAL))
+    assert place.ports == ("c1", "c2")
