@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import mean
+from math import sqrt
+from statistics import mean, median
 
 from bench.figures import Figure, at_most, exactly, figure, middle
 from controller.policy.legs import Leg, by_window
@@ -12,7 +13,6 @@ from experiments.relay.transfers.lanes import RATE_BPS
 from experiments.relay.transfers.plan import Task
 from experiments.relay.transfers.runs import Run
 
-NOISE_PERCENT = 10.0  # by which two transfers by the same way differ
 OFF_PERCENT = 15.0
 HEADER = (
     "set", "sender", "receiver", "relay", "chosen_by", "crowded", "window_bytes", "size_bytes", "direct_rtt_ms",
@@ -35,7 +35,7 @@ def figures(runs: Iterable[Run]) -> Iterator[Figure]:
 def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
     if not runs:
         return
-    said = paper001.said(name)
+    said, noise = paper001.said(name), _noise_percent(runs)
     shares = [100 * run.direct.bps / _by_theory(run.task) for run in runs]
     yield figure(f"{name}: direct, of equation (1)", mean(shares), shares, "%")
     yield _paper("", float(said.direct_by_theory_percent), "%")
@@ -49,8 +49,10 @@ def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
         if method == "ping":
             yield _paper(f": {said.worse} of {said.triples}", 100 * said.worse / said.triples, "% of taken")
         else:
-            beyond = [float(run.gain < -NOISE_PERCENT) for run in taken]
-            yield figure("    and by more than noise", sum(beyond), beyond, "transfers", exactly(0))
+            beyond = [float(run.gain < -noise) for run in taken]
+            yield figure(
+                f"    and by more than the noise of {noise:.0f} %", sum(beyond), beyond, "transfers", exactly(0)
+            )
     for what, crowded in (("by a crowded relay", True), ("by others", False)):
         gains = [run.gain for run in runs if run.task.crowded == crowded]
         if gains:
@@ -61,6 +63,12 @@ def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
 def _off(runs: Sequence[Run]) -> Figure:
     off = [abs(each) for run in runs for each in run.off]
     return middle("  predictions, direct and relayed, off by", off, "%", at_most(OFF_PERCENT))
+
+
+def _noise_percent(runs: Sequence[Run]) -> float:
+    """Two standard deviations of a gain, as transfers by the same way differ: told by how direct ones differ from what
+    was predicted of them, the middle of which is 1 / 1.48 of a deviation, and by two transfers."""
+    return 2 * sqrt(2) * 1.48 * median(abs(run.off[0]) for run in runs)
 
 
 def _by_theory(task: Task) -> float:
