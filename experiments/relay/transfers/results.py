@@ -44,8 +44,8 @@ def _of_set(name: str, runs: Sequence[Run]) -> Iterator[Figure]:
         if not taken:
             continue
         yield middle(f"  {method}: gain", [run.gain for run in taken], "%")
-        worse = [float(run.gain < 0) for run in taken]
-        yield figure("    worse than direct", 100 * mean(worse), worse, "% of taken")
+        worse = [100.0 * (run.gain < 0) for run in taken]
+        yield figure("    worse than direct", mean(worse), worse, "% of taken")
         if method == "ping":
             yield _paper(f": {said.worse} of {said.triples}", 100 * said.worse / said.triples, "% of taken")
         else:
