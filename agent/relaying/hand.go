@@ -38,10 +38,11 @@ type Hand struct {
 
 	mutex   sync.Mutex
 	ended   bool
-	wanted  wanted // while it stands
-	stands  *stand // nil: it is no relay
-	trouble error  // why its door is not open
-	leads   bool   // what is passed on to other relays is as wanted, whatever a killed agent left
+	wanted  wanted        // while it stands
+	stands  *stand        // nil: it is no relay
+	trouble error         // why its door is not open
+	passes  *onward.Place // nil: nothing is passed on to other relays
+	leads   bool          // what is passed on is as wanted, whatever a killed agent left
 }
 
 // NewHand has nothing to do yet.
@@ -112,7 +113,21 @@ func (h *Hand) lead(ways []onward.Way) error {
 	if h.leads && slices.Equal(ways, h.wanted.onward) {
 		return nil
 	}
-	err := h.within(func() error { return onward.Lead(ways) })
+	err := h.within(func() (err error) {
+		switch {
+		case len(ways) == 0 && h.passes == nil:
+			_, err = onward.Release()
+			return err
+		case len(ways) == 0:
+			err, h.passes = h.passes.Close(), nil
+			return err
+		case h.passes == nil:
+			if h.passes, err = onward.Claim(); err != nil {
+				return err
+			}
+		}
+		return h.passes.Lead(ways)
+	})
 	h.leads, h.wanted.onward = err == nil, ways
 	return err
 }

@@ -20,11 +20,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	table  = "bicast-onward"
-	atMost = 10 * time.Second
+	table   = "bicast-onward"
+	atMost  = 10 * time.Second
+	claimed = "@bicast-onward" // the name that one process in a network namespace has
 )
 
 // Way is to another relay.
@@ -33,18 +36,47 @@ type Way struct {
 	To   netip.AddrPort
 }
 
-// Lead has these ways in the place of those before, in the calling thread's network namespace. What goes by one that stays
-// goes on.
-func Lead(ways []Way) error {
-	before, err := read()
-	if err != nil && len(ways) == 0 && errors.Is(err, exec.ErrNotFound) {
-		return nil // nobody can have left anything
+// Place is this network namespace's one place for ways.
+type Place struct{ claim net.Listener }
+
+// ErrTaken is why a namespace is left alone.
+var ErrTaken = errors.New("another agent passes subflows on in this network namespace: end that one first")
+
+// Claim has the calling thread's network namespace for this process, before anything is changed.
+func Claim() (*Place, error) {
+	claim, err := net.Listen("unix", claimed)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, ErrTaken
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(ways) == 0 && !before.stands {
-		return nil
+	return &Place{claim}, nil
+}
+
+// Close takes all ways away, and gives the place free.
+func (p *Place) Close() error { return errors.Join(p.Lead(nil), p.claim.Close()) }
+
+// Release takes away what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
+func Release() (released bool, err error) {
+	place, err := Claim()
+	if errors.Is(err, ErrTaken) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := nft("", "list", "table", "inet", table); err != nil {
+		return false, place.claim.Close() // there is none, or nobody here can have made one
+	}
+	return true, place.Close()
+}
+
+// Lead has these ways in the place of those before. What goes by one that stays goes on.
+func (p *Place) Lead(ways []Way) error {
+	before, err := read()
+	if err != nil {
+		return err
 	}
 	after := opened{}
 	for _, f := range families {
@@ -78,8 +110,7 @@ func Lead(ways []Way) error {
 
 // opened are the devices that forward only because of us.
 type opened struct {
-	stands  bool // there is a table
-	devices [2][]string
+	devices [2][]string // by family
 }
 
 // removal is no error where there is no table.
@@ -177,7 +208,7 @@ func read() (o opened, err error) {
 	if err != nil {
 		return o, err
 	}
-	if o.stands = bytes.Contains(tables, []byte(`"`+table+`"`)); !o.stands {
+	if !bytes.Contains(tables, []byte(`"`+table+`"`)) {
 		return o, nil
 	}
 	for _, f := range families {

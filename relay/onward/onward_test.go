@@ -2,6 +2,7 @@ package onward
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -45,8 +46,15 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 	}
 	gateway.Sysctl("mptcp/pm_type", "1") // the subflow is made by hand
 	before := relay.Run("sysctl", "-a", "-r", "forwarding")
-	for range 2 { // the same once more changes nothing
-		relay.Do(func() error { return Lead(ways) })
+	var place *Place
+	relay.Do(func() (err error) {
+		if place, err = Claim(); err != nil {
+			return err
+		}
+		return errors.Join(place.Lead(ways), place.Lead(ways)) // the same once more changes nothing
+	})
+	if released(t, relay) {
+		t.Fatal("what is of a process that lives is taken away")
 	}
 	handle, err := mptcp.Open(gateway.Path())
 	if err != nil {
@@ -83,10 +91,33 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 			t.Errorf("%s is reached by who joins no connection", to)
 		}
 	}
-	relay.Do(func() error { return Lead(nil) })
-	if left := relay.Run("nft", "list", "ruleset"); strings.TrimSpace(left) != "" || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
-		t.Fatalf("it left %s", left)
+	expectNothing := func() {
+		t.Helper()
+		if left := relay.Run("nft", "list", "ruleset"); strings.TrimSpace(left) != "" || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
+			t.Fatalf("it left %s", left)
+		}
 	}
+	place.claim.Close() // as a process that is killed
+	if !released(t, relay) || released(t, relay) {
+		t.Fatal("what a killed process left is not taken away once")
+	}
+	expectNothing()
+	relay.Do(func() (err error) {
+		if place, err = Claim(); err != nil {
+			return err
+		}
+		return errors.Join(place.Lead(ways), place.Close())
+	})
+	expectNothing()
+}
+
+func released(t *testing.T, host *lab.Host) (so bool) {
+	t.Helper()
+	host.Do(func() (err error) {
+		so, err = Release()
+		return err
+	})
+	return so
 }
 
 // known is the gateway's one connection, once it has so many subflows that carry.
