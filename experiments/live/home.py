@@ -1,0 +1,148 @@
+"""The home of topologies/home.py with its controller, the agent at its gateway and those of its relays.
+
+Nothing here asks the controller whether terminals are relayed: it is the web server that says who asks it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from experiments import ExperimentFailed
+from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, agent
+from experiments.live.connections import Subflow, mptcp
+from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from topologies import command
+from topologies.home import RELAYED, RELAYS, TERMINALS, WEB, HomeTopo
+from topologies.nodes import Machine
+from topologies.stage import Stage, raised
+from topologies.web import CURL, WebServer, web_server
+
+FILE = TREE / "topologies" / "home.yaml"
+SITE = "home"
+RELAYED_TERMINALS = ("television", "laptop")
+WITHIN_S = 20.0
+PATIENCE_S = 5  # of who asks who he is
+
+
+def local(terminal: str, uplink: str) -> str:
+    """The address by which the gateway speaks to relays for this terminal."""
+    return f"{RELAYED[uplink]}.{TERMINALS[terminal].rpartition('.')[2]}"
+
+
+@dataclass(frozen=True, slots=True)
+class RelayedHome:
+    net: Stage
+    controller: Controller
+    agents: Mapping[str, Agent]  # the gateway's under the site's name, and each relay's
+    web: WebServer
+
+    def machine(self, name: str) -> Machine:
+        return self.net.machine(name)
+
+    def seen(self, terminal: str, url: str = "") -> str:
+        """As whom the server sees who asks it there; empty: nothing comes of it."""
+        words = (*CURL, "--max-time", str(PATIENCE_S), url or self.web.url("who"))
+        return self.machine(terminal).run(*words, check=False).stdout
+
+    def await_relayed(self, terminal: str, *relays: str) -> None:
+        """By one of these, or of all."""
+        expected = [RELAYS[name] for name in relays or RELAYS]
+        self._await(lambda: self.seen(terminal) in expected, f"{terminal}'s TCP comes from {' or '.join(expected)}")
+
+    def await_locals(self, terminal: str, relay: str) -> list[Subflow]:
+        """Until what this relay carries most of for the terminal has a subflow by each uplink."""
+        wanted = {local(terminal, uplink) for uplink in RELAYED}
+        self._await(
+            lambda: {one.client for one in self.subflows(terminal, relay)} == wanted,
+            f"a connection of {terminal}'s at {relay} has a subflow by each uplink",
+        )
+        return self.subflows(terminal, relay)
+
+    def subflows(self, terminal: str, relay: str) -> list[Subflow]:
+        """Of the connection of this terminal that has carried most at the relay; none while there is none."""
+        own = {local(terminal, uplink) for uplink in RELAYED}
+        found = [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
+        return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
+
+    def active(self, terminal: str, relay: str) -> set[str]:
+        return {one.client for one in self.subflows(terminal, relay) if not one.backup}
+
+    def pin(self, terminal: str, mode: str, uplink: str) -> None:
+        """In force when this returns, in the switch's caches, too."""
+        self.controller.client.set_active(terminal, uplink)
+        self.controller.client.set_mode(terminal, mode)
+        self.controller.await_steady()
+        command.run("ovs-appctl", "revalidator/wait")
+
+    def arrived(self) -> dict[str, int]:
+        """Packets that the Internet has had by each uplink since it was raised."""
+        told = json.loads(self.machine("internet").run("ip", "-json", "-statistics", "link").stdout)
+        return {one["ifname"]: one["stats64"]["rx"]["packets"] for one in told if one["ifname"] in RELAYED}
+
+    def forget(self) -> None:
+        """What TCP remembers of the connections before."""
+        for name in ("world", "web", *TERMINALS, *RELAYS):
+            self.machine(name).run("ip", "tcp_metrics", "flush")
+
+    def stalled(self) -> str:
+        """Which of the emulated links the machine has held up since this was last asked; empty: none."""
+        found = {name: self.net.uplink(name).lateness() for name in ("core", "web")}
+        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
+
+    def _await(self, fits: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not fits():
+            if time.monotonic() > deadline:
+                raise ExperimentFailed(f"within {WITHIN_S:.0f} s it is not so that {what}")
+            time.sleep(LOOK_EVERY_S)  # nobody announces it
+
+
+def carried(relay: Machine) -> list[list[Subflow]]:
+    """The connections of gateways to a relay, each as its established subflows."""
+    found = []
+    for connection in json.loads(mptcp(relay, "list", "--json").stdout):
+        those = [one for one in connection["subflows"] if connection["serves"] and one["established"]]
+        found.append(
+            [
+                Subflow(
+                    one["remote_address"],
+                    one["backup_by_us"] or one["backup_by_peer"],
+                    one["bytes_acked"] + one["bytes_received"],
+                )
+                for one in those
+            ]
+        )
+    return found
+
+
+@contextmanager
+def relayed_home(
+    *,
+    relays: tuple[str, ...] = ("tokyo",),
+    congestion: str | None = None,
+    listeners: tuple[int, ...] = (),
+    **shape: object,
+) -> Iterator[RelayedHome]:
+    """From when each terminal that is to be relayed is. `congestion` is what the relays send with, `listeners` are of
+    the API, and `shape` goes to the topology."""
+    with (
+        controlled(FILE, SETTINGS_FOR_HOSTS, listeners) as controller,
+        raised(HomeTopo(**shape), controller=OPENFLOW) as net,
+        web_server(net.machine("web"), WEB, mptcp=False) as web,
+        ExitStack() as running,
+    ):
+        controller.await_steady()
+        agents = {SITE: running.enter_context(agent(controller, None, SITE, "gateway"))}
+        for name in relays:
+            controller.client.add_relay(name, RELAYS[name], congestion=congestion)
+            machine = net.machine(name)
+            agents[name] = running.enter_context(agent(controller, machine, name, "relay", host=machine))
+        home = RelayedHome(net, controller, agents, web)
+        for terminal in RELAYED_TERMINALS:
+            home.await_relayed(terminal, *relays)
+        controller.await_steady()
+        yield home

@@ -1,0 +1,26 @@
+"""What a terminal without MPTCP gets at home while Wi-Fi loses packets: carried to a relay in each mode, or left alone.
+
+The home is that of topologies/home.py, with the relay half way to the web server. Terminals and server send with cubic,
+the relay with bbr, and what rides one path alone rides Wi-Fi. The guest is a terminal that the product leaves alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from experiments.campaign import Campaign
+from experiments.relay.home import plot
+from experiments.relay.home.plan import FULL, QUICK, Plan
+from experiments.relay.home.results import HEADER, figures, rows
+from experiments.relay.home.runs import Run, carry_out
+
+
+def run(args: argparse.Namespace) -> int:
+    return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
+
+
+def _sentence(_plan: Plan, one: Run) -> str:
+    return str(one)
+
+
+CAMPAIGN = Campaign("relay/home", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
