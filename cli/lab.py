@@ -9,7 +9,7 @@ import signal
 import socket
 from typing import Any
 
-from cli import OK, Failure
+from cli import OK, Failure, lab_home
 from cli.invitation import OUTER_PROC, invitation, manned
 from controller.configuration.settings import DEFAULT_API
 from controller.model import WRITTEN
@@ -35,12 +35,20 @@ UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "lab",
-        help="raise the paper's lab, run the controller on it, compare bicast off and on",
+        help="raise the paper's lab, run the controller on it, compare bicast off and on; or a home with a relay",
         description="Raise the laboratory of paper 002 (client, Open vSwitch, router, server) in namespaces of its "
         "own, run the controller on it, download a file with bicast off and on while Wi-Fi loses "
         f"{UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, print both times beside the paper's, and stay until "
         "Ctrl-C, with an agent at each end of its connections and lines that try them. "
-        "The system's Open vSwitch is not touched, and nothing is left behind, however it ends.",
+        "The system's Open vSwitch is not touched, and nothing is left behind, however it ends. The lab `home` is a "
+        "home whose terminals know nothing of MPTCP and are carried to a relay, beside one that is not.",
+    )
+    parser.add_argument(
+        "which",
+        nargs="?",
+        choices=("paper", "home"),
+        default=os.environ.get("LAB") or "paper",
+        help="the paper's (as without it), or home (as LAB=home does)",
     )
     parser.add_argument(
         "--once",
@@ -53,10 +61,14 @@ def add(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if not isolate.inside():
         _enter()
+    return lab_home.run(args.once) if args.which == "home" else _paper(args.once)
+
+
+def _paper(once: bool) -> int:
     topology = PaperTopo(
         wifi_up_loss_percent=UP_LOSS_PERCENT, wifi_down_loss_percent=DOWN_LOSS_PERCENT, congestion_control="cubic"
     )
-    settings = "" if args.once else SETTINGS
+    settings = "" if once else SETTINGS
     try:
         with (
             socket.create_server(ADDRESS, backlog=128) as within,  # the lab itself cannot reach the one out there
@@ -68,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             with web_server(net.machine("server"), SERVER) as web:
                 file = web.offer("lab.bin", SIZE_BYTES)
                 _compare(net, controller.client, file)
-                if not args.once:
+                if not once:
                     _stay(net, controller, file)
     except (CommandFailed, ControllerFailed, ExperimentFailed) as error:
         raise Failure(str(error)) from error

@@ -1,0 +1,104 @@
+"""`bicast lab home`: a home whose terminals are carried to a relay, beside a guest of it who is not."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+from bench.flowing import flowing
+from cli import OK, Failure
+from cli.invitation import seen_outside
+from controller.configuration.settings import DEFAULT_API
+from experiments import ExperimentFailed
+from experiments.live.home import RelayedHome, relayed_home
+from experiments.running import TREE, ControllerFailed
+from topologies import isolate, ovs
+from topologies.command import CommandFailed
+from topologies.home import WEB
+from topologies.paper import LTE_BPS, WIFI_BPS
+from topologies.watch import watched
+from topologies.web import WebFile, download, sha256, upload
+
+LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
+RELAY = "tokyo"
+SIZE_BYTES = 3_000_000  # half a minute of plain TCP on such Wi-Fi
+LONG_BYTES = 30_000_000
+UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
+
+
+def run(once: bool) -> int:
+    try:
+        with (
+            socket.create_server((DEFAULT_API.host, DEFAULT_API.port), backlog=128) as within,
+            relayed_home(
+                congestion="bbr",
+                listeners=(isolate.FIRST_LISTENER, within.fileno()),
+                wifi_up_loss_percent=UP_LOSS_PERCENT,
+                wifi_down_loss_percent=DOWN_LOSS_PERCENT,
+                congestion_control="cubic",
+            ) as home,
+            watched((home.controller.needed(), *ovs.needed()), LOGS),
+        ):
+            _compare(home)
+            if not once:
+                _stay(home)
+    except (CommandFailed, ControllerFailed, ExperimentFailed) as error:
+        raise Failure(str(error)) from error
+    return OK
+
+
+def _compare(home: RelayedHome) -> None:
+    print(
+        f"Wi-Fi {WIFI_BPS / 1e6:.0f} Mbit/s loses {UP_LOSS_PERCENT} % up and {DOWN_LOSS_PERCENT} % down, beside it LTE "
+        f"{LTE_BPS / 1e6:.0f} Mbit/s. The terminals and the web server ({WEB}) speak plain TCP, with cubic; the relay "
+        f"{RELAY} is half way and sends with bbr.\n"
+    )
+    print(f"{'seconds for ' + f'{SIZE_BYTES / 1e6:.0f} MB':>36} {'download':>9} {'upload':>9}")
+    file = home.web.offer("lab.bin", SIZE_BYTES)
+    for terminal, how in (("guest", "without the product, by Wi-Fi"), ("television", f"bicast, relayed by {RELAY}")):
+        print(f"{terminal}, {how}".rjust(36), end="", flush=True)
+        print(f" {_down(home, terminal, file):9.1f}", end="", flush=True)
+        print(f" {_up(home, terminal, file):9.1f}", flush=True)
+    before = home.arrived()
+    file = home.web.offer("long.bin", LONG_BYTES)
+    with flowing(home.machine("television"), file, "tcp") as under_way:
+        subflows = home.await_locals("television", RELAY)
+        if under_way.received().sha256 != file.sha256:
+            raise Failure("the download is not what the server sent: this lab proves nothing")
+    sent = {uplink: count - before[uplink] for uplink, count in home.arrived().items()}
+    carried = " and ".join(f"{one.client} ({'backup' if one.backup else 'active'})" for one in subflows)
+    print(f"\nThe television downloads {LONG_BYTES / 1e6:.0f} MB: at {RELAY} one MPTCP connection from {carried}.")
+    print(f"Packets that the home sent meanwhile: {' and '.join(f'{n} by {name}' for name, n in sent.items())}.")
+
+
+def _down(home: RelayedHome, terminal: str, file: WebFile) -> float:
+    got = download(home.machine(terminal), file.url, mptcp=False)
+    if got.sha256 != file.sha256:
+        raise Failure("the download is not what the server sent: this lab proves nothing")
+    return got.seconds
+
+
+def _up(home: RelayedHome, terminal: str, file: WebFile) -> float:
+    seconds = upload(home.machine(terminal), home.web.file("lab.bin"), home.web.url("up.bin"))
+    if sha256(home.web.file("up.bin")) != file.sha256:
+        raise Failure("the upload is not what the terminal sent: this lab proves nothing")
+    return seconds
+
+
+def _stay(home: RelayedHome) -> None:
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, signal.default_int_handler)
+    television = seen_outside(home.machine("television").pid)
+    print(
+        f"""
+The lab stands until Ctrl-C. In another terminal here:
+  ./bicast relay list
+  ./bicast why --relay {WEB}
+  nsenter -t {television} -n curl --silent --noproxy '*' http://{WEB}/who
+  ./bicast switch television lte
+  ./bicast relay drain {RELAY}
+  nsenter -t {television} -n curl --silent --noproxy '*' http://{WEB}/who
+Also: http://{DEFAULT_API}/api/v1/status""",
+        flush=True,
+    )
+    signal.pause()
