@@ -5,7 +5,7 @@ die_with_make = setpriv --pdeathsig KILL
 
 help:
 	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
-	@echo '             (LAB_ONCE=1 ends it after the comparison)'
+	@echo '             (LAB_ONCE=1 ends it after the comparison; LAB=home is a home whose terminals are carried to a relay)'
 	@echo 'make test    every check and every test'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
