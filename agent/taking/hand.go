@@ -120,7 +120,7 @@ func (h *Hand) Run(ctx context.Context) {
 	clock.Every(ctx, tendEvery, func() {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
-		if h.stands != nil {
+		if h.stands != nil && h.trouble == nil {
 			h.stands.tend()
 		}
 	})

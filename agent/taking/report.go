@@ -67,8 +67,11 @@ func (s *stand) because(relay *take.Relay) string {
 	return ""
 }
 
-// tend tells once what has changed.
+// tend sees to what stands, and tells once what has changed.
 func (s *stand) tend() {
+	if err := s.mend(); err != nil {
+		s.taker.Trouble.Warn("terminals' connections may not be taken", "because", err)
+	}
 	for _, relay := range s.plan.Relays {
 		because := s.because(relay)
 		if because == s.said[relay] {

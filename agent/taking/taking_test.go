@@ -199,6 +199,16 @@ func TestStrangersFindNobodyWhereTheHostSpeaksForTerminals(t *testing.T) {
 	}
 }
 
+func TestWhatAFirewallTakesAwayIsMadeAgain(t *testing.T) {
+	h := ordered(t, false, "tokyo")
+	h.sees(television4, server4, relay4)
+	h.gateway.Run("nft", "flush", "ruleset")
+	h.eventually("connections are taken again", func() bool {
+		one, err := h.opens(television4, server4, "80")
+		return err == nil && one.seen == relay4
+	})
+}
+
 func TestWhatIsNoTCPIsNotTaken(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	var server net.PacketConn

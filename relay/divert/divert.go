@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,8 +41,9 @@ type Order struct {
 // Diverted is an order that stands.
 type Diverted struct {
 	claim net.Listener
-	led   bool   // to the proxy, by routes
-	laid  string // of the ground: what its routes depend on
+	ends  []string // of the ground
+	led   bool     // to the proxy, by routes
+	laid  string   // of the ground: what its routes depend on
 	back  []netip.Addr
 }
 
@@ -67,11 +69,30 @@ func (d *Diverted) Write(order Order) (made []string, err error) {
 		if made, err = d.lay(order.Ground); err != nil {
 			return nil, err
 		}
+		d.ends = order.Ground.Ends()
 	}
 	if err := d.lead(order); err != nil {
 		return nil, err
 	}
 	return made, nft(removal + order.rules())
+}
+
+// Lost tells what somebody else has taken away; what is written then is written whole. Empty: nothing.
+func (d *Diverted) Lost() (string, error) {
+	lost := ""
+	for _, end := range d.ends {
+		if _, err := net.InterfaceByName(end); err != nil {
+			lost = "the network device " + end
+		}
+	}
+	there, err := tableThere()
+	if err == nil && !there {
+		lost = "the table " + table + " of nft"
+	}
+	if lost != "" {
+		d.led, d.laid = false, ""
+	}
+	return lost, err
 }
 
 func (d *Diverted) lead(order Order) error {
@@ -102,6 +123,33 @@ func Undo() error {
 		ip(family, "route", "flush", "table", routes)
 	}
 	return errors.Join(err, lift())
+}
+
+// Release undoes what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
+func Release() (released bool, err error) {
+	place, err := Claim()
+	if errors.Is(err, ErrTaken) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if left, err := left(); err != nil || !left {
+		return false, errors.Join(err, place.claim.Close())
+	}
+	return true, place.Close()
+}
+
+// left tells whether there is something: without nft and ip nobody has made it.
+func left() (bool, error) {
+	switch err := nft("list table inet " + table); {
+	case errors.Is(err, exec.ErrNotFound):
+		return false, nil
+	case err == nil:
+		return true, nil
+	}
+	there, err := links()
+	return slices.ContainsFunc(there, link.ours), err
 }
 
 func families(six bool) []string {

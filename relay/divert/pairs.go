@@ -96,6 +96,7 @@ func (g *Ground) Here() []string {
 // settings are the kernel's for a pair. The bridge's end is silent.
 func settings(port, host string, terminals bool) error {
 	wanted := map[string]string{
+		sysctl("ipv4", port, "forwarding"):   "0",
 		sysctl("ipv6", port, "disable_ipv6"): "1",
 		sysctl("ipv6", host, "disable_ipv6"): "0",
 		sysctl("ipv6", host, "accept_ra"):    "0",
