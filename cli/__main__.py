@@ -22,9 +22,10 @@ VERBS = {
     "status": ("cli.status", "show gateways, uplinks and terminals"),
     "mode": ("cli.wish", "set how a terminal's packets leave: bicast, single, off, auto, or as the file says"),
     "switch": ("cli.wish", "set the active uplink of a terminal, or leave it to policies"),
-    "why": ("cli.why", "tell why a terminal is on its uplink"),
+    "why": ("cli.why", "tell why a terminal is on its uplink, or by which relay a destination is reached"),
     "caps": ("cli.caps", "show who shares an access point, and what each may have on its way"),
     "measure": ("cli.measure", "have an uplink probed now, and tell its bandwidth"),
+    "relay": ("cli.relay", "say which hosts carry terminals' connections"),
     "enroll": ("cli.agents", "print the token with which an agent joins"),
     "revoke": ("cli.agents", "send an agent away, and its certificate with it"),
     "agents": ("cli.agents", "list who was enrolled"),
@@ -52,6 +53,8 @@ examples, in the order of a first day:
   ./bicast caps                         who shares the air, and what each may have on its way there
   ./bicast measure lte                  what lte carries between two of our sites, both ways
   ./bicast enroll phone                 the line that makes an agent of a host
+  ./bicast relay add tokyo 203.0.113.9  the line that makes a relay of one
+  ./bicast why --relay example.com      by which relay that is reached
   ./bicast mptcp list                   this machine's MPTCP connections, with their paths
   ./bicast status --json | jq '.terminals[] | select(.mode == "off") | .name'
 

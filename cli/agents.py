@@ -52,7 +52,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with asked(args) as client:
         if args.verb == "enroll":
-            _show(client.invite(args.name))
+            show_token(client.invite(args.name))
         elif args.verb == "revoke":
             for sentence in client.revoke(args.name)["done"]:
                 print(sentence)
@@ -62,11 +62,12 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _show(invited: dict[str, Any]) -> None:
+def show_token(invited: dict[str, Any], then: str = "") -> None:
+    """`then` stands behind the line that is typed there."""
     name, join = invited["name"], invited["join"]
     nowhere = join.startswith(":")
     print(f"good once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; on {name}:")
-    print(f"  bicast-agent join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}")
+    print(f"  bicast-agent join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}{then}")
     if nowhere:
         print(f"where {ANYWHERE} is an address of this controller that {name} reaches")
     elif ip_address(urlsplit(f"//{join}").hostname or "").is_loopback:

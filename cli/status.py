@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from cli import OK, measured
+from cli import OK, measured, relay
 from cli.client import add_options, asked
 from cli.tables import ago, aligned
 from controller.counting import counted
@@ -58,6 +58,10 @@ def run(args: argparse.Namespace) -> int:
         tables.append(aligned(measured.access_points(ruled)))
     if roads := [road for road in status["roads"] if not measured.is_of_a_phone(road)]:
         tables.append(aligned(measured.roads(roads)))
+    if status["relays"]:
+        tables.append(aligned(relay.table(status["relays"])))
+    if status["taking"]:
+        tables.append(aligned(_taking(status)))
     if status["agents"]:
         tables.append(aligned(_agents(status, now)))
     if enrolled:
@@ -124,6 +128,10 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
                 down = f"its port {uplink['port']} is down"
                 yield f"{gateway['name']}: {uplink['name']}: {down}{_instead(status, gateway, uplink)}"
     yield from _unshared(status["access_points"])
+    yield from relay.troubles(status["relays"])
+    for taking in status["taking"]:
+        if taking["why_not"] is not None:
+            yield f"{taking['gateway']}: no terminal's TCP is taken: {taking['why_not']}"
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"
@@ -222,6 +230,17 @@ def _budgets(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         day = (f"{one['copied_bytes'] / 1e6:.1f}", "-" if most is None else f"{most / 1e6:.1f}")
         share = (f"{one['share']:.0%}", "-" if one["max_share"] is None else f"{one['max_share']:.0%}")
         yield (uplink["name"], gateway, *day, *share)
+
+
+def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Terminals whose TCP goes to relays."""
+    yield ("RELAYED", "GATEWAY", "CONNECTIONS", "BY RELAY", "DIRECTLY", "RESET", "BYTES UP", "DOWN")
+    for taking in status["taking"]:
+        for one in taking["terminals"]:
+            counts = (
+                str(one[each]) for each in ("connections", "relayed", "direct", "reset", "bytes_up", "bytes_down")
+            )
+            yield (one["name"], taking["gateway"], *counts)
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:

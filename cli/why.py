@@ -1,4 +1,6 @@
-"""`why`: where a terminal is and what led there: how its uplinks fare, and the last decisions."""
+"""`why`: where a terminal is and what led there: how its uplinks fare, and the last decisions. And by which relay a
+destination is reached.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from cli import LONGEST, OK
+from cli import LONGEST, OK, USAGE, Failure
 from cli.client import add_options, asked
+from cli.relayed import explained, resolved
 from controller.brevity import CUT, shortened
 from controller.counting import counted
 from controller.steering.logbook import UNORDERED
@@ -20,11 +23,15 @@ WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     parser = subparsers.add_parser(
         "why",
-        help="tell why a terminal is on its uplink",
+        help="tell why a terminal is on its uplink, or by which relay a destination is reached",
         description="Tell how a terminal's uplinks fare, who moves its connections, and its last decisions, the newest "
-        "first, each with its numbers and with what the gateway and the agents made of it.",
+        "first, each with its numbers and with what the gateway and the agents made of it. Or tell by which relay the "
+        "connections of relayed terminals reach a destination; what is not known of it is found out first.",
     )
-    parser.add_argument("terminal", metavar="TERMINAL", help="a terminal of gateway.yaml")
+    of = parser.add_mutually_exclusive_group(required=True)
+    of.add_argument("terminal", metavar="TERMINAL", nargs="?", help="a terminal of gateway.yaml")
+    of.add_argument("--relay", metavar="DEST", help="a destination: an address or a name of a server")
+    parser.add_argument("--site", metavar="SITE", help="with --relay: from there alone (default: from every site)")
     parser.add_argument(
         "--json", action="store_true", help="all of it, as /api/v1/terminals/TERMINAL/decisions gives it"
     )
@@ -32,6 +39,10 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.relay is not None:
+        return _relay(args)
+    if args.site is not None:
+        raise Failure("--site goes with --relay: a terminal is of one site", USAGE)
     with asked(args) as client:
         course = client.get("terminals", args.terminal, "decisions")
     if args.json:
@@ -40,6 +51,14 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(_lines(course)))
         if any(len(hand["said"]) > LONGEST for decision in course["decisions"] for hand in decision["hands"]):
             print(f"\nwhere it ends in{CUT} there is more: `./bicast why {args.terminal} --json`")
+    return OK
+
+
+def _relay(args: argparse.Namespace) -> int:
+    address = resolved(args.relay)
+    with asked(args) as client:
+        told = client.destination(address, args.site)
+    print(json.dumps(told, indent=2) if args.json else "\n\n".join("\n".join(explained(one)) for one in told))
     return OK
 
 

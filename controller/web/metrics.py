@@ -15,6 +15,7 @@ from controller.air.told import AccessPointView
 from controller.events import Counters
 from controller.model import Mode
 from controller.snapshot import AgentState, AgentView, GatewayState, GatewayView, Snapshot
+from controller.web.relay_metrics import of_relays
 from controller.web.road_metrics import of_roads
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -44,6 +45,7 @@ class _SnapshotCollector(Collector):
         yield from _agents(snapshot.agents)
         yield from _access_points(snapshot.access_points)
         yield from of_roads(snapshot.roads)
+        yield from of_relays(snapshot.relays, snapshot.taking)
 
 
 def _configuration(snapshot: Snapshot) -> Iterator[Family]:

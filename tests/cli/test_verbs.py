@@ -438,6 +438,7 @@ def test_help_teaches_every_verb(capsys: Captured) -> None:
         "why",
         "caps",
         "measure",
+        "relay",
         "enroll",
         "revoke",
         "agents",

@@ -1,0 +1,198 @@
+"""`relay`: which hosts in the Internet carry terminals' connections."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+from cli import OK, PARTLY, REFUSED, USAGE, Failure
+from cli.agents import show_token
+from cli.client import add_options, asked
+from cli.relayed import explained, resolved
+from cli.tables import ago, aligned
+from controller.enrolling import Standing
+from controller.web.client import Client
+
+NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the line to type on the host that becomes one"
+RUN = "bicast-agent run --role relay"
+DEFAULT_PORT = 443
+
+
+def add(subparsers: argparse._SubParsersAction[Any]) -> None:
+    parser = subparsers.add_parser(
+        "relay",
+        help="say which hosts carry terminals' connections",
+        description="Have hosts in the Internet as relays: gateways carry the TCP of their relayed terminals to them "
+        "over MPTCP (docs/relay.md). A relay is kept over restarts until it is removed.",
+    )
+    verbs = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    wish = verbs.add_parser(
+        "add",
+        help="have a host as a relay, and print the line to type there",
+        description="Have a host as a relay, or one that is there otherwise, and print the line that makes it one. Its "
+        "token is good once, for 15 minutes.",
+    )
+    wish.add_argument("name", metavar="NAME", help="of the relay, and of its agent: a-z, 0-9 and '-'")
+    wish.add_argument(
+        "address",
+        metavar="ADDRESS[:PORT]",
+        help=f"at which gateways reach it, such as 203.0.113.9 or [2001:db8::9]:8443; no name, for what that leads to "
+        f"changes (port: {DEFAULT_PORT})",
+    )
+    wish.add_argument("--ports", metavar="LIST", default="80,443", help="of servers that it reaches (default: 80,443)")
+    wish.add_argument("--congestion", metavar="NAME", help="what it sends with, such as bbr (default: its kernel's)")
+    for what, does, meaning in (
+        ("remove", "have a relay no more", "End its connections, and revoke its agent. `drain` first loses none."),
+        ("drain", "let a relay take nothing new", "What it carries goes on."),
+        ("resume", "let a relay take what comes", "After `drain`."),
+    ):
+        verbs.add_parser(what, help=does, description=meaning).add_argument("name", metavar="NAME", help="of the relay")
+    listed = verbs.add_parser("list", help="list relays", description="List relays, and how gateways reach them.")
+    listed.add_argument("--json", action="store_true", help="for scripts")
+    trial = verbs.add_parser(
+        "test",
+        help="try how far a relay is, and what it does for a destination",
+        description="Have each gateway find out how far the relay is, and gateways and relays how far a destination. "
+        "Tells what is predicted of it. The exit code is 1 where a gateway does not reach the relay.",
+    )
+    trial.add_argument("name", metavar="NAME", help="of the relay")
+    trial.add_argument("destination", metavar="DEST", nargs="?", help="address or name of a server")
+    trial.add_argument("--json", action="store_true", help="for scripts")
+    for each in verbs.choices.values():
+        add_options(each)
+
+
+def run(args: argparse.Namespace) -> int:
+    with asked(args) as client:
+        match args.what:
+            case "add":
+                return _add(client, args)
+            case "remove":
+                return _said(client.remove_relay(args.name))
+            case "drain" | "resume":
+                return _said(client.drain_relay(args.name, args.what == "drain"))
+            case "list":
+                return _list(client.get("relays"), args.json)
+        address = None if args.destination is None else resolved(args.destination)
+        return _tell(client.try_relay(args.name, address), args.json)
+
+
+def _add(client: Client, args: argparse.Namespace) -> int:
+    address, port = _place(args.address)
+    here = {one["name"] for one in client.get("agents") if one["standing"] == Standing.CONNECTED}
+    code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
+    if args.name in here:
+        print(f"the agent {args.name} is connected already: it is a relay as soon as it runs with --role relay")
+    else:
+        show_token(client.invite(args.name), f" && {RUN}")
+    return code
+
+
+def _said(answer: dict[str, Any]) -> int:
+    for sentence in answer["done"]:
+        print(sentence)
+    sys.stdout.flush()
+    for sentence in answer["failed"]:
+        print(f"bicast: {sentence}", file=sys.stderr)
+    return PARTLY if answer["failed"] else OK
+
+
+def _list(relays: list[dict[str, Any]], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(relays, indent=2))
+    elif not relays:
+        print(NONE)
+    else:
+        _print_parts(_warnings(relays), aligned(table(relays)), aligned(_reached(relays)))
+    return OK
+
+
+def _print_parts(*parts: str) -> None:
+    print("\n\n".join(filter(None, parts)))
+
+
+def _warnings(relays: list[dict[str, Any]]) -> str:
+    return "\n".join(f"! {each}" for each in troubles(relays))
+
+
+def table(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    yield ("RELAY", "AT", "STATE", "CARRIES", "CARRIED", "BYTES UP", "DOWN", "OVERHEAD", "BUSY", "SENDS WITH", "TOLD")
+    for one in relays:
+        told = one["told"]
+        state = "down" if one["why_not"] is not None else "drains" if one["draining"] else "stands"
+        at = f"[{one['address']}]:{one['port']}" if ":" in one["address"] else f"{one['address']}:{one['port']}"
+        if told is None:
+            yield (one["name"], at, state, *["-"] * 8)
+            continue
+        counts = (str(told[each]) for each in ("connections", "carried", "bytes_up", "bytes_down"))
+        overhead = f"{told['overhead_us'] / 1000:.2f} ms" if told["overhead_us"] else "-"
+        busy = f"{told['busy_percent']} %"
+        yield (one["name"], at, state, *counts, overhead, busy, told["congestion"] or "-", f"{ago(one['age_s'])} ago")
+
+
+def troubles(relays: list[dict[str, Any]]) -> Iterator[str]:
+    for one in relays:
+        if one["why_not"] is not None:
+            yield f"relay {one['name']}: {one['why_not']}"
+        for each in one["reached"]:
+            if each["because"] is not None:
+                yield f"relay {one['name']}: {each['gateway']} does not reach it: {each['because']}"
+
+
+def _reached(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    rows = [(one["name"], each) for one in relays for each in one["reached"]]
+    if rows:
+        yield ("RELAY", "GATEWAY", "REACHED", "CONNECTIONS", "IN STORE", "SET-UP", "RTT")
+    for name, one in rows:
+        reached = "yes" if one["because"] is None else "no"
+        times = (_ms(one["setup_ms"]), _ms(one["rtt_ms"]))
+        yield (name, one["gateway"], reached, str(one["connections"]), str(one["opened"]), *times)
+
+
+def _tell(tried: dict[str, Any], as_json: bool) -> int:
+    relay = tried["relay"]
+    if as_json:
+        print(json.dumps(tried, indent=2))
+    else:
+        told = ("\n".join(explained(one)) for one in tried["destinations"])
+        _print_parts(_warnings([relay]), aligned(_reached([relay])), *told)
+    reached = relay["reached"] and all(one["because"] is None for one in relay["reached"])
+    return OK if reached and relay["why_not"] is None else REFUSED
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} ms"
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or (text.count(":") > 1 and not host.endswith("]")):
+        host, port = text, str(DEFAULT_PORT)
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    try:
+        address = ip_address(host)
+        number = int(port) if port.isascii() and port.isdigit() else 0
+    except ValueError:
+        raise Failure(
+            f"{text!r} is no address with a port: expected such as 203.0.113.9:443 or [2001:db8::9]:443; of a name's "
+            "addresses take one: what a name leads to changes, and gateways would not know",
+            USAGE,
+        ) from None
+    if not 1 <= number <= 65535:
+        raise Failure(f"{text!r} has no port: expected one from 1 to 65535 behind the colon", USAGE)
+    return str(address), number
+
+
+def _ports(text: str) -> list[tuple[int, int]]:
+    found = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdigit() and (not dash or (last.isascii() and last.isdigit()))):
+            raise Failure(f"--ports {text!r} is no list of ports: expected such as 80,443,8000-8099", USAGE)
+        found.append((int(first), int(last or first)))
+    return found

@@ -1,0 +1,58 @@
+"""How a destination is reached: what `why --relay` and `relay test` print of it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from cli import Failure
+from cli.tables import ago
+from controller.policy.rates import said
+
+HTTPS = 443
+
+
+def resolved(destination: str) -> str:
+    """An address of it, as this machine's resolver tells."""
+    try:
+        found = socket.getaddrinfo(destination, HTTPS, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise Failure(
+            f"{destination!r} leads to no address ({error}): give an address, or a name that is known"
+        ) from None
+    return str(found[0][4][0])
+
+
+def explained(one: dict[str, Any]) -> Iterator[str]:
+    """From one site."""
+    choice = one["choice"]
+    yield f"from {one['gateway']}, {one['prefix']} (by {one['address']}):"
+    if choice is None:
+        yield "  no choice stands: it goes by the relay that was reached fastest, or as `fallback` says"
+    else:
+        alike = "" if one["made"] else ", as every connection does"
+        yield f"  {_how(choice)}, by {choice['method']}{alike}: {choice['because']}{_rates(choice)}"
+    for leg in one["legs"]:
+        yield f"  {_leg(leg)}"
+    for each in one["otherwise"]:
+        yield f"  {each['method']} would have it go {_how(each)}: {each['because']}"
+
+
+def _how(choice: dict[str, Any]) -> str:
+    return f"by {' and '.join(choice['relays'])}" if choice["relays"] else "directly"
+
+
+def _rates(choice: dict[str, Any]) -> str:
+    predicted, direct = choice["predicted_bps"], choice["direct_bps"]
+    if predicted is None or direct is None or not choice["relays"]:
+        return ""
+    return f"; {said(predicted)} are predicted, {predicted / direct:.2f} times the direct way's" if direct else ""
+
+
+def _leg(leg: dict[str, Any]) -> str:
+    way = f"{leg['start']} to {leg['end']}"
+    if leg["rtt_ms"] is None:
+        return f"{way}: not known: {leg['because']}"
+    routers = f", {len(leg['routers'])} routers" if leg["routers"] else ""
+    return f"{way}: {leg['rtt_ms']:.4g} ms{routers}, {ago(leg['age_s'])} ago"

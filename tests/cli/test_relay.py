@@ -1,0 +1,109 @@
+"""`relay` and `why --relay` say what a person needs next, and refuse what is none before anybody is asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from cli import OK, REFUSED, USAGE
+from cli.__main__ import main
+from controller.relays import PortRange, WishedRelay
+from tests.api.desk import RELAYED, TAKING, TOKYO, Desk
+from tests.api.front import Front
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_add_prints_the_line_that_makes_a_relay_of_a_host(api: str, desk: Desk, front: Front, capsys: Captured) -> None:
+    assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
+    allowed = (PortRange(443, 443), PortRange(8000, 8099))
+    assert desk.relays == {"oslo": WishedRelay(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
+    said, good, line, _ = capsys.readouterr().out.splitlines()
+    assert said.startswith("oslo is wished for") and good.endswith("; on oslo:")
+    join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
+    assert line == f"  {join} && bicast-agent run --role relay"
+
+
+def test_one_whose_agent_is_there_gets_no_other_token(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
+    assert desk.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ["vps.example"],
+        ["203.0.113.9:0"],
+        ["203.0.113.9:70000"],
+        ["203.0.113.9:"],
+        ["[2001:db8::9"],
+        ["203.0.113.9", "--ports", "80-"],
+        ["203.0.113.9", "--ports", "https"],
+    ],
+)
+def test_what_is_no_place_is_refused_before_anybody_is_asked(
+    api: str, desk: Desk, typed: list[str], capsys: Captured
+) -> None:
+    assert main(["relay", "add", "oslo", *typed]) == USAGE
+    assert "expected" in capsys.readouterr().err and not desk.relays
+
+
+def test_remove_ends_what_it_carries_and_revokes_its_agent(
+    api: str, desk: Desk, front: Front, capsys: Captured
+) -> None:
+    desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, name="phone"),))
+    assert main(["relay", "remove", "phone"]) == OK
+    assert "it carries 3 connections, which end with it\nphone is revoked\n" in capsys.readouterr().out
+    assert main(["relay", "remove", "phone"]) == REFUSED
+
+
+def test_drain_and_resume_say_what_becomes_of_connections(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = RELAYED
+    assert main(["relay", "drain", "tokyo"]) == OK
+    assert desk.snapshot.relays[0].draining
+    assert main(["relay", "resume", "tokyo"]) == OK
+    assert not desk.snapshot.relays[0].draining
+    assert capsys.readouterr().out == "tokyo takes nothing new; it carries 3 connections\ntokyo takes what comes\n"
+
+
+def test_list_and_status_show_what_is_carried_and_who_is_not_reached(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["relay", "list"]) == OK
+    assert "./bicast relay add" in capsys.readouterr().out
+    desk.snapshot = replace(RELAYED, taking=(TAKING, replace(TAKING, gateway="shed", why_not="nft is not there")))
+    assert main(["relay", "list"]) == OK
+    listed = capsys.readouterr().out
+    assert "! relay tokyo: shed does not reach it: no route to host" in listed
+    assert "198.51.100.9:443  stands" in listed and "0.08 ms" in listed and "41.0 ms" in listed
+    assert main(["status"]) == OK
+    status = capsys.readouterr().out
+    assert "! shed: no terminal's TCP is taken: nft is not there" in status
+    assert "198.51.100.9:443  stands" in status and "client   home" in status
+    assert main(["relay", "list", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
+
+
+def test_test_tells_the_legs_and_what_is_predicted_and_fails_where_it_is_not_reached(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    desk.snapshot = RELAYED
+    assert main(["relay", "test", "tokyo", "8.8.8.8"]) == REFUSED
+    tried = capsys.readouterr().out
+    assert "home to 8.8.8.8: 200 ms, 2 routers, 12 s ago" in tried
+    assert "tokyo to 8.8.8.8: not known: nobody answers" in tried
+    assert "251 Mbit/s are predicted, 1.99 times the direct way's" in tried
+    desk.snapshot = replace(RELAYED, relays=(replace(TOKYO, reached=TOKYO.reached[:1]),))
+    assert main(["relay", "test", "tokyo"]) == OK
+
+
+def test_why_tells_by_which_relay_a_destination_is_reached_and_what_it_would_be_otherwise(
+    api: str, desk: Desk, capsys: Captured
+) -> None:
+    assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
+    told = capsys.readouterr().out
+    assert "  by tokyo, by predicted: tokyo 251 Mbit/s; direct 126 Mbit/s" in told
+    assert "  ping would have it go directly: no relay has both legs shorter" in told
+    assert main(["why", "--relay", "8.8.8.8", "--site", "shed"]) == REFUSED
+    assert main(["why", "client", "--site", "home"]) == USAGE
