@@ -86,9 +86,9 @@ def test_who_is_not_installed_is_told() -> None:
 
 
 def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
-    before = Moment(passed=1000, busy=500, ours=300)
-    assert disturbed(before, Moment(1200, 690, 470)) == ""
-    assert disturbed(before, Moment(1200, 690, 450)) == "others had 20 % of the processors for 0.4 s"
+    before = Moment(passed=1000, working=500, interrupted=100, ours=300)
+    assert disturbed(before, Moment(1200, 640, 120, 430)) == ""  # a tenth of ours is interrupts'
+    assert disturbed(before, Moment(1200, 640, 120, 400)) == "others had 25 % of the processors for 0.5 s"
 
 
 def test_the_pair_is_measured_and_the_report_names_its_files(

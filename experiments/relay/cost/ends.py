@@ -13,7 +13,7 @@ from pathlib import Path
 from experiments import ExperimentFailed
 from experiments.relay.cost.road import RoadTopo
 from experiments.relay.cost.ways import NAMES, WEB, Way, raise_ways
-from topologies.nodes import Machine
+from topologies.nodes import ROOMY_RECEIVE, Machine
 from topologies.stage import Stage, raised
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
@@ -29,7 +29,7 @@ def standing(delay_ms: float = 0.0, names: tuple[str, ...] = NAMES) -> Iterator[
     with raised(RoadTopo(delay_ms=delay_ms)) as net:
         machines: list[Machine] = net.hosts
         for machine in machines:
-            machine.run("sysctl", "--quiet", "--write", *PORTS)
+            machine.run("sysctl", "--quiet", "--write", ROOMY_RECEIVE, *PORTS)
         words = [sys.executable, str(TRAFFIC), "serve", str(WEB)]
         server = net.machine("server").popen(words, stdin=subprocess.PIPE, stderr=None, text=True)
         try:
