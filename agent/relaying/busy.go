@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A reading this old and no younger makes a percentage: the kernel counts in hundredths of a second.
-const measuredOver = time.Second
+// A reading this old and no younger makes a percentage: who is busy for a moment is not overloaded.
+const measuredOver = 5 * time.Second
 
 // busy is how much this host's processors do, told by that which does most.
 type busy struct {
@@ -51,8 +51,8 @@ func busiest(before, after map[string]ticks) (most uint32) {
 	return most
 }
 
-// processors are the lines cpuN of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. Guests' time is in
-// user's already.
+// processors are the lines cpuN of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What is nice gives way,
+// and is in nobody's way here. Guests' time is in user's already.
 func processors(text []byte) map[string]ticks {
 	all := map[string]ticks{}
 	for _, line := range bytes.Split(text, []byte("\n")) {
@@ -67,7 +67,7 @@ func processors(text []byte) map[string]ticks {
 				return nil
 			}
 			one.all += n
-			if i == 3 || i == 4 {
+			if i == 1 || i == 3 || i == 4 {
 				one.idle += n
 			}
 		}
