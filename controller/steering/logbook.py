@@ -107,12 +107,11 @@ class Logbook:
         self._entries.setdefault(entry.terminal, deque(maxlen=KEPT)).append(entry)
         return entry
 
-    def standing(self, terminal: str, uplink: str, by: By, now: float) -> Entry:
-        """The decision that is in force."""
+    def standing(self, terminal: str, uplink: str, by: By, because: str, now: float) -> Entry:
+        """The decision that is in force; one of which nothing is known has this reason."""
         last = self.last(terminal)
         if last is not None and last.uplink == uplink:
             return last
-        because = "it was chosen before this controller was started"
         return self.write(terminal, now, by, uplink, uplink, because, hard=False)
 
     def keep(self, terminals: Iterable[str]) -> None:

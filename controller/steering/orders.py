@@ -13,6 +13,9 @@ from controller.steering.logbook import By, Entry, Logbook
 from controller.steering.steered import Steered, unmovable
 from controller.tickets import Tickets
 
+BEFORE = "it was chosen before this controller was started"
+BY_DEFAULT = "it is relayed, and this is its default"
+
 
 class Orders:
     def __init__(self, agents: Mapping[str, Agent], logbook: Logbook, tickets: Tickets) -> None:
@@ -28,7 +31,7 @@ class Orders:
         choice = steered.choose(now)
         if not entry.hands:
             entry.unmoved = choice.unmoved
-        if wanted.standing(steered.site, steered.terminal) is None:
+        if steered.standing(wanted) is None:
             yield from self._release(steered, choice, entry, now)
             return
         for name in choice.letting_go:
@@ -47,7 +50,7 @@ class Orders:
         yield from self._arm(steered, choice, wanted, now)
 
     def _follow(self, steered: Steered, choice: Choice, wanted: Wanted, now: float) -> Iterator[Direct]:
-        standing = wanted.standing(steered.site, steered.terminal)
+        standing = steered.standing(wanted)
         if standing is None:
             yield from self._give_back_what_is_due(steered, now)
             return
@@ -60,9 +63,13 @@ class Orders:
             if seen is None or agent.preferring(steered.name):
                 continue
             if steered.unfollowed(agent, astray(seen, standing), now):
-                by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
-                entry = self._logbook.standing(steered.name, standing, by, now)
+                entry = self._in_force(steered, standing, wanted, now)
                 yield self._order(steered, agent, entry, steered.prefer(agent, standing, hard=False), now)
+
+    def _in_force(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> Entry:
+        by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
+        chosen = wanted.standing(steered.site, steered.terminal) is not None
+        return self._logbook.standing(steered.name, uplink, by, BEFORE if chosen else BY_DEFAULT, now)
 
     def disarm(self, agent: Agent, terminals: Iterable[str], now: float) -> Iterator[Direct]:
         for terminal in terminals:

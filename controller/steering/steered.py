@@ -74,8 +74,7 @@ class Steered:
         self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
 
     def flags_seen(self, agent: Agent, wanted: Wanted, now: float) -> None:
-        chosen = wanted.standing(self.site, self.terminal)
-        self.found(agent).reported(agent.standings.get(self.name), chosen, now)
+        self.found(agent).reported(agent.standings.get(self.name), self.standing(wanted), now)
 
     def passed(self, now: float) -> None:
         self.looked_at = now
@@ -100,9 +99,21 @@ class Steered:
     def moved_since(self, moment: float) -> bool:
         return self.course.since > moment
 
+    def standing(self, wanted: Wanted) -> str | None:
+        """What somebody has chosen. What its host makes to relays has no backup until somebody says so: a relayed
+        terminal is on its default uplink."""
+        by_default = self.terminal.default_uplink if self.terminal.relayed else None
+        return wanted.standing(self.site, self.terminal) or by_default
+
     def is_policies(self, wanted: Wanted) -> bool:
         """Blind nobody steers."""
         return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
+
+    def standing(self, wanted: Wanted) -> str | None:
+        """Where its connections are to be, and new ones. None: nobody has chosen, and they are where its owner has them;
+        who is relayed has no owner's flags."""
+        chosen = wanted.standing(self.site, self.terminal)
+        return wanted.active_uplink(self.site, self.terminal) if self.terminal.relayed else chosen
 
     def is_left_to_them(self, wanted: Wanted) -> bool:
         """In mode off we are not there; and what somebody wished is not ours."""

@@ -8,7 +8,7 @@ import pytest
 
 from controller.air.place import Place
 from controller.known import Wanted
-from controller.model import CapRule
+from controller.model import AUTO, CapRule
 from controller.reports import Prefer, Role
 from controller.steering.copying import UNHEARD_S
 from tests.brain import relayed, sites
@@ -73,6 +73,23 @@ def test_what_its_host_loses_towards_a_relay_moves_it_and_the_relay_is_the_hand(
     assert [each for each in relay.orders if isinstance(each, Prefer)] == [
         Prefer(PATHS["lte"], (PATHS["wifi"],), hard=False)
     ]
+
+
+def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() -> None:
+    scene = Scene()
+    relay = scene.hand("frankfurt", Role.RELAY, RELAY)
+    connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
+    scene.second()
+    assert [each.server.backup for each in connection.subflows] == [False, True]
+    for uplink in ("lte", AUTO):
+        _, effects, _ = scene.core.wish_active("phone", uplink, scene.now)
+        scene.carry(effects)
+        scene.drain()
+        assert [each.server.backup for each in connection.subflows] == [uplink == "lte", uplink == AUTO]
+    before = len(relay.orders)
+    scene.second()
+    scene.second()
+    assert len(relay.orders) == before, "what is so is not ordered again"
 
 
 @pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])
