@@ -109,12 +109,6 @@ class Steered:
         """Blind nobody steers."""
         return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
 
-    def standing(self, wanted: Wanted) -> str | None:
-        """Where its connections are to be, and new ones. None: nobody has chosen, and they are where its owner has them;
-        who is relayed has no owner's flags."""
-        chosen = wanted.standing(self.site, self.terminal)
-        return wanted.active_uplink(self.site, self.terminal) if self.terminal.relayed else chosen
-
     def is_left_to_them(self, wanted: Wanted) -> bool:
         """In mode off we are not there; and what somebody wished is not ours."""
         return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
