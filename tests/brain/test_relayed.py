@@ -81,6 +81,7 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     scene.second()
     assert [each.server.backup for each in connection.subflows] == [False, True]
+    assert "this is its default" in scene.core.pilot.logbook.entries("phone")[0].because
     for uplink in ("lte", AUTO):
         _, effects, _ = scene.core.wish_active("phone", uplink, scene.now)
         scene.carry(effects)
