@@ -22,7 +22,10 @@ from controller.reports import (
     CLAMPS,
     ELIMINATES,
     NARROWS,
+    RELAYS,
+    TAKES,
     TUNNELS,
+    WALKS,
     AgentOpened,
     Arm,
     Capability,
@@ -46,6 +49,11 @@ GONE_AFTER_S = 3 * PERIOD_S
 ANSWERS_WITHIN_S = 60.0  # an agent carries out one order after the other, each within a few seconds
 REMEMBERED = 8  # reflexes of one terminal that fired: more do not fire between two reports
 MOVES = "mptcp"  # the capability
+NOT_OF_ROLE = {  # capabilities that nobody misses there
+    Role.TERMINAL: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES, RELAYS, WALKS},
+    Role.GATEWAY: {CAPS, CLAMPS, NARROWS, MOVES, RELAYS},
+    Role.RELAY: {CAPS, CLAMPS, NARROWS, ELIMINATES, TUNNELS, TAKES},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +227,8 @@ class Agent:
 
     @property
     def missing(self) -> tuple[Capability, ...]:
-        """A gateway's agent moves nothing, and another one eliminates nothing: that is as it should be. Who holds caps
-        is told where somebody is to (air/telling.py)."""
-        expected = {CAPS, CLAMPS, NARROWS} | ({MOVES} if self.role is Role.GATEWAY else {ELIMINATES, TUNNELS})
+        """Who holds caps is told where somebody is to (air/telling.py)."""
+        expected = NOT_OF_ROLE[self.role]
         return tuple(each for each in self.capabilities if not each.available and each.name not in expected)
 
     @property
