@@ -123,13 +123,18 @@ EXPERIMENTS = {
     ),
     "relay": Experiment(
         "experiments.relay",
-        "papers 001 and 002: what a relay costs, beside a direct connection and others' proxies",
+        "papers 001 and 002: what a relay costs, which one is found, and what it gains",
         "Has a terminal's connections carried by gateway and relay, by HAProxy's and sing-box's two ends where those "
         "are installed, and by nobody, in turns. Prints rates and processor time on a road without limits, when the "
         "first byte comes where the relay stands half way, memory for idle connections, and what many short ones leave "
-        "behind. `.venv/bin/python -m experiments.relay PART ...` runs parts alone.",
-        "transfers of a second, 5000 connections open at once, 5000 short ones: some 3 minutes.",
-        "20 transfers of 2 s each way of each, 100,000 short connections: some 15 minutes.",
+        "behind. Then relays are chosen for all pairs of 50 and of 45 hosts of generated planets, by ping, by routers "
+        "and by what is predicted, and for some pairs there are real transfers over emulated links, directly and by "
+        "relays, one of which is crowded, beside what was predicted of them. "
+        "`.venv/bin/python -m experiments.relay PART ...` runs parts alone.",
+        "transfers of a second, 5000 connections open at once, 5000 short ones; three planets; 34 transfers of 4 MB: "
+        "some 7 minutes.",
+        "20 transfers of 2 s each way of each, 100,000 short connections; twenty planets; 5 rounds of some 60 transfers "
+        "of 10 MB: about an hour.",
     ),
     "bench": Experiment(
         "bench",
