@@ -133,8 +133,8 @@ EXPERIMENTS = {
         "`.venv/bin/python -m experiments.relay PART ...` runs parts alone.",
         "transfers of a second, 5000 connections open at once, 5000 short ones; three planets; 34 transfers of 4 MB: "
         "some 7 minutes.",
-        "20 transfers of 2 s each way of each, 100,000 short connections; twenty planets; 5 rounds of some 60 transfers "
-        "of 10 MB: about an hour.",
+        "20 transfers of 2 s each way of each, 100,000 short connections; twenty planets; 5 rounds of 60 transfers of "
+        "10 MB: about an hour.",
     ),
     "bench": Experiment(
         "bench",
