@@ -1,6 +1,6 @@
 """What agents report of connections that are carried to relays, and of how far places are.
 
-A gateway's word has relays' hosts walk: so it is of places of the Internet alone, and not of what is near a relay.
+A gateway's word has relays' hosts walk: so what it seeks counts where it is of the Internet, and is not near a relay.
 """
 
 from __future__ import annotations
@@ -68,23 +68,22 @@ def taking(one: pb.Taking) -> Taking:
             )
             for terminal in one.terminals
         ),
-        sought=tuple(_sought(each.prefix, each.address, each.port) for each in one.sought),
+        sought=tuple(found for each in one.sought if (found := _sought(each.prefix, each.address, each.port))),
     )
 
 
 @lru_cache(maxsize=1 << 12)
-def _sought(prefix: str, address: str, port: int) -> Sought:
+def _sought(prefix: str, address: str, port: int) -> Sought | None:
+    """None: it is nothing that a relay reaches."""
     try:
         network, found = ip_network(prefix), ip_address(texts.address(address))
     except ValueError:
         raise texts.against(f"seeks {texts.text(address)!r} in {texts.text(prefix)!r}, which are none") from None
     if network.prefixlen != PREFIXES[network.version] or found not in network:
         raise texts.against(f"seeks {found} in {network}: expected a /24 or a /48 that has it")
-    if not found.is_global or found.is_multicast:
-        raise texts.against(f"seeks {found}, which is no address of the Internet")
     if not 1 <= port <= 65535:
         raise texts.against(f"seeks port {port} of {found}: expected 1 to 65535")
-    return Sought(str(network), str(found), port)
+    return Sought(str(network), str(found), port) if found.is_global and not found.is_multicast else None
 
 
 def walked(session: int, word: pb.Walked) -> Walked:

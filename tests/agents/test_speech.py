@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
-from controller.agency import accounts, measuring, speech
+from controller.agency import accounts, carrying, measuring, speech
 from controller.agency.refusals import Refused
 from controller.agency.texts import LONGEST_ACCOUNT
 from controller.air.draft import MOST_PORTS
@@ -46,6 +46,16 @@ GOOD = [
             health=[pb.PathHealth(name="wifi", sent=9, lost=1, windows=[pb.HealthWindow(sent=9, lost=1)])],
         )
     ),
+    pb.FromAgent(
+        report=pb.Report(
+            relaying=pb.Relaying(because="\u2028", busy_percent=7, congestion="bbr"),
+            taking=pb.Taking(
+                relays=[pb.RelayReached(name="oslo", because="\x1b")], terminals=[pb.TerminalTaken(name="tv")],
+                sought=[pb.Sought(prefix="45.0.30.0/24", address="45.0.30.9", port=443)],
+            ),
+        )
+    ),
+    pb.FromAgent(walked=pb.Walked(ways=[pb.Way(address="45.0.30.9", routers=[pb.Router(address="::1")])])),
 ]  # fmt: skip
 
 
@@ -63,6 +73,8 @@ def told(raw: bytes) -> object:
             return speech.fired(1, word.fired)
         case "probed":
             return measuring.probed(1, word.probed)
+        case "walked":
+            return carrying.walked(1, word.walked)
     raise AssertionError("a word that nobody knows was let through")
 
 
