@@ -1,0 +1,154 @@
+"""Terminals without MPTCP and real agents: their TCP rides MPTCP to a relay, by the uplinks that their modes say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from bench.flowing import flowing
+from cli.__main__ import main
+from experiments.live.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
+from experiments.running import API
+from tests.system.evidence import arrivals, until
+from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
+from topologies.web import download, sha256, upload, web_server
+
+TOKYO = RELAYS["tokyo"]
+BYTES = 2_000_000
+LONG_BYTES = 20_000_000  # more than 1.5 s of Wi-Fi
+SHARE = 0.9  # of one uplink's packets that the other one has, too, where all are copied
+OTHER_PORT = 8080  # which relays do not reach
+# As its uplink's first router sees it, by terminal and uplink to which the address belongs.
+COUNTED = {
+    f"{terminal}{uplink}": f"meta l4proto tcp ip saddr {local(terminal, uplink)}"
+    for terminal in RELAYED_TERMINALS
+    for uplink in RELAYED
+}
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[RelayedHome]:
+    with relayed_home() as raised:
+        yield raised
+
+
+@pytest.fixture
+def wishes(home: RelayedHome) -> Iterator[RelayedHome]:
+    """Afterwards both terminals are as the file says."""
+    yield home
+    for terminal in RELAYED_TERMINALS:
+        home.pin(terminal, "bicast", "wifi")
+
+
+def fetched(home: RelayedHome, terminal: str, size_bytes: int = BYTES) -> None:
+    file = home.web.offer("file", size_bytes)
+    assert download(home.machine(terminal), file.url, timeout_s=60, mptcp=False).sha256 == file.sha256
+
+
+def sent(home: RelayedHome, terminal: str) -> Mapping[str, int]:
+    """Packets of the terminal that came to the Internet by each uplink, while it fetches a file."""
+    with arrivals(home.machine("internet"), *RELAYED, kinds=COUNTED) as came:
+        came.since()
+        fetched(home, terminal)
+        counted = came.since()
+    return {device: sum(counted[device, f"{terminal}{uplink}"] for uplink in RELAYED) for device in RELAYED}
+
+
+def test_a_download_and_an_upload_ride_mptcp_by_both_uplinks(home: RelayedHome) -> None:
+    file = home.web.offer("long", LONG_BYTES)
+    with flowing(home.machine("television"), file, "tcp") as under_way:
+        home.await_locals("television", "tokyo")
+        until(lambda: home.active("television", "tokyo") == {local("television", "wifi")}, "LTE is backup")
+        assert under_way.received().sha256 == file.sha256
+    upload(home.machine("television"), home.web.file("long"), home.web.url("up"), timeout_s=60)
+    assert sha256(home.web.file("up")) == file.sha256
+
+
+def test_what_it_sends_is_copied_to_both_uplinks(home: RelayedHome) -> None:
+    by = sent(home, "television")
+    assert SHARE < by["lte"] / by["wifi"] < 1 / SHARE, by
+
+
+def test_each_terminal_has_its_own_mode_through_the_proxy(wishes: RelayedHome) -> None:
+    wishes.pin("laptop", "single", "lte")
+    by = sent(wishes, "television")
+    assert SHARE < by["lte"] / by["wifi"] < 1 / SHARE, by
+    by = sent(wishes, "laptop")
+    assert by["wifi"] == 0 and by["lte"] > 0, by
+
+
+def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishes: RelayedHome) -> None:
+    for terminal in RELAYED_TERMINALS:
+        wishes.pin(terminal, "single", "wifi")
+    file = wishes.web.offer("long", LONG_BYTES)
+    with (
+        flowing(wishes.machine("television"), file, "tcp") as television,
+        flowing(wishes.machine("laptop"), file, "tcp") as laptop,
+    ):
+        for terminal in RELAYED_TERMINALS:
+            wishes.await_locals(terminal, "tokyo")
+        assert main(["switch", "television", "lte", "--api", API]) == 0
+        until(
+            lambda: wishes.active("television", "tokyo") == {local("television", "lte")}, "the television's is on LTE"
+        )
+        assert wishes.active("laptop", "tokyo") == {local("laptop", "wifi")}
+        assert not television.ended and not laptop.ended, "both must be under way all the time"
+        assert main(["switch", "television", "wifi", "--api", API]) == 0
+        assert {television.received().sha256, laptop.received().sha256} == {file.sha256}
+
+
+def test_who_is_not_relayed_and_what_is_not_tcp_is_left_alone(home: RelayedHome) -> None:
+    assert home.seen("guest") == TERMINALS["guest"]
+    assert home.machine("television").run("ping", "-c", "1", "-W", "2", WEB).returncode == 0
+    for port in (53, 443):  # DNS, and QUIC
+        assert asked_by_datagram(home, "television", port) == TERMINALS["television"]
+
+
+ECHO = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
+    ear.bind(("", int(sys.argv[1])))
+    print("ready", flush=True)
+    sender = ear.recvfrom(9000)[1]
+    ear.sendto(sender[0].encode(), sender)
+"""
+ASK = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+    mouth.settimeout(5)
+    mouth.sendto(b"?", (sys.argv[1], int(sys.argv[2])))
+    print(mouth.recv(9000).decode(), end="")
+"""
+
+
+def asked_by_datagram(home: RelayedHome, terminal: str, port: int) -> str:
+    """As whom the server sees who sends it one there."""
+    with home.machine("web").popen([sys.executable, "-c", ECHO, str(port)], text=True) as echo:
+        assert echo.stdout is not None and echo.stdout.readline() == "ready\n"
+        try:
+            return home.machine(terminal).run(sys.executable, "-c", ASK, WEB, str(port)).stdout
+        finally:
+            echo.kill()
+
+
+def test_what_the_relay_does_not_reach_goes_directly_from_the_terminal_s_relayed_address(home: RelayedHome) -> None:
+    with web_server(home.machine("web"), WEB, port=OTHER_PORT, mptcp=False) as other:
+        assert home.seen("television", other.url("who")) == local("television", "wifi")
+
+
+def test_the_controller_s_death_changes_nothing(home: RelayedHome) -> None:
+    file = home.web.offer("long", LONG_BYTES)
+    with flowing(home.machine("television"), file, "tcp") as under_way:
+        home.controller.kill()
+        try:
+            assert home.seen("laptop") == TOKYO
+            fetched(home, "laptop")
+            assert under_way.received().sha256 == file.sha256
+        finally:
+            home.controller.start()
+            home.controller.await_steady()
+    for agent in home.agents.values():
+        agent.await_session()
+    assert home.seen("television") == TOKYO
