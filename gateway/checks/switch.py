@@ -56,7 +56,7 @@ def interfaces(scene: Scene) -> Iterator[Finding]:
     for site in scene.sites:
         for name in awaited(site, scene.links):
             yield Finding(
-                f"{name} {'tunnel' if name in tunnels_of(site) else 'port'}",
+                f"{name} {'tunnel' if name in tunnels_of(site) else 'relaying'}",
                 State.WARNING,
                 "not there yet",
                 f"made by the agent that was enrolled as {site.name}: bicast-agent run --role gateway, on this host",

@@ -47,7 +47,7 @@ def test_the_ports_that_the_agent_makes_are_awaited_and_left_as_it_made_them(
     for name in ("rl-home", "rl-wifi", "rl-lte"):
         assert f"awaited  {name}: the site's agent makes it" in told[1]
     assert "missing" not in told[1] and "nothing to change" in told[1]
-    assert findings(file, switch.interfaces)["rl-home port"].state is State.WARNING
+    assert findings(file, switch.interfaces)["rl-home relaying"].state is State.WARNING
     for name in ("rl-home", "rl-wifi", "rl-lte"):
         shell(f"ip link add {name} mtu 1400 type veth peer name {name}-h && ip link set {name} up")
         shell(f"ovs-vsctl --timeout=10 wait-until Interface {name} 'ofport>0'")
