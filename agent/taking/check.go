@@ -42,7 +42,11 @@ type relay struct {
 	name     string
 	at       netip.AddrPort
 	draining bool
+	onward   []onward
 }
+
+// onward is by which port of a relay a connection with another one gets a further subflow.
+type onward struct{ here, to netip.AddrPort }
 
 // read says what is wrong with an order.
 func read(order *agentv1.Take) (w wanted, err error) {
@@ -202,18 +206,35 @@ func (s seen) relay(order *agentv1.TakingRelay) (r relay, err error) {
 	if err := s.once("relay", r.name); err != nil {
 		return r, err
 	}
-	if len(order.GetOnward()) > 0 {
-		return r, fmt.Errorf("onward: this agent makes no subflow by other relays: expected none")
+	if r.at, err = place("address", order.GetAddress(), order.GetPort()); err != nil {
+		return r, err
 	}
-	address, err := netip.ParseAddr(order.GetAddress())
-	if err != nil || !unicast(address) {
-		return r, fmt.Errorf("address %q, expected the address of one host", order.GetAddress())
+	if n := len(order.GetOnward()); n > mostRelays {
+		return r, fmt.Errorf("onward: %d, expected at most %d", n, mostRelays)
 	}
-	if order.GetPort() == 0 || order.GetPort() > mostPort {
-		return r, fmt.Errorf("port %d, expected 1 to %d", order.GetPort(), mostPort)
+	for _, each := range order.GetOnward() {
+		here, err := place("onward: address", order.GetAddress(), each.GetPort())
+		if err != nil {
+			return r, err
+		}
+		to, err := place("onward: address", each.GetAddress(), each.GetOtherPort())
+		if err != nil {
+			return r, err
+		}
+		r.onward = append(r.onward, onward{here, to})
 	}
-	r.at = netip.AddrPortFrom(address, uint16(order.GetPort()))
 	return r, nil
+}
+
+func place(what, text string, port uint32) (at netip.AddrPort, err error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || !unicast(address) {
+		return at, fmt.Errorf("%s %q, expected the address of one host", what, text)
+	}
+	if port == 0 || port > mostPort {
+		return at, fmt.Errorf("%s %v: port %d, expected 1 to %d", what, address, port, mostPort)
+	}
+	return netip.AddrPortFrom(address, uint16(port)), nil
 }
 
 // chosen says what is wrong with choices; a relay that is not there is left out, for it may be added later on.

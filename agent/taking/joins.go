@@ -24,15 +24,20 @@ type joins struct {
 	kernel  *mptcp.Handle
 	trouble *seldom.Teller
 
-	mutex sync.Mutex
-	live  map[mptcp.Token]*joined
+	mutex  sync.Mutex
+	onward map[netip.AddrPort][]netip.AddrPort // ports of others that lead to a relay, too
+	live   map[mptcp.Token]*joined
 }
 
-// joined is a connection, which has subflows from these addresses.
+// joined is a connection, and what its subflows are to be.
 type joined struct {
 	mptcp.Connection
-	relay netip.AddrPort
-	from  map[netip.Addr]*source
+	paths map[path]*source
+}
+
+type path struct {
+	local netip.Addr
+	to    netip.AddrPort
 }
 
 type source struct {
@@ -40,10 +45,27 @@ type source struct {
 	pause time.Duration
 }
 
-// join opens a subflow from each of these that the connection does not begin with. The kernel goes on to call by a path that
-// does not answer, for two minutes.
+// lead has connections from now on have subflows by these, too.
+func (j *joins) lead(relays []relay) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.onward = map[netip.AddrPort][]netip.AddrPort{}
+	for _, each := range relays {
+		for _, way := range each.onward {
+			if !each.draining {
+				j.onward[way.to] = append(j.onward[way.to], way.here)
+			}
+		}
+	}
+}
+
+// join opens a subflow from each of these, to the relay and by others, that the connection does not begin with. The kernel goes
+// on to call by a path that does not answer, for two minutes.
 func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPort) {
-	if len(locals) < 2 {
+	j.mutex.Lock()
+	to := append([]netip.AddrPort{relay}, j.onward[relay]...)
+	j.mutex.Unlock()
+	if len(locals)*len(to) < 2 {
 		return
 	}
 	raw, err := end.NetConn().(syscall.Conn).SyscallConn()
@@ -56,29 +78,43 @@ func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPor
 		return
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
-	one := &joined{connection, relay, map[netip.Addr]*source{began.Addr(): {pause: againSoon}}}
-	for _, local := range locals {
-		if one.from[local] == nil {
-			one.from[local] = &source{uint8(len(one.from)), againSoon} // the first subflow has 0
-		}
-	}
+	one := &joined{connection, pathsOf(began.Addr(), locals, to)}
 	j.mutex.Lock()
 	j.live[connection.Token] = one
 	j.mutex.Unlock()
-	for local := range one.from {
-		if local != began.Addr() {
-			j.create(one, local)
+	for by := range one.paths {
+		if by != (path{began.Addr(), relay}) {
+			j.create(one, by)
 		}
 	}
 }
 
-func (j *joins) create(one *joined, local netip.Addr) {
-	err := j.kernel.Create(one.Connection, one.from[local].id, local, one.relay)
+// pathsOf numbers our addresses: the one that a connection begins by has 0.
+func pathsOf(began netip.Addr, locals []netip.Addr, to []netip.AddrPort) map[path]*source {
+	paths := map[path]*source{}
+	next := uint8(0)
+	for _, local := range locals {
+		id := uint8(0)
+		if local != began {
+			next++
+			id = next
+		}
+		for _, each := range to {
+			if each.Addr().Is4() == local.Is4() {
+				paths[path{local, each}] = &source{id, againSoon}
+			}
+		}
+	}
+	return paths
+}
+
+func (j *joins) create(one *joined, by path) {
+	err := j.kernel.Create(one.Connection, one.paths[by].id, by.local, by.to)
 	switch {
 	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
 		j.forget(one)
 	case err != nil:
-		j.trouble.Warn("the relay is not reached by this address", "relay", one.relay, "local", local, "because", err)
+		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "because", err)
 	}
 }
 
@@ -116,21 +152,22 @@ func (j *joins) heard(event mptcp.Event) {
 	case event.Kind == mptcp.ConnectionClosed:
 		delete(j.live, event.Token)
 	case event.Kind == mptcp.SubflowClosed:
-		from := one.from[event.Local.Addr()]
+		by := path{event.Local.Addr(), event.Remote}
+		from := one.paths[by]
 		if from == nil {
 			return
 		}
-		time.AfterFunc(from.pause, func() { j.again(event.Token, one, event.Local.Addr()) })
+		time.AfterFunc(from.pause, func() { j.again(one, by) })
 		from.pause = min(2*from.pause, againSeldom)
 	}
 }
 
 // again is of a connection that lives.
-func (j *joins) again(token mptcp.Token, one *joined, local netip.Addr) {
+func (j *joins) again(one *joined, by path) {
 	j.mutex.Lock()
-	lives := j.live[token] == one
+	lives := j.live[one.Token] == one
 	j.mutex.Unlock()
 	if lives {
-		j.create(one, local)
+		j.create(one, by)
 	}
 }

@@ -10,6 +10,8 @@ import (
 // Who was reached so lately can be reached, whatever the one says who watches.
 const lately = 3 * time.Second
 
+const unopened = "no connection to it was opened yet"
+
 // report is of what was ordered.
 func (s *stand) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
@@ -61,7 +63,7 @@ func (s *stand) because(relay *take.Relay) string {
 		case err != nil:
 			return err.Error()
 		case took == 0:
-			return "no connection to it was opened yet"
+			return unopened
 		}
 	}
 	return ""
@@ -74,7 +76,7 @@ func (s *stand) tend() {
 	}
 	for _, relay := range s.plan.Relays {
 		because := s.because(relay)
-		if because == s.said[relay] {
+		if because == s.said[relay] || because == unopened {
 			continue
 		}
 		s.said[relay] = because

@@ -127,6 +127,7 @@ func (s *stand) obey(w wanted) error {
 	}
 	s.wanted = w
 	s.relays = s.relaysOf(w)
+	s.joins.lead(w.relays)
 	before := s.terminals
 	s.terminals = s.terminalsOf(w)
 	s.plan.Block, s.plan.Relays, s.plan.Terminals = w.block, nil, map[netip.Addr]*take.Terminal{}

@@ -51,6 +51,23 @@ func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
 	h.eventually("both subflows again", both)
 }
 
+func TestAConnectionIsJoinedByAnotherRelaysWay(t *testing.T) {
+	h := ordered(t, true, "tokyo")
+	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
+	h.relay.Run("nft", "add table ip onward; add chain ip onward in { type nat hook prerouting priority dstnat; };"+
+		"add rule ip onward in tcp dport 5533 redirect to :4433") // as another relay would have it
+	order := h.order("tokyo", "osaka")
+	order.Block = true
+	order.Relays[1].Onward = []*agentv1.Onward{{Port: 5533, Address: "10.9.9.9", OtherPort: 4433}}
+	h.takes(order)
+	h.sees(television4, server4, relay4)
+	h.eventually("four subflows", func() bool {
+		return slices.ContainsFunc(h.subflows(), func(from string) bool {
+			return strings.Count(from, "10.97.1.2") == 2 && strings.Count(from, "10.97.2.2") == 2
+		})
+	})
+}
+
 func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
 	h := ordered(t, true, "tokyo", "osaka")
 	of := func(relay string) uint32 {
@@ -131,7 +148,7 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 		`terminal "tablet": local 10.97.2.1, `:     func(o *agentv1.Take) { o.Terminals[1].Locals[0].Addresses[0] = "10.97.2.1" },
 		`terminal "tablet": local of uplink "dsl"`: func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
 		`address "192.168.7.2" is of two`:          func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
-		`relay "tokyo": port 0`:                    func(o *agentv1.Take) { o.Relays[0].Port = 0 },
+		`relay "tokyo": address 10.9.9.9: port 0`:  func(o *agentv1.Take) { o.Relays[0].Port = 0 },
 		`except: "here"`:                           func(o *agentv1.Take) { o.Except = []string{"here"} },
 	} {
 		order := h.order("tokyo")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"bicast/relay/reach"
 )
 
 const (
@@ -34,7 +36,7 @@ func (s *Sought) note(to netip.AddrPort) {
 		length = prefix6
 	}
 	prefix, err := to.Addr().Prefix(length)
-	if err != nil {
+	if err != nil || reach.Public(to.Addr()) != nil { // where no relay leads there is nothing to choose
 		return
 	}
 	s.mutex.Lock()
