@@ -98,3 +98,5 @@ func (h *host) Obey(_ context.Context, directive *agentv1.Directive) *agentv1.Re
 func (h *host) Fired() <-chan *agentv1.Fired { return nil }
 
 func (h *host) Probed() <-chan *agentv1.Probed { return nil }
+
+func (h *host) Walked() <-chan *agentv1.Walked { return nil }
