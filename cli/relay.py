@@ -86,7 +86,7 @@ def _add(client: Client, args: argparse.Namespace) -> int:
     here = {one["name"] for one in client.get("agents") if one["standing"] == Standing.CONNECTED}
     code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
     if args.name in here:
-        print(f"the agent {args.name} is connected already: it is a relay as soon as it runs with --role relay")
+        print(f"the agent {args.name} is connected already; where it runs with --role relay it is one from now on")
     else:
         show_token(client.invite(args.name), f" && {RUN}")
     return code

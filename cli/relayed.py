@@ -32,11 +32,11 @@ def explained(one: dict[str, Any]) -> Iterator[str]:
         yield "  no choice stands: it goes by the relay that was reached fastest, or as `fallback` says"
     else:
         alike = "" if one["made"] else ", as every connection does"
-        yield f"  {_how(choice)}, by {choice['method']}{alike}: {choice['because']}{_rates(choice)}"
+        yield f"  {choice['method']}: {_how(choice)}{alike}: {choice['because']}{_rates(choice)}"
     for leg in one["legs"]:
         yield f"  {_leg(leg)}"
     for each in one["otherwise"]:
-        yield f"  {each['method']} would have it go {_how(each)}: {each['because']}"
+        yield f"  {each['method']} would have it: {_how(each)}: {each['because']}"
 
 
 def _how(choice: dict[str, Any]) -> str:

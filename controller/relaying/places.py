@@ -10,7 +10,7 @@ from controller.policy.relays import Choice
 from controller.reports import Sought
 
 SETTLES_S = 5.0  # by then what walks have told is what there is to choose by
-REVIEWED_EVERY_S = 10.0  # loads and overheads change
+REVIEWED_EVERY_S = 60.0  # what it follows from has become older
 MOST_REVIEWED = 32  # at once: each is weighed for every relay
 
 
@@ -19,11 +19,14 @@ class Place:
     prefix: str
     address: str  # that was sought there first: it stands for all
     port: int
-    walked_for_at: float
+    walked_for_at: float | None = None
     choice: Choice | None = None  # None: it is not made yet, or was too long ago
     present: tuple[str, ...] = ()  # what was chosen last, however long ago
     chosen_at: float = 0.0
     due: bool = field(default=False, repr=False)  # something that it follows from is another
+
+    def settles(self, now: float) -> bool:
+        return self.walked_for_at is not None and now - self.walked_for_at < SETTLES_S
 
 
 class Places:
@@ -32,9 +35,9 @@ class Places:
     def __init__(self) -> None:
         self.by_prefix: dict[str, Place] = {}  # who was sought last, last
 
-    def sought(self, one: Sought, now: float) -> Place:
+    def sought(self, one: Sought) -> Place:
         place = self.by_prefix.pop(one.prefix, None)
-        self.by_prefix[one.prefix] = place or Place(one.prefix, one.address, one.port, now, due=True)
+        self.by_prefix[one.prefix] = place or Place(one.prefix, one.address, one.port, due=True)
         return self.by_prefix[one.prefix]
 
     def forget_oldest(self) -> None:
@@ -50,7 +53,7 @@ class Places:
         found = 0
         for place in self.by_prefix.values():
             old = place.choice is not None and now - place.chosen_at > REVIEWED_EVERY_S
-            if not (place.due or old) or (waits(place) and now - place.walked_for_at < SETTLES_S):
+            if not (place.due or old) or (place.settles(now) and waits(place)):
                 continue
             found += 1
             if found > MOST_REVIEWED:

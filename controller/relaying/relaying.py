@@ -114,8 +114,7 @@ class Relaying:
         if scene.method not in CHOOSE:
             return
         for one in taking.sought:
-            for _ in self.seeking.seek(scene, one, now):
-                pass  # those who walk are told when it is their turn
+            self.seeking.seek(scene, one, now)
 
     def _told(self, who: str, ways: Iterable[Way], now: float) -> None:
         ways = tuple(ways)
@@ -207,7 +206,7 @@ class Relaying:
         """How far a place is from these sites, and from the relays. `anew`: also where that is known."""
         inquiry = Inquiry()
         for scene in scenes:
-            inquiry.wait_for(self.seeking.seek(scene, to, now, anew))
+            inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
         return self._awaited(inquiry)
 
     def walk_to_relay(self, scenes: Iterable[Scene], relay: WishedRelay) -> Inquiry:

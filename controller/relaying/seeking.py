@@ -12,16 +12,18 @@ from dataclasses import dataclass
 
 from controller.model import Choosing, Fallback, Site
 from controller.orders import Choices, WalkTo
-from controller.policy.relays import Candidate
+from controller.policy.relays import BUSY_FROM, Candidate
 from controller.relaying.choosing import CHOOSE, Question, candidate
 from controller.relaying.hosts import Figures, Gateway, Station
 from controller.relaying.places import Place, Places
+from controller.relaying.walking import Walker
 from controller.relaying.ways import Ways
 from controller.relays import WishedRelay
 from controller.reports import Sought, Way
 
 NONE = Choices()
 MOST_PLACES = 256  # of all sites together
+FELT_PERCENT = round(100 * BUSY_FROM)
 
 UplinksBps = Callable[[str, float], Sequence[float]]
 """What each of a site's uplinks is known to carry towards it just now."""
@@ -53,6 +55,7 @@ class Seeking:
         self._uplinks_bps = uplinks_bps
         self.ways = Ways()
         self._places: dict[str, Places] = {}  # by site
+        self._moods: dict[str, tuple[tuple[str, int, int], ...]] = {}  # likewise: of relays, at the last choice
 
     def keep(self, sites: Iterable[str]) -> None:
         self._places = {site: self._places.get(site, Places()) for site in sites}
@@ -65,27 +68,42 @@ class Seeking:
         places = self._places[site].by_prefix.values()
         return len(places), sum(each.choice is not None for each in places)
 
-    def seek(self, scene: Scene, one: Sought, now: float, anew: bool = False) -> Iterator[tuple[str, str]]:
-        """The ways, from whom and to which address, that somebody walks for it; `anew`: also where they are known."""
-        place = self._places[scene.site.name].sought(one, now)
-        self._make_room()
-        yield from self._walked(scene, place, now, anew)
+    def seek(self, scene: Scene, one: Sought, now: float) -> None:
+        """Who is sought over and over is looked after again when what was asked has settled."""
+        place = self._sought(scene, one)
+        if not place.settles(now):
+            place.walked_for_at = now
+            self._walk(self._ways_for(scene, place), now)
 
-    def _walked(self, scene: Scene, place: Place, now: float, anew: bool) -> Iterator[tuple[str, str]]:
-        routers = scene.method is Choosing.TRACEROUTE
-        there = WalkTo(place.address, place.port, routers)
-        from_here = [there, *(WalkTo(str(each.address), each.port) for each in scene.relays.values())]
-        gateway = scene.gateway.walker
-        wanted = [(gateway, to) for to in from_here if scene.relays]
-        wanted += [(scene.stations[name].walker, there) for name in scene.relays if name in scene.stations]
-        for walker, to in wanted:
-            if not walker.walks:
-                continue
-            if anew or self.ways.is_due(walker.name, to.address, now, to.routers):
+    def ask(self, scene: Scene, one: Sought, now: float, anew: bool) -> list[tuple[str, str]]:
+        """The ways, from whom and to which address, that are walked for it; `anew`: also where they are known."""
+        place = self._sought(scene, one)
+        place.walked_for_at = now
+        return self._walk(self._ways_for(scene, place), now, anew)
+
+    def _sought(self, scene: Scene, one: Sought) -> Place:
+        place = self._places[scene.site.name].sought(one)
+        while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
+            max(self._places.values(), key=lambda each: len(each.by_prefix)).forget_oldest()  # of who has most
+        return place
+
+    def _ways_for(self, scene: Scene, place: Place) -> Iterator[tuple[Walker, WalkTo]]:
+        there = WalkTo(place.address, place.port, scene.method is Choosing.TRACEROUTE)
+        if scene.relays:
+            yield scene.gateway.walker, there
+        for name, each in scene.relays.items():
+            yield scene.gateway.walker, WalkTo(str(each.address), each.port)
+            if name in scene.stations:
+                yield scene.stations[name].walker, there
+
+    def _walk(self, ways: Iterable[tuple[Walker, WalkTo]], now: float, anew: bool = False) -> list[tuple[str, str]]:
+        walked = []
+        for walker, to in ways:
+            if walker.walks and (anew or self.ways.is_due(walker.name, to.address, now, to.routers)):
+                walked.append((walker.name, to.address))
                 if not walker.is_on_its_way(to.address):
                     walker.want(to)
-                    place.walked_for_at = now
-                yield walker.name, to.address
+        return walked
 
     def told(self, who: str, ways: Iterable[Way], now: float) -> None:
         """By a gateway: of its own site. By a relay: of all."""
@@ -108,6 +126,9 @@ class Seeking:
         way = CHOOSE.get(scene.method)
         if way is None:
             return
+        if self._moods.get(scene.site.name) != (moods := _moods(scene)):
+            self._moods[scene.site.name] = moods
+            self.touch(scene.site.name)
         for place in list(self._places[scene.site.name].to_choose(lambda one: self._waits(scene, one), now)):
             question = self.question(scene, place, now)
             place.due, place.chosen_at = False, now
@@ -144,7 +165,8 @@ class Seeking:
             walker.is_on_its_way(place.address) for walker in far
         )
 
-    def _make_room(self) -> None:
-        """The oldest of the site that has most makes place."""
-        while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
-            max(self._places.values(), key=lambda each: len(each.by_prefix)).forget_oldest()
+
+def _moods(scene: Scene) -> tuple[tuple[str, int, int], ...]:
+    """What is felt of relays' own figures: others change from report to report."""
+    told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
+    return tuple((name, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000) for name, one in told)

@@ -393,7 +393,7 @@ def test_of_too_many_places_the_oldest_is_forgotten() -> None:
     assert scene is not None
     for number in range(MOST_PLACES + 10):
         at = f"192.{number // 250}.{number % 250}"
-        list(world.core.relaying.seeking.seek(scene, Sought(f"{at}.0/24", f"{at}.1", 443), world.now))
+        world.core.relaying.seeking.seek(scene, Sought(f"{at}.0/24", f"{at}.1", 443), world.now)
     assert world.core.relaying.seeking.counted("home") == (MOST_PLACES, 0)
     assert world.core.relaying.seeking.place("home", "192.0.0.0/24") is None
 

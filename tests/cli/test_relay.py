@@ -103,7 +103,7 @@ def test_why_tells_by_which_relay_a_destination_is_reached_and_what_it_would_be_
 ) -> None:
     assert main(["why", "--relay", "8.8.8.8", "--site", "home"]) == OK
     told = capsys.readouterr().out
-    assert "  by tokyo, by predicted: tokyo 251 Mbit/s; direct 126 Mbit/s" in told
-    assert "  ping would have it go directly: no relay has both legs shorter" in told
+    assert "  predicted: by tokyo: tokyo 251 Mbit/s; direct 126 Mbit/s" in told
+    assert "  ping would have it: directly: no relay has both legs shorter" in told
     assert main(["why", "--relay", "8.8.8.8", "--site", "shed"]) == REFUSED
     assert main(["why", "client", "--site", "home"]) == USAGE
