@@ -16,6 +16,7 @@ import (
 	"bicast/internal/counting"
 	"bicast/mptcp"
 	"bicast/mptcp/command"
+	"bicast/relay/divert"
 )
 
 const releaseHelp = `
@@ -29,6 +30,8 @@ Gives back what killed agents left in a network namespace, and does nothing wher
                         those of living agents. Those of other namespaces and of other versions go, too, when their
                         agents were killed more than ten minutes ago: until then they free by themselves what they held.
                         That wants CAP_SYS_ADMIN
+  connections taken     at a gateway: the rules and routes by which terminals' connections were led to it, and its devices
+                        towards the bridge; not those of a living one
 
 The next ` + "`bicast-agent run`" + ` of that namespace and directory gives the path manager back by itself, whatever its
 role. Programs at cgroups it takes away where it holds windows as they did (a clamp), or has the same --blocks.
@@ -36,6 +39,7 @@ role. Programs at cgroups it takes away where it holds windows as they did (a cl
 
 const (
 	handedBack = "the guard of the path manager was killed: the namespace is the kernel's path manager's again"
+	undiverted = "terminals' connections, which a killed agent took, go by themselves again"
 	unseen     = "what killed agents left at cgroups, if anything, stays: who is there cannot be seen without CAP_SYS_ADMIN " +
 		"(`bicast-agent release` as root)"
 )
@@ -56,7 +60,7 @@ func Release(arguments []string, out, complaints io.Writer) int {
 	if released {
 		fmt.Fprintln(out, handedBack)
 	}
-	if err = errors.Join(err, takeAway(netns, out)); err != nil {
+	if err = errors.Join(err, takeAway(netns, out), undivert(netns, out)); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
@@ -88,6 +92,16 @@ func takeAway(netns string, out io.Writer) error {
 		fmt.Fprintln(out, unseen)
 	}
 	return err
+}
+
+func undivert(netns string, out io.Writer) error {
+	return within(netns, func() error {
+		released, err := divert.Release()
+		if released {
+			fmt.Fprintln(out, undiverted)
+		}
+		return err
+	})
 }
 
 func within(netns string, work func() error) error {
