@@ -51,7 +51,7 @@ func newRoad(t *testing.T) *road {
 	}
 	r.server.Run("ip", "address", "add", "45.0.0.3/24", "dev", "eth0") // where nobody listens
 	for _, address := range []string{server4, server6} {
-		r.answers(address)
+		r.server.PlainEcho(address)
 	}
 	r.is = r.authority.Identity("tokyo", "controller:1")
 	r.hand = NewHand(r.relay.Try, func() (trust.Identity, error) { return r.is, nil }, slog.New(slog.DiscardHandler))
@@ -80,27 +80,6 @@ func (r *road) link(left *lab.Host, at string, right *lab.Host, there string) {
 		end.host.Run("ip", "address", "add", end.address, "dev", end.device)
 		end.host.Run("ip", "link", "set", end.device, "up")
 	}
-}
-
-func (r *road) answers(at string) {
-	var listener net.Listener
-	r.server.Do(func() (err error) {
-		listener, err = net.Listen("tcp", at)
-		return err
-	})
-	r.t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				io.Copy(conn, conn)
-			}()
-		}
-	}()
 }
 
 func guest(is trust.Identity) *agentv1.Guest {
