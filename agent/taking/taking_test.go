@@ -294,6 +294,12 @@ func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 	h.stands("tokyo", 4433)
 	for what, undo := range map[string]func(){
 		"ends": func() { h.end(unix.SIGTERM) },
+		"is killed, and another given back what it left": func() {
+			h.end(os.Kill)
+			if said, err := h.program("release", "--directory", h.directory).CombinedOutput(); !strings.Contains(string(said), "go by themselves again") {
+				t.Fatalf("%v: %s", err, said)
+			}
+		},
 		"is ordered to take nothing": func() {
 			order := h.order()
 			order.Terminals = nil
@@ -306,7 +312,7 @@ func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 		if after := state(); after != before {
 			t.Fatalf("when the agent %s there is\n%s\nexpected, as before,\n%s", what, after, before)
 		}
-		if what == "ends" {
+		if h.agent.ProcessState != nil {
 			h.start()
 		}
 	}
