@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func (b *bench) stands(home trust.Identity) {
 	b.visit.Order(&agentv1.Directive{Id: 3, Order: &agentv1.Directive_Relay{Relay: &agentv1.Relay{
 		Port: 4433, Certificate: b.brain.Authority.Relay("relay", &is.Key.PublicKey, nil).Raw, Congestion: "reno",
 		Gateways: []*agentv1.Guest{{Name: "home", CertificateSha256: sum[:]}}, Allowed: []*agentv1.PortRange{{First: 80, Last: 80}},
+		Onward: []*agentv1.Onward{{Port: 5001, Address: "45.0.0.9", OtherPort: 443}},
 	}}})
 	if result := b.visit.Result(); !result.GetDone() {
 		b.t.Fatalf("%v, expected a relay", result)
@@ -91,7 +93,13 @@ func TestWhatARelaysAgentCarriesItMovesByOrder(t *testing.T) {
 	if _, err := b.conn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
 		t.Fatalf("who was carried by an agent that is killed reads %v, expected a reset", err)
 	}
+	if said := b.release(); !strings.Contains(said, "passed on to other relays") || b.relay.Run("nft", "list", "ruleset") != "" {
+		t.Fatalf("said %q, expected nothing to be passed on any more", said)
+	}
 	b.start("relay")
 	b.stands(home)
 	b.carried(home)
+	if said := b.release(); strings.Contains(said, "other relays") {
+		t.Fatalf("said %q, expected what a living agent passes on to stay", said)
+	}
 }

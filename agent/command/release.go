@@ -17,6 +17,7 @@ import (
 	"bicast/mptcp"
 	"bicast/mptcp/command"
 	"bicast/relay/divert"
+	"bicast/relay/onward"
 )
 
 const releaseHelp = `
@@ -32,6 +33,7 @@ Gives back what killed agents left in a network namespace, and does nothing wher
                         That wants CAP_SYS_ADMIN
   connections taken     at a gateway: the rules and routes by which terminals' connections were led to it, and its devices
                         towards the bridge; not those of a living one
+  what is passed on     at a relay, to other ones: its rules, and devices that forward for it alone; likewise
 
 The next ` + "`bicast-agent run`" + ` of that namespace and directory gives the path manager back by itself, whatever its
 role. Programs at cgroups it takes away where it holds windows as they did (a clamp), or has the same --blocks.
@@ -40,6 +42,7 @@ role. Programs at cgroups it takes away where it holds windows as they did (a cl
 const (
 	handedBack = "the guard of the path manager was killed: the namespace is the kernel's path manager's again"
 	undiverted = "terminals' connections, which a killed agent took, go by themselves again"
+	unled      = "further subflows, which a killed agent passed on to other relays, begin there no more"
 	unseen     = "what killed agents left at cgroups, if anything, stays: who is there cannot be seen without CAP_SYS_ADMIN " +
 		"(`bicast-agent release` as root)"
 )
@@ -60,7 +63,8 @@ func Release(arguments []string, out, complaints io.Writer) int {
 	if released {
 		fmt.Fprintln(out, handedBack)
 	}
-	if err = errors.Join(err, takeAway(netns, out), undivert(netns, out)); err != nil {
+	if err = errors.Join(err, takeAway(netns, out), undo(netns, out, divert.Release, undiverted),
+		undo(netns, out, onward.Release, unled)); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
@@ -94,11 +98,11 @@ func takeAway(netns string, out io.Writer) error {
 	return err
 }
 
-func undivert(netns string, out io.Writer) error {
+func undo(netns string, out io.Writer, release func() (bool, error), said string) error {
 	return within(netns, func() error {
-		released, err := divert.Release()
+		released, err := release()
 		if released {
-			fmt.Fprintln(out, undiverted)
+			fmt.Fprintln(out, said)
 		}
 		return err
 	})
