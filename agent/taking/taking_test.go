@@ -25,6 +25,7 @@ func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T)
 		seen := h.subflows()
 		return slices.Contains(seen, "10.97.1.2 10.97.2.2") && slices.Contains(seen, "10.97.2.3 10.97.1.3")
 	})
+	h.taking() // of before
 	taking := h.taking()
 	if n := taking.GetTerminals()[0]; n.GetRelayed() != 2 || n.GetConnections() != 2 || n.GetBytesDown() == 0 || n.GetDirect() != 0 {
 		t.Fatalf("%v, expected two of the television", taking)
@@ -32,6 +33,18 @@ func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T)
 	if n := len(taking.GetSought()); n != 2 { // of each family
 		t.Fatalf("%v, expected both prefixes to be sought", taking)
 	}
+}
+
+func TestARelayIsReachedByIPv6(t *testing.T) {
+	h := newHouse(t)
+	h.stands("tokyo", 4433)
+	order := h.order("tokyo")
+	order.Relays[0].Address = "fd09::9"
+	h.takes(order)
+	h.connected()
+	h.reached("tokyo", true)
+	h.sees(television4, server4, relay4)
+	h.eventually("both subflows", func() bool { return slices.Contains(h.subflows(), "fd97:1::2 fd97:2::2") })
 }
 
 func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
