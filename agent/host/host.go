@@ -299,10 +299,21 @@ func (h *Host) connections() ([]mptcp.Connection, error) {
 		return nil, nil // the hello said why
 	}
 	connections, err := h.kernel.Handle.Connections()
-	if h.relaying != nil && h.relaying.Stands() { // what it has with servers is as many again, and nobody's path
+	switch {
+	case err != nil:
+		return nil, err
+	case h.relaying != nil && h.relaying.Stands(): // what it has with servers is as many again, and nobody's path
 		connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool { return c.Token == 0 && !c.Serves })
+	case h.taking != nil: // what it has with terminals, in servers' names, is as many again, and rides no uplink
+		own, err := h.links.Addresses()
+		if err != nil {
+			return nil, err
+		}
+		connections = slices.DeleteFunc(connections, func(c mptcp.Connection) bool {
+			return c.Token == 0 && !slices.Contains(own, c.Subflows[0].Local.Addr())
+		})
 	}
-	return connections, err
+	return connections, nil
 }
 
 func answered(said string, err error) *agentv1.Result {

@@ -93,6 +93,28 @@ func TestAReportHasTheConnectionsOfTheNamespace(t *testing.T) {
 	}
 }
 
+// That a host has a connection in a name that none of its devices has is what a proxy of its terminals does.
+func TestAGatewayTellsOfNoConnectionThatItHasInAnothersName(t *testing.T) {
+	const stranger = "45.0.0.1"
+	client, server := lab.Two(t)
+	server.Run("ip", "route", "add", "local", stranger, "dev", "lo")
+	client.Run("ip", "route", "add", stranger, "via", "10.1.0.2")
+	for _, to := range []netip.AddrPort{server.PlainEcho(stranger + ":0"), server.PlainEcho("10.1.0.2:0")} {
+		if err := lab.Exchange(client.Dial(to, "10.1.0.1"), 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for role, expected := range map[agentv1.Role]int{agentv1.Role_ROLE_GATEWAY: 1, agentv1.Role_ROLE_TERMINAL: 2} {
+		report, err := open(t, server.Path(), role).Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(report.GetConnections()); n != expected {
+			t.Fatalf("%v: %v, expected %d", role, report.GetConnections(), expected)
+		}
+	}
+}
+
 func TestWithoutMPTCPOrdersAreRefusedWithTheReason(t *testing.T) {
 	h := &Host{role: agentv1.Role_ROLE_TERMINAL}
 	h.kernel.Missing = &mptcp.Error{Kind: mptcp.NoMPTCP, What: "this kernel has no MPTCP"}
