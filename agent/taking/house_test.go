@@ -66,6 +66,7 @@ type house struct {
 }
 
 func newHouse(t *testing.T) *house {
+	t.Parallel() // what they wait for is time
 	h := &house{
 		t: t, terminals: lab.One(t), bridge: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t),
 		brain: brain.New(t), relays: map[string]*relaying.Hand{},
