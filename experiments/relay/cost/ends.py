@@ -24,12 +24,15 @@ PORTS = ("net.ipv4.ip_local_port_range=1024 65535", "net.ipv4.tcp_tw_reuse=1")
 
 
 @contextmanager
-def standing(delay_ms: float = 0.0, names: tuple[str, ...] = NAMES) -> Iterator[tuple[Stage, list[Way]]]:
-    """The road with a server that answers, and those of these ways that are installed; it answers by each."""
+def standing(
+    delay_ms: float = 0.0, names: tuple[str, ...] = NAMES, receive: str = ROOMY_RECEIVE
+) -> Iterator[tuple[Stage, list[Way]]]:
+    """The road with a server that answers, and those of these ways that are installed; it answers by each. `receive`
+    are all machines' buffers."""
     with raised(RoadTopo(delay_ms=delay_ms)) as net:
         machines: list[Machine] = net.hosts
         for machine in machines:
-            machine.run("sysctl", "--quiet", "--write", ROOMY_RECEIVE, *PORTS)
+            machine.run("sysctl", "--quiet", "--write", receive, *PORTS)
         words = [sys.executable, str(TRAFFIC), "serve", str(WEB)]
         server = net.machine("server").popen(words, stdin=subprocess.PIPE, stderr=None, text=True)
         try:
