@@ -108,10 +108,16 @@ def _uplinks(steered: Steered, wall_offset_s: float) -> Iterator[HealthView]:
 
 
 def _own_end(pilot: Pilot, steered: Steered) -> EndView:
-    name = steered.name
-    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.TERMINAL)
+    """Of what is relayed, the end is its host."""
+    name, relayed = steered.name, steered.terminal.relayed
+    role = Role.GATEWAY if relayed else Role.TERMINAL
+    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
     if telling:
         return EndView(telling, None)
+    if relayed:
+        return EndView(
+            (), f"no agent of role gateway that was enrolled as {steered.site.name} tells of what is relayed"
+        )
     agents = [each for each in pilot.agents.values() if each.role is Role.TERMINAL]
     own = [each for each in agents if each.name == name or name in each.owns]
     return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent that is this terminal has come")

@@ -112,7 +112,9 @@ class Logbook:
         last = self.last(terminal)
         if last is not None and last.uplink == uplink:
             return last
-        return self.write(terminal, now, by, uplink, uplink, because, hard=False)
+        entry = self.write(terminal, now, by, uplink, uplink, because, hard=False)
+        entry.gateway.done, entry.gateway.said = True, "its groups are so already"
+        return entry
 
     def keep(self, terminals: Iterable[str]) -> None:
         """Of others nothing is told any more."""

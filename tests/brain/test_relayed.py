@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controller.air.place import Place
+from controller.courses import course
 from controller.known import Wanted
 from controller.model import AUTO, CapRule
 from controller.reports import Prefer, Role
@@ -70,6 +71,8 @@ def test_what_its_host_loses_towards_a_relay_moves_it_and_the_relay_is_the_hand(
     connection.subflows[1].server.backup = True
     scene.uploads(connection, loss=0.2)
     assert scene.active == "lte"
+    seen = course(scene.core, "phone", scene.now, 0.0)
+    assert (seen.own_end.agents, seen.other_end.agents) == (("home",), ("frankfurt",))
     assert [each for each in relay.orders if isinstance(each, Prefer)] == [
         Prefer(PATHS["lte"], (PATHS["wifi"],), hard=False)
     ]
@@ -81,7 +84,10 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
     scene.second()
     assert [each.server.backup for each in connection.subflows] == [False, True]
-    assert "this is its default" in scene.core.pilot.logbook.entries("phone")[0].because
+    (entry,) = scene.core.pilot.logbook.entries("phone")
+    assert "this is its default" in entry.because and entry.gateway.done
+    nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
+    assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
     for uplink in ("lte", AUTO):
         _, effects, _ = scene.core.wish_active("phone", uplink, scene.now)
         scene.carry(effects)
