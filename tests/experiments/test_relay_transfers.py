@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.relay import halfway
 from experiments.relay.planet.places import SETS
 from experiments.relay.transfers.lanes import Lane, LanesTopo
 from experiments.relay.transfers.plan import WINDOW_BYTES, WINDOWS, Task, chosen, sampled, swept
@@ -53,6 +54,14 @@ def test_gains_and_errors_are_counted_by_who_chose() -> None:
     assert told["gain by a crowded relay"].value == -75
     assert told["US-Europe: direct, of equation (1)"].value == pytest.approx(100 * 4e6 / (8 * WINDOW_BYTES / 0.10012))
     assert runs[0].predicted_relayed_bps < runs[0].predicted_direct_bps < runs[1].predicted_relayed_bps
+
+
+def test_what_the_pair_gains_is_held_against_half_the_way() -> None:
+    runs = [halfway.Run(100.0, "up", 4e6, 8e6, ""), halfway.Run(100.0, "down", 4e6, 5e6, "")]
+    assert [round(each.off) for each in runs] == [0, 60]
+    told = {one.what: one for one in halfway.figures([*runs, halfway.Run(100.0, "up", 1.0, 9e9, "on near")])}
+    assert told["the pair half way, 100 ms, up: gain"].value == 100
+    assert told["predictions off by"].met is False
 
 
 def test_a_relay_half_way_is_faster_and_a_crowded_one_slower() -> None:
