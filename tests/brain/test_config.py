@@ -19,13 +19,15 @@ from controller.config import ConfigError
 from controller.configuration.apart import networks_apart
 from controller.configuration.document import Place
 from controller.model import AccessPoint, CapRule, CapTables, Family, Mode, Protocol, Subnet, UplinkKind
-from tests.brain import sites
+from tests.brain import relayed, sites
 
 HOME = ("sites", "home")
 
 
-def with_change(path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
-    written = sites.document()
+def with_change(
+    path: tuple[str | int, ...], value: Any, of: Callable[[], dict[str, Any]] = sites.document
+) -> dict[str, Any]:
+    written = of()
     at: Any = written
     for step in path[:-1]:
         at = at[step]
@@ -371,7 +373,7 @@ def _paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int
     return [path, *(deeper for step in steps for deeper in _paths(value[step], (*path, step)))]
 
 
-PATHS = [path for path in _paths(sites.PAPER) if path]
+PATHS = [path for path in _paths(relayed.document()) if path]
 
 
 def _parses_or_refuses(parse: Callable[[], object]) -> None:
@@ -383,7 +385,7 @@ def _parses_or_refuses(parse: Callable[[], object]) -> None:
 
 @given(path=st.sampled_from(PATHS), value=values)
 def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tuple[str | int, ...], value: Any) -> None:
-    written = with_change(path, value)
+    written = with_change(path, value, relayed.document)
     _parses_or_refuses(lambda: config.parse(yaml.safe_dump(written, sort_keys=False)))
 
 
