@@ -165,7 +165,10 @@ def test_a_terminals_connections_are_told_with_who_flagged_them_and_plain_tcp_is
 
 def test_paths_are_addresses_by_uplink_and_none_where_there_is_no_choice() -> None:
     client, phone = SITE.terminals
-    assert paths(SITE, client.addresses) == {"wifi": (WIFI, "fd00:110::3"), "lte": (LTE,)} and paths(SITE, phone.addresses) == {}
+    assert (
+        paths(SITE, client.addresses) == {"wifi": (WIFI, "fd00:110::3"), "lte": (LTE,)}
+        and paths(SITE, phone.addresses) == {}
+    )
 
 
 COUNTERS = st.integers(0, 2**40)
