@@ -62,12 +62,14 @@ func (s *stand) open(w wanted) error {
 	if s.congestion == w.congestion {
 		return nil
 	}
-	s.congestion = w.congestion
 	raw, err := s.door.SyscallConn()
-	if err != nil {
-		return err
+	if err == nil {
+		err = reach.SetCongestion(raw, w.congestion)
 	}
-	return reach.SetCongestion(raw, w.congestion)
+	if err == nil {
+		s.congestion = w.congestion
+	}
+	return err
 }
 
 func (s *stand) listen(w wanted) error {

@@ -1,8 +1,8 @@
 // Package walk finds out how far destinations are, and by which routers: by echoes of ICMP, of which some go only as far as
-// a router, and by TCP where no echo comes back. Packets go as this host's routes say: of a gateway that is its
-// own way into the Internet, which need not be that of an uplink.
+// a router, and by TCP where no echo comes back. Packets go as this host's routes say: a gateway's own way into the
+// Internet need not be that of an uplink.
 //
-// Routers answer a host some times a second and no more: of many destinations behind the same one, few hear of it.
+// Routers answer a host some times a second and no more: for many destinations behind the same one few answers are left.
 package walk
 
 import (
