@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -26,6 +27,7 @@ func Serve(ctx context.Context, listener *net.TCPListener, guest func(context.Co
 				defer guests.Done()
 				guest(ctx, conn)
 			}()
+			runtime.Gosched() // who has come is served before more are let in
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):

@@ -113,7 +113,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	defer stop()
 	stranger := s.crowd.enter(from.Addr(), end)
 	err := end.Handshake(ctx, greetWithin)
-	s.crowd.leave(stranger)
+	s.crowd.leave(stranger, err == nil)
 	if err != nil {
 		end.Close() // with what TLS said of it, and that is all
 		s.count.strangers.Add(1)
