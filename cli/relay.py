@@ -123,7 +123,9 @@ def table(relays: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     yield ("RELAY", "AT", "STATE", "CARRIES", "CARRIED", "BYTES UP", "DOWN", "OVERHEAD", "BUSY", "SENDS WITH", "TOLD")
     for one in relays:
         told = one["told"]
-        state = "down" if one["why_not"] is not None else "drains" if one["draining"] else "stands"
+        state = "drains" if one["draining"] else "stands"
+        if one["why_not"] is not None:
+            state = "down" if one["heard"] else "not heard"
         at = f"[{one['address']}]:{one['port']}" if ":" in one["address"] else f"{one['address']}:{one['port']}"
         if told is None:
             yield (one["name"], at, state, *["-"] * 8)
