@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from controller import config as configuration
 from controller.calendar import moment
@@ -27,6 +27,7 @@ from controller.model import Config, Mode
 from controller.program import Program
 from controller.relaying import wishes as of_relays
 from controller.relaying.asking import Asked, Tried
+from controller.relaying.inquiry import Answered, Walking
 from controller.relaying.views import DestinationView, TriedView
 from controller.relaying.wishes import WishOfRelays
 from controller.relays import WishedRelay
@@ -41,23 +42,10 @@ from controller.wishes import Answer, NotAnswered
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Told = TypeVar("Told", covariant=True)
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
 HANDS_WITHIN_S = 2.0  # and switches
 WALKED_WITHIN_S = 5.0
-
-
-class Answered(Protocol):
-    @property
-    def answered(self) -> bool: ...
-
-
-class Walking(Protocol[Told]):
-    @property
-    def inquiries(self) -> Sequence[Answered]: ...
-
-    def told(self, now: float) -> Told: ...
 
 
 class Service:

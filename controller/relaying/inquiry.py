@@ -1,8 +1,23 @@
-"""What a person waits for: ways of which agents have not told yet."""
+"""What a person waits for: ways of which agents have not told yet, and what then is told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+Told = TypeVar("Told", covariant=True)
+
+
+class Answered(Protocol):
+    @property
+    def answered(self) -> bool: ...
+
+
+class Walking(Protocol[Told]):
+    @property
+    def inquiries(self) -> Sequence[Answered]: ...
+
+    def told(self, now: float) -> Told: ...
 
 
 class Inquiry:

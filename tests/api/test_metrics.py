@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from controller.model import Mode
 from controller.snapshot import GatewayState
-from tests.api.desk import HOME, MEASURED, METERED, SHARED, TUNNELLED, Desk
+from tests.api.desk import HOME, MEASURED, METERED, RELAYED, SHARED, TUNNELLED, Desk
 
 Labels = dict[str, str]
 
@@ -153,3 +153,24 @@ def test_groups_of_one_label_are_one_series(http: httpx.Client, desk: Desk) -> N
     desk.snapshot = replace(desk.snapshot, gateways=(twice,))
     samples = _samples(http)
     assert samples[_key("bicast_bucket_packets_total", gateway="home", group="client bicast", uplink="wifi")] == 140
+
+
+def test_relays_and_what_is_taken_are_counted(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = RELAYED
+    samples = _samples(http)
+    expected = {
+        _key("bicast_relay_up", relay="tokyo"): 1,
+        _key("bicast_relay_draining", relay="tokyo"): 0,
+        _key("bicast_relay_connections", relay="tokyo"): 3,
+        _key("bicast_relay_carried_total", relay="tokyo"): 900,
+        _key("bicast_relay_bytes_down_total", relay="tokyo"): 10**8,
+        _key("bicast_relay_overhead_seconds", relay="tokyo"): 80e-6,
+        _key("bicast_relay_busy_ratio", relay="tokyo"): 0.12,
+        _key("bicast_relay_reached", gateway="home", relay="tokyo"): 1,
+        _key("bicast_relay_reached", gateway="shed", relay="tokyo"): 0,
+        _key("bicast_relay_setup_seconds", gateway="home", relay="tokyo"): 0.041,
+        _key("bicast_taking", gateway="home"): 1,
+        _key("bicast_taken_relayed_total", gateway="home", terminal="client"): 120,
+        _key("bicast_taken_direct_total", gateway="home", terminal="client"): 4,
+    }
+    assert {key: samples.get(key) for key in expected} == expected
