@@ -39,6 +39,7 @@ func Reopened(ctx context.Context, inside func(func() error) error, name string,
 	k, err := openKernel(inside, inside)
 	if err == nil {
 		defer k.close()
+		k.hears = 0
 		var there bool
 		var d device
 		if d, there, err = find(k.inner, name, 0); err == nil && there && !k.read(d) {
@@ -121,7 +122,7 @@ func (k *kernel) read(d device) bool {
 		}
 		return err
 	})
-	return err != nil || listeners > 1 // where it cannot be known, the flag is what there is
+	return err != nil || listeners > k.hears // where it cannot be known, the flag is what there is
 }
 
 // port is one of an Open vSwitch, which has another number for a moment.

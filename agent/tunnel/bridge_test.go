@@ -1,7 +1,9 @@
 package tunnel
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -135,4 +137,29 @@ func TestABridgeThatOnlyHasSetItsFlagDoesNotReadTheDevice(t *testing.T) {
 	forwards.Signal(unix.SIGCONT)
 	w.await("the bridge reads it", patient, func() bool { return w.ping(100) })
 	w.expectNumber7()
+}
+
+func TestABridgeReadsADeviceThatSomebodyElseMadeAnewAndThenIsLeftAlone(t *testing.T) {
+	host := lab.One(t)
+	openVSwitch(t, host)
+	host.Run("ovs-vsctl", "--timeout=20", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
+	renew := func() {
+		host.Run("ip", "link", "add", "rl", "up", "type", "veth", "peer", "name", "rl-h")
+		host.Run("ip", "link", "set", "rl-h", "up")
+	}
+	renew()
+	host.Run("ovs-vsctl", "--timeout=20", "add-port", "site", "rl", "--", "set", "Interface", "rl", "ofport_request=7")
+	for n := range 2 {
+		ctx, stop := context.WithTimeout(t.Context(), patient)
+		Reopened(ctx, host.Try, "rl", slog.Default())
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("%d: %v, expected the bridge to read the device by then, and to be asked no more", n, err)
+		}
+		stop()
+		if number := host.Run("ovs-vsctl", "get", "Interface", "rl", "ofport"); number != "7\n" {
+			t.Fatalf("%d: the port has the number %s, expected its own, 7", n, number)
+		}
+		host.Run("ip", "link", "delete", "rl")
+		renew()
+	}
 }

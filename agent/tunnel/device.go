@@ -84,10 +84,11 @@ type kernel struct {
 	outer   *netlink.Conn
 	inner   *netlink.Conn
 	innerNS *os.File
+	hears   int // sockets of ours that hear what a device sends and receives
 }
 
 func openKernel(outside, inside func(func() error) error) (*kernel, error) {
-	k := &kernel{inside: inside}
+	k := &kernel{inside: inside, hears: 1}
 	dial := func(conn **netlink.Conn) func() error {
 		return func() (err error) {
 			*conn, err = netlink.Dial(unix.NETLINK_ROUTE, nil)
