@@ -147,16 +147,17 @@ class Switch:
             old = remembered(self.site, self.observed.ports, event.installed.program.groups)
             self.observed = replace(self.observed, macs={**old, **self.observed.macs})
         known_to_fail, self._refused = self._refused, False
+        wanted_else = self._learned or self._port_changes.owed  # since something was sent: it holds what it was sent
         self._expected = self._agreed.recognised(event.installed.program)
         changes = yield from self.settle(wanted, now)
         if not changes:
             self._agreed = Agreed(event.installed.program, self._expected)
             self.last_error = None
             self._become_verified(now)
-        elif self._corrected and not known_to_fail:
+        elif self._corrected and not (known_to_fail or wanted_else):
             what = describe(changes[0], self.observed.ports)
             self._fail(f"the switch does not hold what it accepted; this was sent again, in vain so far: {what}", now)
-        self._corrected = bool(changes) and not known_to_fail
+        self._corrected = bool(changes) and not (known_to_fail or wanted_else)
 
     def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
         if event.ticket != self._apply_ticket:

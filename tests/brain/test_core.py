@@ -315,6 +315,21 @@ def test_ports_that_change_all_the_time_cost_some_compilations_a_second_and_the_
     assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
 
 
+def test_a_switch_is_not_blamed_for_ports_that_change_while_it_is_read_again() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.fakes[1].change(DeleteFlow(next(iter(pair.installed().flows.values()))))
+    pair.pass_time(30.0)
+    while pair.switch().state is GatewayState.STEADY:  # until what is missing has been found, and sent
+        assert pair.step()
+    for at in range(100):  # more than are settled at once
+        pair.port("wifi0", replace(PORTS["wifi0"], number=7000 + at))
+        pair.step()
+    assert pair.switch().last_error is None
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY
+
+
 def test_a_port_that_goes_down_after_many_others_waits_for_its_turn_and_no_longer_than_100_ms() -> None:
     pair = connected()
     all_answer(pair)
