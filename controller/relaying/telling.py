@@ -127,6 +127,13 @@ def _leg(relaying: Relaying, start: str, address: str, end: str, now: float) -> 
     known = relaying.seeking.ways.get(start, address)
     leg = known.leg(start, now) if known is not None else None
     if known is None or leg is None:
-        because = known.way.because if known is not None and known.way.because else "nobody has walked it of late"
+        because = known.way.because if known is not None and known.way.because else _unwalked(relaying, start)
         return LegView(start, end, None, None, because, ())
     return LegView(start, end, leg.rtt_ms, leg.age_s, None, tuple(each.address for each in known.way.routers))
+
+
+def _unwalked(relaying: Relaying, start: str) -> str:
+    host = relaying.gateways.get(start) or relaying.stations.get(start)
+    if host is None:
+        return f"the agent {start} is not connected"
+    return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "nobody has walked it of late"

@@ -24,9 +24,14 @@ class Underway:
 class Walker:
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
-        self.walks = any(one.name == WALKS and one.available for one in event.capabilities)
+        said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
+        self.unable: str | None = said[0] if said else "it is of a version that does not walk"  # and why
         self._wanted: dict[str, WalkTo] = {}  # by address, in this order
         self._underway: Underway | None = None
+
+    @property
+    def walks(self) -> bool:
+        return self.unable is None
 
     def want(self, to: WalkTo) -> None:
         """What is too much is not walked for: who seeks it seeks it again."""

@@ -69,6 +69,21 @@ def test_who_tries_a_relay_has_every_gateway_walk_to_it_also_where_that_is_known
         assert tried.inquiries[0].answered and (reached.rtt_ms, reached.setup_ms) == (rtt_ms, 41)
 
 
+def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known() -> None:
+    world = standing(choose=Choosing.NEAREST)
+    world.internet.rtt_ms = dict(FAR)
+    world.relays["oslo"].cannot_walk = "no ping socket"
+    world.join(world.relays["oslo"])
+    world.leave(world.relays["tokyo"])
+    world.seconds(1)
+    asked = asks(world)
+    world.walk()
+    (told,) = asked.told(world.now)
+    because = {leg.start: leg.because for leg in told.legs if leg.end == str(DEST)}
+    assert because["oslo"] == "the agent oslo cannot: no ping socket"
+    assert because["tokyo"] == "the agent tokyo is not connected"
+
+
 def test_what_cannot_be_asked_is_refused_with_words() -> None:
     world = standing()
     for address, site, because in (

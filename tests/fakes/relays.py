@@ -35,12 +35,14 @@ class Walker(FakeHand):
         self.refuses: dict[str, str] = {}  # names of orders' types, and why
         self.told: list[object] = []  # orders of these kinds
         self.walks: list[Direct] = []  # that it has not told of
+        self.cannot_walk = ""  # and why
 
     def opened(self, session: int) -> AgentOpened:
         event = super().opened(session)
         self.walks.clear()
-        more = (Capability(name, True, "") for name in ("relay", "take", "walk"))
-        return replace(event, capabilities=(*event.capabilities, *more))
+        more = (Capability("relay", True, ""), Capability("take", True, ""))
+        walks = Capability("walk", not self.cannot_walk, self.cannot_walk)
+        return replace(event, capabilities=(*event.capabilities, *more, walks))
 
     def carry_out(self, direct: Direct) -> Resulted:
         if not isinstance(direct.order, Relay | Take | Choices | Walk):
