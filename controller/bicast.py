@@ -64,7 +64,8 @@ Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of
 
 def compile(site: Site, known: Known) -> Program:
     ports = known.observed.ports
-    wires = tuple((name, ports[name].number, ports[name].mac) for name in site.ports if name in ports)
+    there = (name for name in site.ports if name in ports and (ports[name].up or not taking.by(site, name)))
+    wires = tuple((name, ports[name].number, ports[name].mac) for name in there)
     groups = _Groups(site, known).groups()
     meters = {meter.meter_id: meter for meter in metered.meters(site, known.rates)}
     return Program(_flows(site, wires), {group.group_id: group for group in groups}, meters)

@@ -5,7 +5,7 @@
     ROUTE   of what leaves the site, TCP of a relayed terminal goes to the host, but for what goes to the other end or
             to a network that is excepted. What the host has passed on came by its port, and is not taken again
 
-While that port is not there nothing is taken, or, where it shall not go directly, it ends here.
+While that port is not there, or down, nothing is taken, or, where it shall not go directly, it ends here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ from controller.tables.sources import apart
 
 TO_TERMINAL_PRIORITY, PASSED_ON_PRIORITY = 10, 9  # ENTRY
 UNTAKEN_PRIORITY, TAKEN_PRIORITY = 18, 14  # ROUTE: below what stays inside or goes nowhere, above what leaves
+
+
+def by(site: Site, port: str) -> bool:
+    """Whether it is that port. A bridge in userspace keeps the port of a device that is gone, which is down then."""
+    return site.relaying is not None and site.relaying.port == port
 
 
 def taken(site: Site) -> tuple[Served, ...]:

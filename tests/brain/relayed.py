@@ -57,8 +57,9 @@ def known(
     modes: dict[str, Mode] | None = None,
     active: dict[str, str] | None = None,
     missing: tuple[str, ...] = (),
+    down: tuple[str, ...] = (),
 ) -> Known:
-    ports = {name: port for name, port in PORTS.items() if name not in missing}
+    ports = {name: replace(port, up=name not in down) for name, port in PORTS.items() if name not in missing}
     return Known(Wanted(modes or {}, active or {}), Observed(ports, sites.learned(of)))
 
 

@@ -30,10 +30,11 @@ def ready(
     modes: dict[str, Mode] | None = None,
     active: dict[str, str] | None = None,
     missing: tuple[str, ...] = (),
+    down: tuple[str, ...] = (),
     **relaying: object,
 ) -> FakeSwitch:
     site = relayed.site(**relaying)
-    return relayed.switch_with(site, relayed.known(site, modes, active, missing))
+    return relayed.switch_with(site, relayed.known(site, modes, active, missing, down))
 
 
 def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
@@ -146,10 +147,11 @@ def test_the_host_finds_its_gateway() -> None:
 
 def test_with_nobody_to_take_it_tcp_goes_directly_or_nowhere_as_the_fallback_says() -> None:
     packet = tcp(PHONE, SERVER, eth_dst=LAN_MAC)
-    assert set(leaves(ready(missing=("rl-home",)), packet, LAN)) == {WIFI, LTE}
-    blocking = ready(missing=("rl-home",), fallback=Fallback.BLOCK)
-    assert not leaves(blocking, packet, LAN)
-    assert set(leaves(blocking, tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), LAN)) == {WIFI, LTE}
+    for missing, down in ((("rl-home",), ()), ((), ("rl-home",))):
+        assert set(leaves(ready(missing=missing, down=down), packet, LAN)) == {WIFI, LTE}
+        blocking = ready(missing=missing, down=down, fallback=Fallback.BLOCK)
+        assert not leaves(blocking, packet, LAN)
+        assert set(leaves(blocking, tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), LAN)) == {WIFI, LTE}
 
 
 def test_mode_and_active_uplink_move_groups_alone_and_nothing_is_learned_at_the_host() -> None:
