@@ -76,7 +76,7 @@ class Core:
         self.air = Air(
             config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often, self.measuring.over_air
         )
-        self.relaying = Relaying(config, wanted, self._tickets, self.measuring.uplinks_bps)
+        self.relaying = Relaying(config, wanted, self._tickets, self.measuring.uplink_bps)
         self.moves = Moves()
         self._kept_at = now
 

@@ -235,14 +235,14 @@ class Measuring:
         pages = (self._page((road.at, down)) for road in roads for down in DIRECTIONS)
         return max(filter(None, (book.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None)
 
-    def uplinks_bps(self, site: str, now: float) -> tuple[float, ...]:
-        """What each of a site's uplinks carries towards it, of those of which that is known."""
+    def uplink_bps(self, site: str, now: float) -> float | None:
+        """What the fastest of a site's uplinks carries towards it; None: of none is it known."""
         roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air is None)
         headings = ((road, (road.at, road.near == site)) for road in roads)
         figures = (
             self._page(heading).figure(self._delivered.get(heading), now, road.kept_s) for road, heading in headings
         )
-        return tuple(figure.bps for figure in figures if isinstance(figure, Figure))
+        return max((figure.bps for figure in figures if isinstance(figure, Figure)), default=None)
 
     def told(self, now: float) -> tuple[RoadView, ...]:
         return (*map(self._told, self._roads.values(), repeat(now)), *map(telling.unmeasured, self._unmeasured))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -22,17 +22,11 @@ class Question:
     direct: Leg
     candidates: tuple[Candidate, ...]  # those that are heard first: of equals the first is chosen
     present: tuple[str, ...]  # what was chosen before
-    uplinks_bps: Sequence[float]  # of the site's uplinks, those that are known: what comes to it
-
-    @property
-    def together_bps(self) -> float | None:
-        return sum(self.uplinks_bps) if self.uplinks_bps else None
+    uplink_bps: float | None  # what comes to the site by one uplink, which each terminal's packets ride
 
 
-def candidate(name: str, near: Leg | None, far: Leg | None, told: Relaying | None) -> Candidate | None:
-    """None: how far it is off is not known. `told`: what the relay said of itself, the last time."""
-    if near is None or far is None:
-        return None
+def candidate(name: str, near: Leg, far: Leg, told: Relaying | None) -> Candidate:
+    """`told`: what the relay said of itself, the last time."""
     overhead_ms = told.overhead_us / 1e3 if told and told.overhead_us else None
     return Candidate(name, near, far, told.busy_percent / 100 if told else None, overhead_ms)
 
@@ -51,7 +45,7 @@ def _predicted(asked: Question) -> Choice:
 
 def _parallel(asked: Question) -> Choice:
     return parallel(
-        asked.direct, asked.candidates, most=MOST_TOGETHER, present=asked.present, uplink_bps=asked.together_bps
+        asked.direct, asked.candidates, most=MOST_TOGETHER, present=asked.present, uplink_bps=asked.uplink_bps
     )
 
 

@@ -19,7 +19,7 @@ from controller.relaying.choosing import CHOOSE
 from controller.relaying.drafts import Drafts, Vouched
 from controller.relaying.hosts import Figures, Gateway, Station
 from controller.relaying.inquiry import Inquiry
-from controller.relaying.seeking import NONE, Scene, Seeking, UplinksBps
+from controller.relaying.seeking import NONE, Scene, Seeking, UplinkBps
 from controller.relays import WishedRelay
 from controller.reports import (
     AgentClosed,
@@ -43,7 +43,7 @@ class Relaying:
         config: Config,
         wanted: Wanted,
         tickets: Tickets,
-        uplinks_bps: UplinksBps,
+        uplink_bps: UplinkBps,
     ) -> None:
         self._config, self._tickets = config, tickets
         self._vouched: Vouched = {}
@@ -52,7 +52,7 @@ class Relaying:
         self.figures: dict[str, Figures] = {}  # as relays told of themselves last, by whom may be gone
         self._by_session: dict[int, Gateway | Station] = {}
         self._inquiries: list[Inquiry] = []
-        self.seeking = Seeking(uplinks_bps)
+        self.seeking = Seeking(uplink_bps)
         self.drafts = Drafts(config, wanted, self._vouched)
         self.seeking.keep(self.drafts.takers)
 

@@ -7,8 +7,8 @@ So much for a place as there are relays, and nothing for places that nobody seek
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from controller.model import Choosing, Fallback, Site
 from controller.orders import Choices, WalkTo
@@ -25,8 +25,8 @@ NONE = Choices()
 MOST_PLACES = 256  # of all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
-UplinksBps = Callable[[str, float], Sequence[float]]
-"""What each of a site's uplinks is known to carry towards it just now."""
+UplinkBps = Callable[[str, float], float | None]
+"""What a site's fastest uplink carries towards it just now; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Scene:
 
 
 class Seeking:
-    def __init__(self, uplinks_bps: UplinksBps) -> None:
-        self._uplinks_bps = uplinks_bps
+    def __init__(self, uplink_bps: UplinkBps) -> None:
+        self._uplink_bps = uplink_bps
         self.ways = Ways()
         self._places: dict[str, Places] = {}  # by site
         self._moods: dict[str, tuple[tuple[str, int, int], ...]] = {}  # likewise: of relays, at the last choice
@@ -142,20 +142,25 @@ class Seeking:
         direct = self.ways.leg(name, place.address, now)
         if direct is None or not scene.relays:
             return None
-        uplinks_bps = self._uplinks_bps(name, now)
-        candidates = (self._candidate(scene, each, place, now) for each in scene.relays)
+        uplink_bps = self._uplink_bps(name, now)
+        candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
         there = tuple(each for each in candidates if each is not None)
-        return Question(place.prefix, direct, there, place.present, uplinks_bps)
+        return Question(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
 
     def choices(self, scene: Scene) -> Choices:
         if scene.method not in CHOOSE:
             return NONE
         return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
 
-    def _candidate(self, scene: Scene, name: str, place: Place, now: float) -> Candidate | None:
+    def _candidate(
+        self, scene: Scene, name: str, place: Place, uplink_bps: float | None, now: float
+    ) -> Candidate | None:
         near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
+        far = self.ways.leg(name, place.address, now)
+        if near is None or far is None:
+            return None
         figures = scene.figures.get(name)
-        return candidate(name, near, self.ways.leg(name, place.address, now), figures.told if figures else None)
+        return candidate(name, replace(near, bandwidth_bps=uplink_bps), far, figures.told if figures else None)
 
     def _waits(self, scene: Scene, place: Place) -> bool:
         gateway = scene.gateway.walker

@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.known import Wanted
+from controller.measuring.measuring import Measuring
 from controller.model import Choosing, Config, Fallback
 from controller.orders import (
     Guest,
@@ -368,6 +369,15 @@ def test_an_agent_that_walks_and_does_not_tell_keeps_nobody_waiting() -> None:
         world.tell(hand.walked())
     world.seconds(8)
     assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.walks
+
+
+def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 20e6)
+    world = seeking()
+    assert world.chosen() == {PREFIX: ()}
+    place = world.core.relaying.seeking.place("home", PREFIX)
+    assert place is not None and place.choice is not None
+    assert place.choice.because.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
 
 
 def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:
