@@ -230,6 +230,16 @@ def test_a_controller_that_is_started_again_orders_what_stands_and_disturbs_noth
     assert [order for order in world.home.orders_of(Take)[told:] if order != before[0]] == []
 
 
+def test_choices_of_a_controller_that_was_killed_are_made_anew() -> None:
+    world = seeking()
+    world.restart()
+    world.seconds(2)
+    assert world.home.walks
+    world.walk()
+    world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}
+
+
 def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
     world = standing()
     assert world.home.order.terminals
