@@ -53,23 +53,21 @@ class RelayedHome:
         expected = [RELAYS[name] for name in relays or RELAYS]
         self._await(lambda: self.seen(terminal) in expected, f"{terminal}'s TCP comes from {' or '.join(expected)}")
 
-    def await_locals(self, terminal: str, relay: str) -> list[Subflow]:
-        """Until what this relay carries most of for the terminal has a subflow by each uplink."""
-        wanted = {local(terminal, uplink) for uplink in RELAYED}
+    def await_active(self, terminal: str, relay: str, uplink: str) -> list[Subflow]:
+        """Until what this relay carries most of for the terminal has a subflow by each uplink, and all but this one's
+        are backup."""
+        wanted = {local(terminal, each): each != uplink for each in RELAYED}
         self._await(
-            lambda: {one.client for one in self.subflows(terminal, relay)} == wanted,
-            f"a connection of {terminal}'s at {relay} has a subflow by each uplink",
+            lambda: {one.client: one.backup for one in self.subflows(terminal, relay)} == wanted,
+            f"a connection of {terminal}'s at {relay} has a subflow by each uplink, and {uplink} is active",
         )
-        return self.subflows(terminal, relay)
+        return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
     def subflows(self, terminal: str, relay: str) -> list[Subflow]:
         """Of the connection of this terminal that has carried most at the relay; none while there is none."""
         own = {local(terminal, uplink) for uplink in RELAYED}
         found = [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
-
-    def active(self, terminal: str, relay: str) -> set[str]:
-        return {one.client for one in self.subflows(terminal, relay) if not one.backup}
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
         """In force when this returns, in the switch's caches, too."""

@@ -11,7 +11,7 @@ from bench.flowing import flowing
 from cli.__main__ import main
 from experiments.live.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
 from experiments.running import API
-from tests.system.evidence import arrivals, until
+from tests.system.evidence import arrivals
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
 from topologies.web import download, sha256, upload, web_server
 
@@ -62,8 +62,7 @@ def sent(home: RelayedHome, terminal: str) -> Mapping[str, int]:
 def test_a_download_and_an_upload_ride_mptcp_by_both_uplinks(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
     with flowing(home.machine("television"), file, "tcp") as under_way:
-        home.await_locals("television", "tokyo")
-        until(lambda: home.active("television", "tokyo") == {local("television", "wifi")}, "LTE is backup")
+        home.await_active("television", "tokyo", "wifi")
         assert under_way.received().sha256 == file.sha256
     upload(home.machine("television"), home.web.file("long"), home.web.url("up"), timeout_s=60)
     assert sha256(home.web.file("up")) == file.sha256
@@ -91,12 +90,10 @@ def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishe
         flowing(wishes.machine("laptop"), file, "tcp") as laptop,
     ):
         for terminal in RELAYED_TERMINALS:
-            wishes.await_locals(terminal, "tokyo")
+            wishes.await_active(terminal, "tokyo", "wifi")
         assert main(["switch", "television", "lte", "--api", API]) == 0
-        until(
-            lambda: wishes.active("television", "tokyo") == {local("television", "lte")}, "the television's is on LTE"
-        )
-        assert wishes.active("laptop", "tokyo") == {local("laptop", "wifi")}
+        wishes.await_active("television", "tokyo", "lte")
+        wishes.await_active("laptop", "tokyo", "wifi")
         assert not television.ended and not laptop.ended, "both must be under way all the time"
         assert main(["switch", "television", "wifi", "--api", API]) == 0
         assert {television.received().sha256, laptop.received().sha256} == {file.sha256}
