@@ -127,15 +127,16 @@ def parallel(
 ) -> Choice:
     """Ours: up to so many relays at once, each of them only where it adds what is worth it.
 
-    All that they carry together goes by the sender's own uplink: while nobody knows its rate, no second relay is
-    predicted to add anything."""
+    All that they carry together goes by the sender's own uplink, as what goes directly does: while nobody knows its
+    rate, no second relay is predicted to add anything."""
+    direct = replace(direct, bandwidth_bps=_least(direct.bandwidth_bps, uplink_bps))
     alone = throughput(direct, window_bytes)
     if direct.age_s > OLD_S:
         return Choice((), f"the direct way was last measured {direct.age_s:.0f} s ago: nothing can be compared with it")
     found = _predictions(direct, candidates, window_bytes)
     best = _best(found, most, uplink_bps)
     kept = {name: found[name] for name in present if name in found}
-    if kept and len(kept) == len(present) and _sum(best, uplink_bps) < WORTH * _sum(kept, uplink_bps):
+    if 0 < len(kept) == len(present) <= most and _sum(best, uplink_bps) < WORTH * _sum(kept, uplink_bps):
         best = kept
     bps = _sum(best, uplink_bps)
     worth = alone.bps if best is kept else WORTH * alone.bps
@@ -197,6 +198,11 @@ def _sum(those: dict[str, Throughput], uplink_bps: float | None) -> float:
     if uplink_bps is None:
         return max(rates, default=0.0)
     return min(sum(rates), uplink_bps)
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known, default=None)
 
 
 def _shared(direct: Leg, candidate: Candidate) -> list[Router]:

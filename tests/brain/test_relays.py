@@ -181,6 +181,18 @@ def test_relays_at_once_add_what_the_uplink_has_room_for(
     assert ("together" in choice.because) == (len(taken) > 1)
 
 
+def test_what_the_uplink_cannot_carry_no_relay_adds() -> None:
+    """Where it is the uplink that limits, and not the window, half the way is worth nothing."""
+    choice = parallel(DIRECT, [HALF_WAY], most=2, uplink_bps=20e6)
+    assert choice.relays == () and choice.direct_bps == 20e6
+    assert parallel(DIRECT, [HALF_WAY], most=2, uplink_bps=20e6, window_bytes=WINDOW).relays == ("half",)
+
+
+def test_who_is_to_have_one_relay_does_not_keep_two() -> None:
+    both = [disjoint("a", 20), disjoint("b", 18)]
+    assert predicted(Leg(40.0, bandwidth_bps=15e6), both, present=("a", "b")).relays == ("a",)
+
+
 @pytest.mark.parametrize("choose", [ping, traceroute, predicted])
 def test_without_relays_it_is_direct(choose: Callable[..., Choice]) -> None:
     assert choose(DIRECT, []).relays == ()
