@@ -45,6 +45,7 @@ type Diverted struct {
 	led   bool     // to the proxy, by routes
 	laid  string   // of the ground: what its routes depend on
 	back  []netip.Addr
+	ways  ways // as they were when the order was written
 }
 
 // ErrTaken is why a namespace is left alone: its rules are those of another process, which lives.
@@ -74,6 +75,9 @@ func (d *Diverted) Write(order Order) (made []string, err error) {
 	if err := d.lead(order); err != nil {
 		return nil, err
 	}
+	if d.ways, err = waysThere(); err != nil {
+		return nil, err
+	}
 	return made, nft(removal + order.rules())
 }
 
@@ -85,14 +89,18 @@ func (d *Diverted) Lost() (string, error) {
 			lost = "the network device " + end
 		}
 	}
-	there, err := tableThere()
-	if err == nil && !there {
+	ways, err := waysThere()
+	if err == nil && ways != d.ways {
+		lost = "rules of routing, or routes"
+	}
+	there, unseen := tableThere()
+	if unseen == nil && !there {
 		lost = "the table " + table + " of nft"
 	}
 	if lost != "" {
 		d.led, d.laid = false, ""
 	}
-	return lost, err
+	return lost, errors.Join(err, unseen)
 }
 
 func (d *Diverted) lead(order Order) error {

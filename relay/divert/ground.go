@@ -36,7 +36,7 @@ const (
 	Answering = 0xb1ca58
 
 	hostMAC = "02:62:69:63:61:73" // of all ends at the host, which are known by it: the bridge learns nothing, and asks nobody
-	origin  = "202"               // of our routes and rules: what `ip` calls protocol
+	origin  = 202                 // of our routes and rules: what `ip` calls protocol
 	first   = 45515               // the table of routes back to terminals; those of uplinks are behind it
 	here    = "12"                // the priority of rules
 	back    = 45514 + 256         // the table of routes to terminals for what has no other way
@@ -147,7 +147,7 @@ func (g *Ground) backs(family string, before []netip.Addr) string {
 	say := func(verb string, of, but []netip.Addr) {
 		for _, each := range of {
 			if each.Is6() == (family == "-6") && !slices.Contains(but, each) {
-				fmt.Fprintf(&text, "route %s %v via %s dev %s onlink table %d protocol %s\n",
+				fmt.Fprintf(&text, "route %s %v via %s dev %s onlink table %d protocol %d\n",
 					verb, each, bridge(family), Host(g.Port), back, origin)
 			}
 		}
@@ -173,7 +173,9 @@ func (g *Ground) six() bool {
 // routes are the lines for `ip`: each uplink's addresses leave by it or not at all.
 func (g *Ground) routes(family string) string {
 	var text strings.Builder
-	say := func(format string, values ...any) { fmt.Fprintf(&text, format+" protocol "+origin+"\n", values...) }
+	say := func(format string, values ...any) {
+		fmt.Fprintf(&text, format+" protocol %d\n", append(values, origin)...)
+	}
 	say("rule flush")
 	say("route flush table all")
 	say("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), first)
@@ -214,8 +216,8 @@ func (g *Ground) String() string {
 // lift takes away all of whatever ground is there.
 func lift() error {
 	for _, family := range families(true) {
-		ip(family, "rule", "flush", "protocol", origin)
-		ip(family, "route", "flush", "table", "all", "protocol", origin)
+		ip(family, "rule", "flush", "protocol", strconv.Itoa(origin))
+		ip(family, "route", "flush", "table", "all", "protocol", strconv.Itoa(origin))
 	}
 	there, err := links()
 	if err != nil {

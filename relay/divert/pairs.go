@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -109,8 +110,8 @@ func settings(port, host string, terminals bool) error {
 	}
 	for path, value := range wanted {
 		err := os.WriteFile(path, []byte(value), 0)
-		if errors.Is(err, fs.ErrNotExist) && strings.Contains(path, "/ipv6/") {
-			continue // a kernel without it, or before 6.17
+		if errors.Is(err, fs.ErrNotExist) && path != sysctl("ipv4", host, filepath.Base(path)) {
+			continue // IPv6 is not in all kernels, and this of it since 6.17; and a bridge may have taken its end elsewhere
 		}
 		if err != nil {
 			return fmt.Errorf("connections cannot be taken: %w; that wants root", err)
