@@ -60,22 +60,22 @@ func (j *joins) lead(relays []relay) {
 }
 
 // join opens a subflow from each of these, to the relay and by others, that the connection does not begin with. The kernel goes
-// on to call by a path that does not answer, for two minutes.
-func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPort) {
+// on to call by a path that does not answer, for two minutes. False: it has no others, for it is none of MPTCP.
+func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPort) bool {
 	j.mutex.Lock()
 	to := append([]netip.AddrPort{relay}, j.onward[relay]...)
 	j.mutex.Unlock()
 	if len(locals)*len(to) < 2 {
-		return
+		return true
 	}
 	raw, err := end.NetConn().(syscall.Conn).SyscallConn()
 	if err != nil {
-		return // it has ended
+		return true // it has ended
 	}
 	connection, err := mptcp.Own(raw)
 	if err != nil {
 		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "because", err)
-		return
+		return false
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
 	one := &joined{connection, pathsOf(began.Addr(), locals, to)}
@@ -87,6 +87,7 @@ func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPor
 			j.create(one, by)
 		}
 	}
+	return true
 }
 
 // pathsOf numbers our addresses: the one that a connection begins by has 0.

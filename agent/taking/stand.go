@@ -14,13 +14,11 @@ import (
 	"bicast/agent/frugal"
 	"bicast/agent/pathmanager"
 	"bicast/agent/trust"
-	"bicast/agent/tunnel"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
-	"bicast/relay/reach"
 	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
@@ -37,6 +35,7 @@ type stand struct {
 	cancel   context.CancelFunc
 	parts    sync.WaitGroup
 	spare    func() // gives processors back
+	blinded  []byte // what blinding was
 
 	place     *divert.Diverted
 	four, six uint16 // the proxy's ports
@@ -84,6 +83,9 @@ func begin(h *Hand) (s *stand, err error) {
 	s.four, s.six = s.serve(four), s.serve(six)
 	s.hold(h.guard)
 	s.part(s.joins.run)
+	if err := h.within(s.unblind); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
 	return s, nil
 }
 
@@ -149,61 +151,11 @@ func (s *stand) obey(w wanted) error {
 	return nil
 }
 
-// write has the host lead here what is wanted.
-func (s *stand) write(w wanted) error {
-	order := divert.Order{Four: s.four, Six: s.six, Except: slices.Clone(w.except), Block: w.block, Ground: &w.ground}
-	for _, never := range reach.Never {
-		order.Except = append(order.Except, never.Prefix)
-	}
-	for _, each := range w.terminals {
-		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
-		for _, address := range each.addresses {
-			order.From = append(order.From, netip.PrefixFrom(address, address.BitLen()))
-		}
-	}
-	return s.within(func() error {
-		made, err := s.place.Write(order)
-		if err != nil {
-			return err
-		}
-		return s.connect(w.ground, made)
-	})
-}
-
-// mend makes anew what somebody else took away, such as rules by a firewall that begins anew.
-func (s *stand) mend() error {
-	var lost string
-	err := s.within(func() (err error) {
-		lost, err = s.place.Lost()
-		return err
-	})
-	if err != nil || lost == "" {
-		return err
-	}
-	s.log.Warn("what leads terminals' connections here has gone, and is made again", "lost", lost)
-	return s.write(s.wanted)
-}
-
 // proceed has what comes from now on go by the plan as it is.
 func (s *stand) proceed() {
 	plan := s.plan
 	s.taker.By(&plan)
 }
-
-// connect has the bridge read devices that were made anew, and get packets as they are on the wire.
-func (s *stand) connect(ground divert.Ground, made []string) error {
-	for _, end := range append(ground.Ends(), ground.Here()...) {
-		if err := tunnel.Plain(here, end); err != nil {
-			return err
-		}
-	}
-	for _, port := range made {
-		s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
-	}
-	return ground.Open()
-}
-
-func here(work func() error) error { return work() }
 
 func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
 	relays := map[string]*take.Relay{}
@@ -254,10 +206,16 @@ func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Con
 	})
 	return func(ctx context.Context) (*carry.Secure, error) {
 		end, err := open(ctx)
-		if err == nil {
-			s.joins.join(end, locals.Of(relay.At.Addr()), relay.At)
+		if err != nil || s.joins.join(end, locals.Of(relay.At.Addr()), relay.At) {
+			return end, err
 		}
-		return end, err
+		another, err := open(ctx) // where SYNs are lost, a connection may be plain TCP: the next one need not
+		if err != nil {
+			return end, nil
+		}
+		end.Reset()
+		s.joins.join(another, locals.Of(relay.At.Addr()), relay.At)
+		return another, nil
 	}
 }
 
@@ -293,5 +251,5 @@ func (s *stand) end() error {
 	}
 	s.parts.Wait()
 	s.spare()
-	return s.within(s.place.Close)
+	return errors.Join(s.within(s.reblind), s.within(s.place.Close))
 }

@@ -296,10 +296,11 @@ func TestWhereTheAgentIsKilledTheHostAnswersByItself(t *testing.T) {
 
 func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 	h := newHouse(t)
+	h.gateway.Sysctl("mptcp/blackhole_timeout", "60")
 	state := func() string {
 		return h.gateway.Run("ip", "rule") + h.gateway.Run("ip", "-6", "rule") + h.gateway.Run("ip", "route", "show", "table", "all") +
 			h.gateway.Run("ip", "-6", "route", "show", "table", "all") + h.gateway.Run("nft", "list", "ruleset") +
-			h.gateway.Run("ip", "-o", "link", "show", "type", "veth")
+			h.gateway.Run("ip", "-o", "link", "show", "type", "veth") + h.gateway.Run("sysctl", "net.mptcp")
 	}
 	before := state()
 	h.stands("tokyo", 4433)
@@ -307,6 +308,10 @@ func TestAtItsEndEverythingIsAsBefore(t *testing.T) {
 		"ends": func() { h.end(unix.SIGTERM) },
 		"is killed, and another given back what it left": func() {
 			h.end(os.Kill)
+			h.gateway.Sysctl("mptcp/blackhole_timeout", "60") // which stays off: nobody misses it
+			h.eventually("the guard has handed the path manager back", func() bool {
+				return strings.Contains(h.gateway.Run("sysctl", "net.mptcp.pm_type"), "= 0")
+			})
 			if said, err := h.program("release", "--directory", h.directory).CombinedOutput(); !strings.Contains(string(said), "go by themselves again") {
 				t.Fatalf("%v: %s", err, said)
 			}
