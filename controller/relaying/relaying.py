@@ -154,10 +154,10 @@ class Relaying:
     def _redraft(self, wanted: Wanted) -> None:
         if self.drafts.are_of(self._config, wanted, self._vouched):
             return
-        self.drafts = Drafts(self._config, wanted, self._vouched)
+        before, self.drafts = self.drafts, Drafts(self._config, wanted, self._vouched)
         self.figures = {name: each for name, each in self.figures.items() if name in self.drafts.standing}
         self.seeking.keep(self.drafts.takers)
-        for site in self.drafts.takers:
+        for site in self.drafts.takers if self.drafts.standing != before.standing else ():
             self.seeking.touch(site)
 
     # Who goes by whom
@@ -213,8 +213,8 @@ class Relaying:
         """How far it is from these sites, also where that is known."""
         inquiry, address = Inquiry(), str(relay.address)
         for walker in (scene.gateway.walker for scene in scenes):
-            if walker.walks:
-                walker.want(WalkTo(address, relay.port))
+            walker.want(WalkTo(address, relay.port))
+            if walker.is_on_its_way(address):
                 inquiry.wait_for([(walker.name, address)])
         return self._awaited(inquiry)
 

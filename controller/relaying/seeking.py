@@ -99,10 +99,10 @@ class Seeking:
     def _walk(self, ways: Iterable[tuple[Walker, WalkTo]], now: float, anew: bool = False) -> list[tuple[str, str]]:
         walked = []
         for walker, to in ways:
-            if walker.walks and (anew or self.ways.is_due(walker.name, to.address, now, to.routers)):
-                walked.append((walker.name, to.address))
-                if not walker.is_on_its_way(to.address):
-                    walker.want(to)
+            if anew or self.ways.is_due(walker.name, to.address, now, to.routers):
+                walker.want(to)
+                if walker.is_on_its_way(to.address):
+                    walked.append((walker.name, to.address))
         return walked
 
     def told(self, who: str, ways: Iterable[Way], now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller.orders import Direct, Walk, WalkTo
 from controller.reports import WALKS, AgentOpened, Resulted, Walked, Way
@@ -29,15 +29,10 @@ class Walker:
         self._wanted: dict[str, WalkTo] = {}  # by address, in this order
         self._underway: Underway | None = None
 
-    @property
-    def walks(self) -> bool:
-        return self.unable is None
-
     def want(self, to: WalkTo) -> None:
-        """What is too much is not walked for: who seeks it seeks it again."""
-        before = self._wanted.get(to.address)
-        if self.walks and (before is not None or len(self._wanted) < MOST_WANTED):
-            self._wanted[to.address] = replace(to, routers=to.routers or bool(before and before.routers))
+        """What is on its way is not walked twice, and what is too much not at all: who seeks it seeks it again."""
+        if self.unable is None and not self.is_on_its_way(to.address) and len(self._wanted) < MOST_WANTED:
+            self._wanted[to.address] = to
 
     def is_on_its_way(self, address: str) -> bool:
         underway = self._underway.to if self._underway else ()
