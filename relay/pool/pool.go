@@ -39,6 +39,7 @@ type Pool struct {
 	opening  int
 	down     error     // why the relay cannot be reached; nil: it can, as far as known
 	answered time.Time // when one was opened last
+	shunned  time.Time // when one that was just opened was ended by the relay
 	heard    context.Context
 	silent   context.CancelFunc // ends it
 	stirred  chan struct{}
@@ -205,10 +206,14 @@ func (p *Pool) target(now time.Time) int {
 	return max(p.least, p.size)
 }
 
-// wanted is how many are to be opened: where the relay cannot be reached, one finds out whether it can.
+// wanted is how many are to be opened: where the relay cannot be reached, one finds out whether it can; where it, or somebody on
+// the way, ends what was opened, it is not asked over and over.
 func (p *Pool) wanted() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if time.Since(p.shunned) < tryEvery {
+		return 0
+	}
 	n := min(p.target(time.Now())-len(p.idle), atOnce) - p.opening
 	if p.down != nil {
 		n = min(n, 1-p.opening)
@@ -247,6 +252,9 @@ func (p *Pool) watch(one *waiting) {
 	p.mutex.Lock()
 	if at := slices.Index(p.idle, one); at >= 0 {
 		p.idle = slices.Delete(p.idle, at, at+1)
+	}
+	if time.Since(one.since) < tryEvery {
+		p.shunned = time.Now()
 	}
 	p.mutex.Unlock()
 	one.end.Reset()

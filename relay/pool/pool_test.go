@@ -117,6 +117,26 @@ func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
 	await(t, "another one takes its place", r.in).Reset()
 }
 
+// As a relay does that has too many of this gateway's.
+func TestARelayThatEndsWhatWasJustOpenedIsNotAskedOverAndOver(t *testing.T) {
+	r, pool, _ := begin(t, "home")
+	pool.Least(1)
+	asked := 0
+	for late := time.After(3 * tryEvery / 2); ; {
+		select {
+		case end := <-r.in:
+			asked++
+			time.AfterFunc(time.Millisecond, end.Reset)
+			continue
+		case <-late:
+		}
+		break
+	}
+	if asked < 2 || asked > 2*stored {
+		t.Fatalf("a relay that ends what was just opened is asked %d times in %v, expected once a second", asked, 3*tryEvery/2)
+	}
+}
+
 func TestARelayThatEndsIsOutOfReachAtOnceAndUsedAgainWhenItIsBack(t *testing.T) {
 	r, pool, changes := begin(t, "home")
 	r.listener.Close()
