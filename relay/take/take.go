@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	mostTaken    = 16384
+	mostTaken    = 16384            // of all terminals
 	answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
 )
 
@@ -44,8 +44,13 @@ func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
 	to := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	plan := t.plan.Load()
 	terminal := plan.terminal(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
-	defer t.taken.Add(-1)
-	if t.taken.Add(1) > mostTaken || terminal == nil || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
+	if terminal == nil || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
+		end.Reset()
+		return
+	}
+	defer t.leave(terminal)
+	if !t.enter(terminal) {
+		terminal.counts.reset.Add(1)
 		end.Reset()
 		return
 	}
@@ -55,9 +60,18 @@ func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
 	defer over()
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
-	terminal.counts.connections.Add(1)
-	defer terminal.counts.connections.Add(-1)
 	call{t, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
+}
+
+// enter tells whether there is room for one more: no terminal has more than it leaves to others.
+func (t *Taker) enter(terminal *Terminal) bool {
+	own, all := terminal.counts.connections.Add(1), t.taken.Add(1)
+	return own+all <= mostTaken
+}
+
+func (t *Taker) leave(terminal *Terminal) {
+	terminal.counts.connections.Add(-1)
+	t.taken.Add(-1)
 }
 
 // call is one connection that a terminal has made.
