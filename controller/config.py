@@ -145,9 +145,10 @@ def _ways_out(site: Site, place: Place) -> None:
 
 
 def _dpid(place: Place) -> int:
-    text = place.text().lower()
+    expected = "a datapath id of 16 hexadecimal digits, not all zero, such as 0000000000000001"
+    text = place.text(expected).lower()
     if len(text) != 16 or set(text) - set("0123456789abcdef") or not int(text, 16):
-        raise place.wrong("a datapath id of 16 hexadecimal digits, not all zero, such as 0000000000000001")
+        raise place.wrong(expected)
     return int(text, 16)
 
 

@@ -91,14 +91,15 @@ def _values(place: Place, read: Callable[[Place], T]) -> tuple[T, ...]:
 
 
 def _ports(place: Place) -> range:
-    first, dash, last = place.text().partition("-")
+    expected = f"a port from 1 to {LAST_PORT}, or two with the lower one first, such as 10000-10015"
+    first, dash, last = place.text(expected).partition("-")
     ends = [Place(place.file, place.where, end) for end in ((first, last) if dash else (first, first))]
     try:
         begin, end = (each.integer(1, LAST_PORT) for each in ends)
     except ConfigError:
         begin, end = 1, 0
     if begin > end:
-        raise place.wrong(f"a port from 1 to {LAST_PORT}, or two with the lower one first, such as 10000-10015")
+        raise place.wrong(expected)
     return range(begin, end + 1)
 
 

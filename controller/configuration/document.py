@@ -107,25 +107,25 @@ class Place:
 
     def each(self, most: int, what: str) -> list[Place]:
         if not isinstance(self.value, list):
-            raise self.wrong("a list")
+            raise self.wrong("a list, such as [first, second]")
         if len(self.value) > most:
             raise self.wrong(f"at most {most} {what}")
         return [Place(self.file, f"{self.where}[{number}]", value) for number, value in enumerate(self.value)]
 
-    def text(self) -> str:
+    def text(self, expected: str = "a text") -> str:
         if not isinstance(self.value, str) or not self.value or not self.value.isprintable():
-            raise self.wrong("a text")
+            raise self.wrong(expected)
         return self.value
 
     def _parsed(self, parse: Callable[[str], T], expected: str) -> T:
         try:
-            return parse(self.text())
+            return parse(self.text(expected))
         except ValueError:
             raise self.wrong(expected) from None
 
-    def integer(self, least: int, most: int) -> int:
-        expected = f"a whole number from {least} to {most}"
-        digits = self.text()
+    def integer(self, least: int, most: int, expected: str = "") -> int:
+        expected = expected or f"a whole number from {least} to {most}"
+        digits = self.text(expected)
         if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(most))):
             raise self.wrong(expected)
         number = int(digits)
@@ -134,20 +134,20 @@ class Place:
         return number
 
     def choice(self, options: dict[str, T]) -> T:
-        text = self.text()
+        expected = f"one of {', '.join(options)}" if options else "no such key: there is nothing to choose from"
+        text = self.text(expected)
         if text not in options:
-            raise self.wrong(
-                f"one of {', '.join(options)}" if options else "no such key: there is nothing to choose from"
-            )
+            raise self.wrong(expected)
         return options[text]
 
     def yes_or_no(self) -> bool:
         return self.choice({"true": True, "false": False})
 
     def mac(self) -> str:
-        text = self.text().lower()
+        expected = "a MAC address such as 08:00:27:81:6b:cf"
+        text = self.text(expected).lower()
         if not MAC.fullmatch(text):
-            raise self.wrong("a MAC address such as 08:00:27:81:6b:cf")
+            raise self.wrong(expected)
         if int(text[:2], 16) & 1 or text == "00:00:00:00:00:00":
             raise self.wrong("a unicast MAC address: this one is multicast or zero")
         return text
@@ -174,7 +174,9 @@ class Place:
 
     def network(self) -> Network:
         """Or one address."""
-        expected = "an address, or the network of a prefix length of 1 or more, such as 203.0.113.0/24"
+        expected = (
+            "an address, or the network of a prefix length of 1 or more with no bits set behind, such as 203.0.113.0/24"
+        )
         network = self._parsed(ip_network, expected)
         if network.prefixlen == 0 or "%" in self.text():
             raise self.wrong(expected)
@@ -195,9 +197,10 @@ class Place:
         return address
 
     def port_name(self) -> str:
-        text = self.text()
+        expected = "the name of a network interface: letters, digits, '.', '_', ':', '@', '-', 15 at most"
+        text = self.text(expected)
         if not INTERFACE.fullmatch(text):
-            raise self.wrong("the name of a network interface: letters, digits, '.', '_', ':', '@', '-', 15 at most")
+            raise self.wrong(expected)
         return text
 
     def path(self) -> str:
@@ -206,7 +209,7 @@ class Place:
 
     def endpoint(self) -> Endpoint:
         expected = "an address and a port, such as 127.0.0.1:6653 or [::1]:6653"
-        host, colon, port = self.text().rpartition(":")
+        host, colon, port = self.text(expected).rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or not 1 <= int(port) <= 65535:
             raise self.wrong(expected)
         if host.startswith("[") != (":" in host):

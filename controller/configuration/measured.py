@@ -13,9 +13,7 @@ from controller.model import AccessPoint, Address, Measure, Settings, Site, Tunn
 
 OF_MEASURING = ("measure",)  # keys of an uplink
 NO_AGENTS = "controller.agents beside it: it is agents that measure"
-THE_HOSTS = (
-    "an address of the host, such as its management port's: this one the bridge answers for, and no agent has it"
-)
+THE_HOSTS = "the address of {}, such as its management port's: this one a bridge answers for, and no agent has it"
 
 
 def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
@@ -53,7 +51,7 @@ def _reached(site: Site, one: AccessPoint, settings: Settings, place: Place) -> 
     if settings.agents is None:
         raise place.wrong(NO_AGENTS)
     if one.measure in _answered(site):
-        raise place.wrong(THE_HOSTS)
+        raise place.wrong(THE_HOSTS.format("the gateway's host"))
     there = next((each for each in site.uplinks if each.tunnel and each.tunnel.remote == one.measure), None)
     if there is not None:
         raise place.wrong(f"an address of the gateway's host: this one is of the other end of the tunnel {there.name}")
@@ -69,9 +67,10 @@ def _check(site: Site, uplink: Uplink, other: Site | None, settings: Settings, p
     if other.uplink(uplink.name).measure is not None:
         raise place.wrong(f"it at one end: it is written at {other.name}, too, and one end starts")
     assert uplink.measure is not None
-    for key, address in (("local", uplink.measure.local), ("remote", uplink.measure.remote)):
+    for key, address, whose in (("local", uplink.measure.local, site), ("remote", uplink.measure.remote, other)):
         if address in (*_answered(site), *_answered(other)):
-            raise ConfigError(place.file, f"{place.where}.{key}", str(address), THE_HOSTS)
+            expected = THE_HOSTS.format(f"the host of {whose.name}")
+            raise ConfigError(place.file, f"{place.where}.{key}", str(address), expected)
 
 
 def _answered(site: Site) -> list[Address]:

@@ -10,20 +10,22 @@ from controller.model import UNLIMITED, Limits
 OF_BUDGETS = ("budget_bytes_per_day", "max_share")  # keys of an uplink
 LEAST_BYTES = 1_000_000  # who writes fewer means megabytes
 MOST_BYTES = 10**15
+A_BUDGET = "a whole number of bytes a day, from 1000000 (1 MB) to 10^15, such as 100000000 for 100 MB"
 SHARE = re.compile(r"0\.[0-9]{1,6}|1(\.0{1,6})?")
 
 
 def limits_of(keys: Mapped) -> Limits:
     return Limits(
-        keys.maybe("budget_bytes_per_day", lambda at: at.integer(LEAST_BYTES, MOST_BYTES), None),
+        keys.maybe("budget_bytes_per_day", lambda at: at.integer(LEAST_BYTES, MOST_BYTES, A_BUDGET), None),
         keys.maybe("max_share", _share, None),
     )
 
 
 def _share(place: Place) -> float:
-    text = place.text()
+    expected = "a part of all that is sent, above 0 and up to 1, six digits behind the point at most, such as 0.25"
+    text = place.text(expected)
     if not SHARE.fullmatch(text) or not float(text):
-        raise place.wrong("a part of all that is sent, above 0 and up to 1, such as 0.25")
+        raise place.wrong(expected)
     return float(text)
 
 

@@ -39,8 +39,14 @@ WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
     ("one host", (*OF_WIFI, "remote"), "198.51.100.7", "wifi.measure.remote", "another address than `local`"),
     ("two families", (*OF_WIFI, "remote"), "2001:db8::1", "wifi.measure.remote", "an IPv4 address, as `local` is"),
     ("a group", (*OF_WIFI, "remote"), "224.0.0.1", "wifi.measure.remote", "one machine"),
-    ("the bridge's", (*OF_WIFI, "local"), "192.168.100.2", "wifi.measure.local", "the bridge answers for"),
-    ("the other bridge's", (*OF_WIFI, "remote"), "192.168.0.1", "wifi.measure.remote", "the bridge answers for"),
+    ("the bridge's", (*OF_WIFI, "local"), "192.168.100.2", "wifi.measure.local", "the address of the host of home"),
+    (
+        "the other bridge's",
+        (*OF_WIFI, "remote"),
+        "192.168.0.1",
+        "wifi.measure.remote",
+        "the address of the host of far",
+    ),
     ("more", (*OF_WIFI, "port"), "8620", "wifi.measure.port", "one of the keys local, remote"),
 ]
 

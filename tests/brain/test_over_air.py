@@ -166,8 +166,8 @@ def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
     ("address", "agents", "expected"),
     [
         ("224.0.0.1", True, "one machine"),
-        ("10.1.0.1", True, "the bridge answers for"),
-        ("192.168.100.2", True, "the bridge answers for"),
+        ("10.1.0.1", True, "a bridge answers for"),
+        ("192.168.100.2", True, "a bridge answers for"),
         ("10.1.0.7", True, "this one is a terminal's"),
         (REMOTE, True, "this one is of the other end of the tunnel"),
         (HOST, False, "controller.agents beside it"),

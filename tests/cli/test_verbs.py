@@ -404,6 +404,22 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 
 
+def test_check_says_what_nothing_makes_use_of(tmp_path: Path, capsys: Captured) -> None:
+    file = tmp_path / "gateway.yaml"
+    written = relayed.document()
+    home = written["sites"]["home"]
+    home["access_points"] = {"attic": {"rule": "ideal"}, "air": {"rule": "ideal"}}
+    for terminal in home["terminals"].values():
+        terminal |= {"relayed": False, "access_point": "air"}
+    file.write_text(json.dumps(written))
+    assert main(["check", str(file)]) == OK
+    told = capsys.readouterr().out
+    assert "sites.home.access_points.attic: no terminal names it (`access_point: attic`)" in told and "air:" not in told
+    assert "sites.home.relaying: no terminal is relayed (`relayed: true`)" in told and "is good" in told
+    assert main(["check", str(file), "--json"]) == OK
+    assert len(json.loads(capsys.readouterr().out)["idle"]) == 2
+
+
 def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(GOOD.replace('"0000000000000001"', "seven"))
