@@ -11,7 +11,9 @@ from bench.flowing import flowing
 from cli.__main__ import main
 from experiments.live.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
 from experiments.running import API
+from tests.system.conftest import Home
 from tests.system.evidence import arrivals
+from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
 from topologies.web import download, sha256, upload, web_server
 
@@ -136,6 +138,22 @@ def asked_by_datagram(home: RelayedHome, terminal: str, port: int) -> str:
 def test_what_the_relay_does_not_reach_goes_directly_from_the_terminal_s_relayed_address(home: RelayedHome) -> None:
     with web_server(home.machine("web"), WEB, port=OTHER_PORT, mptcp=False) as other:
         assert home.seen("television", other.url("who")) == local("television", "wifi")
+
+
+def test_what_is_predicted_of_measured_ways_is_chosen_and_told(
+    home: RelayedHome, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The relay is half way: a window comes back twice as soon."""
+    written = home.controller.file.read_text()
+    home.controller.file.write_text(written.replace("relaying:", "relaying:\n      choose: predicted"))
+    reload(Home(home.net, home.controller), IN_FORCE)
+    try:
+        assert main(["why", "--relay", WEB, "--api", API]) == 0
+        assert "predicted: by tokyo" in capsys.readouterr().out
+        assert home.seen("television") == TOKYO
+    finally:
+        home.controller.file.write_text(written)
+        reload(Home(home.net, home.controller), IN_FORCE)
 
 
 def test_the_controller_s_death_changes_nothing(home: RelayedHome) -> None:
