@@ -5,7 +5,7 @@
     hose.py send ADDRESS PORT BYTES
     hose.py ask ADDRESS PORT TIMES
 
-Who receives says `ready`, takes one connection and tells when a quarter and when all of the bytes had come. Who relays
+Who receives says `ready`, takes one connection and tells when half and when all of the bytes had come. Who relays
 says `ready` and goes on until it is ended. Who sends begins with a line on stdin, and tells when it did. Who asks sends
 a byte and waits for it to come back, so many times, and tells of each how long that took; for it a receiver of 0 bytes
 sends back whatever comes. Moments and durations are in ns, by the clock that all namespaces share.
@@ -50,12 +50,12 @@ def receive(listener: socket.socket, expected: int) -> None:
         pour(line, line)
         return
     buffer = bytearray(BLOCK_BYTES)
-    come = quarter_ns = 0
+    come = half_ns = 0
     while count := line.recv_into(buffer):
         come += count
-        if not quarter_ns and come >= expected / 4:
-            quarter_ns, quarter_bytes = time.monotonic_ns(), come
-    print(quarter_ns, quarter_bytes, time.monotonic_ns(), come, flush=True)
+        if not half_ns and come >= expected / 2:
+            half_ns, half_bytes = time.monotonic_ns(), come
+    print(half_ns, half_bytes, time.monotonic_ns(), come, flush=True)
 
 
 def relay(listener: socket.socket, address: str, port: int) -> None:

@@ -26,7 +26,7 @@ Start = Callable[..., Process]
 @dataclass(frozen=True, slots=True)
 class Moved:
     bps: float  # from before it was connected to the last byte
-    steady_bps: float  # since a quarter had come
+    steady_bps: float  # since half of it had come
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Transfer:
 
     def finish(self) -> Moved:
         (began_ns,) = _told(self.sending)
-        quarter_ns, quarter_bytes, ended_ns, size_bytes = _told(self.receiving)
-        whole, rest = (size_bytes, ended_ns - began_ns), (size_bytes - quarter_bytes, ended_ns - quarter_ns)
+        half_ns, half_bytes, ended_ns, size_bytes = _told(self.receiving)
+        whole, rest = (size_bytes, ended_ns - began_ns), (size_bytes - half_bytes, ended_ns - half_ns)
         return Moved(*(8e9 * count / took_ns for count, took_ns in (whole, rest)))
 
 
