@@ -117,19 +117,28 @@ func (h *Hand) Choose(order *agentv1.Choices) (string, error) {
 
 // Run sees to what stands until the context ends, and then undoes it.
 func (h *Hand) Run(ctx context.Context) {
-	clock.Every(ctx, tendEvery, func() {
-		h.mutex.Lock()
-		defer h.mutex.Unlock()
-		if h.stands != nil && h.trouble == nil {
-			h.stands.tend()
-		}
-	})
+	clock.Every(ctx, tendEvery, h.tend)
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if err := h.end(); err != nil {
 		h.log.Error("what takes terminals' connections did not end well", "because", err)
 	}
 	h.ended = true
+}
+
+// tend sees to what stands, and tries again what could not be done.
+func (h *Hand) tend() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	switch {
+	case h.order == nil:
+	case h.trouble == nil:
+		h.stands.tend()
+	default:
+		if wanted, err := read(h.order); err == nil {
+			h.trouble = h.obey(wanted)
+		}
+	}
 }
 
 func (h *Hand) end() (err error) {

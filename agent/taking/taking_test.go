@@ -180,6 +180,21 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 	}
 }
 
+func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {
+	h := newHouse(t)
+	h.stands("tokyo", 4433)
+	h.gateway.Run("ip", "link", "add", "rl-home", "type", "dummy")
+	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: h.order("tokyo")}}); result.GetDone() ||
+		!strings.Contains(result.GetSaid(), "expected no device rl-home") {
+		t.Fatalf("%v, expected a refusal", result)
+	}
+	h.gateway.Run("ip", "link", "delete", "rl-home")
+	h.eventually("it is taken", func() bool { return h.taking().GetBecause() == "" })
+	h.connected()
+	h.reached("tokyo", true)
+	h.sees(television4, server4, relay4)
+}
+
 func TestWhatATerminalSendsIsNoWordToARelay(t *testing.T) {
 	h := ordered(t, false, "tokyo")
 	h.serves("8000", func(conn *net.TCPConn) {
