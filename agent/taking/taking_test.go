@@ -183,7 +183,7 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
-	h.gateway.Run("ip", "link", "add", "rl-home", "type", "dummy")
+	h.gateway.Run("ip", "link", "add", "rl-home", "type", "veth", "peer", "name", "elsewhere")
 	if result := h.says(&agentv1.Directive{Order: &agentv1.Directive_Take{Take: h.order("tokyo")}}); result.GetDone() ||
 		!strings.Contains(result.GetSaid(), "expected no device rl-home") {
 		t.Fatalf("%v, expected a refusal", result)
