@@ -63,11 +63,23 @@ class RelayedHome:
         )
         return sorted(self.subflows(terminal, relay), key=lambda one: one.client)
 
+    def await_store(self, terminal: str, relay: str, uplink: str) -> None:
+        """Until all connections that wait for the terminal at this relay have this uplink's subflow active: they do
+        from the first report on."""
+        wanted = {local(terminal, each): each != uplink for each in RELAYED}
+        self._await(
+            lambda: all({one.client: one.backup for one in each} == wanted for each in self._of(terminal, relay)),
+            f"what waits at {relay} for {terminal} is to go by {uplink}",
+        )
+
     def subflows(self, terminal: str, relay: str) -> list[Subflow]:
         """Of the connection of this terminal that has carried most at the relay; none while there is none."""
-        own = {local(terminal, uplink) for uplink in RELAYED}
-        found = [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
+        found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
+
+    def _of(self, terminal: str, relay: str) -> list[list[Subflow]]:
+        own = {local(terminal, uplink) for uplink in RELAYED}
+        return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
 
     def pin(self, terminal: str, mode: str, uplink: str) -> None:
         """In force when this returns, in the switch's caches, too."""

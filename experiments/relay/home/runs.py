@@ -15,7 +15,7 @@ from topologies.watch import watched
 from topologies.web import download, sha256, upload
 
 ATTEMPTS = 3  # while the machine stalls
-ACTIVE = "wifi"
+ACTIVE, RELAY = "wifi", "tokyo"
 # TCP's payload on Wi-Fi alone, with MPTCP's options. Loss comes before the shaper's queue and takes nothing from it.
 LINE_BPS = WIFI_BPS * PAYLOAD_BYTES / FRAME_BYTES
 RELAYED, LEFT_ALONE = "television", "guest"
@@ -66,6 +66,8 @@ def carried(home: RelayedHome, task: Task) -> Run:
     if name == RELAYED:
         home.pin(name, task.how, ACTIVE)
         home.await_relayed(name)
+        if task.how != "off":  # in which nobody says which subflow is to be active
+            home.await_store(name, RELAY, ACTIVE)
     home.forget()
     file = home.web.offer("file", task.size_bytes)
     home.stalled()  # from here on it counts
