@@ -92,6 +92,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
 	all.Begin(ctx)
+	towards.Begin(ctx)
 	all.Await(towards, pool.Most)
 	err = takeAll(ctx, taker, uint16(*port), func(four, six uint16) error {
 		order.Four, order.Six = four, six

@@ -3,7 +3,9 @@ package taking
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"bicast/mptcp"
 	"bicast/relay/carry"
 	"bicast/relay/seldom"
+	"bicast/relay/take"
 )
 
 // A subflow that ended is made again after a while, that doubles where it ends again.
@@ -32,7 +35,10 @@ type joins struct {
 // joined is a connection, and what its subflows are to be.
 type joined struct {
 	mptcp.Connection
-	paths map[path]*source
+	relay  netip.AddrPort
+	locals *take.Locals
+	ids    map[netip.Addr]uint8 // of our addresses
+	paths  map[path]*source
 }
 
 type path struct {
@@ -41,14 +47,13 @@ type path struct {
 }
 
 type source struct {
-	id    uint8
+	port  uint16 // ours; 0: it does not stand yet
 	pause time.Duration
 }
 
-// lead has connections from now on have subflows by these, too.
+// lead has connections have subflows by these, too, and by no others' ways; they leave by uplinks that are the best ones now.
 func (j *joins) lead(relays []relay) {
 	j.mutex.Lock()
-	defer j.mutex.Unlock()
 	j.onward = map[netip.AddrPort][]netip.AddrPort{}
 	for _, each := range relays {
 		for _, way := range each.onward {
@@ -57,15 +62,18 @@ func (j *joins) lead(relays []relay) {
 			}
 		}
 	}
+	live := slices.Collect(maps.Values(j.live))
+	j.mutex.Unlock()
+	for _, one := range live {
+		j.settle(one)
+	}
 }
 
-// join opens a subflow from each of these, to the relay and by others, that the connection does not begin with. The kernel goes
-// on to call by a path that does not answer, for two minutes. False: it has no others, for it is none of MPTCP.
-func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPort) bool {
-	j.mutex.Lock()
-	to := append([]netip.AddrPort{relay}, j.onward[relay]...)
-	j.mutex.Unlock()
-	if len(locals)*len(to) < 2 {
+// join opens a subflow by each way that the connection does not begin with. The kernel goes on to call by a path that does not
+// answer, for two minutes. False: it has no others, for it is none of MPTCP.
+func (j *joins) join(end *carry.Secure, locals *take.Locals, relay netip.AddrPort) bool {
+	from := locals.Of(relay.Addr())
+	if j.paths(from, relay) < 2 {
 		return true
 	}
 	raw, err := end.NetConn().(syscall.Conn).SyscallConn()
@@ -78,44 +86,88 @@ func (j *joins) join(end *carry.Secure, locals []netip.Addr, relay netip.AddrPor
 		return false
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
-	one := &joined{connection, pathsOf(began.Addr(), locals, to)}
+	one := &joined{connection, relay, locals, numbered(began.Addr(), from), map[path]*source{
+		{began.Addr(), relay}: {began.Port(), againSoon},
+	}}
 	j.mutex.Lock()
 	j.live[connection.Token] = one
 	j.mutex.Unlock()
-	for by := range one.paths {
-		if by != (path{began.Addr(), relay}) {
-			j.create(one, by)
-		}
-	}
+	j.settle(one)
 	return true
 }
 
-// pathsOf numbers our addresses: the one that a connection begins by has 0.
-func pathsOf(began netip.Addr, locals []netip.Addr, to []netip.AddrPort) map[path]*source {
-	paths := map[path]*source{}
-	next := uint8(0)
-	for _, local := range locals {
-		id := uint8(0)
-		if local != began {
-			next++
-			id = next
-		}
-		for _, each := range to {
-			if each.Addr().Is4() == local.Is4() {
-				paths[path{local, each}] = &source{id, againSoon}
-			}
+func (j *joins) paths(from []netip.Addr, relay netip.AddrPort) int {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return len(j.wanted(from, relay))
+}
+
+// wanted are by each uplink to the relay, and by others' ways from the best uplink alone: at the relay such a subflow has the
+// other relay's address, so nobody there can tell whose uplink it rides, and flag it. Under the mutex.
+func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
+	for _, local := range from {
+		all = append(all, path{local, relay})
+	}
+	for _, each := range j.onward[relay] {
+		if len(from) > 0 && each.Addr().Is4() == from[0].Is4() {
+			all = append(all, path{from[0], each})
 		}
 	}
-	return paths
+	return all
+}
+
+// settle opens subflows that a connection is to have and has not, and closes those that it is to have no more.
+func (j *joins) settle(one *joined) {
+	j.mutex.Lock()
+	wanted := j.wanted(one.locals.Of(one.relay.Addr()), one.relay)
+	var lacks []path
+	surplus := map[path]*source{}
+	for by, from := range one.paths {
+		if !slices.Contains(wanted, by) && by.to != one.relay {
+			surplus[by] = from
+			delete(one.paths, by)
+		}
+	}
+	for _, by := range wanted {
+		if one.paths[by] == nil {
+			one.paths[by] = &source{pause: againSoon}
+			lacks = append(lacks, by)
+		}
+	}
+	j.mutex.Unlock()
+	for _, by := range lacks {
+		j.create(one, by)
+	}
+	for by, from := range surplus {
+		j.destroy(one, by, from.port)
+	}
+}
+
+// numbered are our addresses: the one that a connection begins by has 0.
+func numbered(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
+	ids := map[netip.Addr]uint8{began: 0}
+	for _, local := range locals {
+		if local != began {
+			ids[local] = uint8(len(ids))
+		}
+	}
+	return ids
 }
 
 func (j *joins) create(one *joined, by path) {
-	err := j.kernel.Create(one.Connection, one.paths[by].id, by.local, by.to)
+	err := j.kernel.Create(one.Connection, one.ids[by.local], by.local, by.to)
 	switch {
 	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
 		j.forget(one)
 	case err != nil:
 		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "because", err)
+	}
+}
+
+// destroy is no trouble where it has ended by itself. What does not stand yet is closed when it does.
+func (j *joins) destroy(one *joined, by path, port uint16) {
+	if port != 0 {
+		j.kernel.Destroy(one.Connection, mptcp.Subflow{Local: netip.AddrPortFrom(by.local, port), Remote: by.to})
 	}
 }
 
@@ -148,27 +200,32 @@ func (j *joins) heard(event mptcp.Event) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	one := j.live[event.Token]
+	if one == nil {
+		return
+	}
+	by := path{event.Local.Addr(), event.Remote}
+	from := one.paths[by]
 	switch {
-	case one == nil:
 	case event.Kind == mptcp.ConnectionClosed:
 		delete(j.live, event.Token)
-	case event.Kind == mptcp.SubflowClosed:
-		by := path{event.Local.Addr(), event.Remote}
-		from := one.paths[by]
-		if from == nil {
-			return
-		}
+	case event.Kind == mptcp.SubflowEstablished && from != nil:
+		from.port = event.Local.Port()
+	case event.Kind == mptcp.SubflowEstablished:
+		go j.destroy(one, by, event.Local.Port())
+	case event.Kind == mptcp.SubflowClosed && from != nil:
+		from.port = 0
 		time.AfterFunc(from.pause, func() { j.again(one, by) })
 		from.pause = min(2*from.pause, againSeldom)
 	}
 }
 
-// again is of a connection that lives.
+// again is of a connection that lives, and a way that it is still to have.
 func (j *joins) again(one *joined, by path) {
 	j.mutex.Lock()
-	lives := j.live[one.Token] == one
+	from := one.paths[by]
+	lacks := j.live[one.Token] == one && from != nil && from.port == 0
 	j.mutex.Unlock()
-	if lives {
+	if lacks {
 		j.create(one, by)
 	}
 }

@@ -128,10 +128,10 @@ func (s *stand) obey(w wanted) error {
 		return err
 	}
 	s.wanted = w
+	relays, before := s.relays, s.terminals
 	s.relays = s.relaysOf(w)
-	s.joins.lead(w.relays)
-	before := s.terminals
 	s.terminals = s.terminalsOf(w)
+	s.joins.lead(w.relays)
 	s.plan.Block, s.plan.Relays, s.plan.Terminals = w.block, nil, map[netip.Addr]*take.Terminal{}
 	for _, each := range w.relays {
 		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
@@ -142,6 +142,11 @@ func (s *stand) obey(w wanted) error {
 		}
 	}
 	s.proceed()
+	for name, each := range relays {
+		if s.relays[name] != each {
+			each.End()
+		}
+	}
 	for name, each := range before {
 		if s.terminals[name] != each {
 			each.way.End()
@@ -163,6 +168,7 @@ func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
 		one := s.relays[each.name]
 		if one == nil || one.At != each.at {
 			one = &take.Relay{Name: each.name, At: each.at}
+			one.Begin(s.ctx)
 		}
 		one.Drain(each.draining)
 		relays[each.name] = one
@@ -206,7 +212,7 @@ func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Con
 	})
 	return func(ctx context.Context) (*carry.Secure, error) {
 		end, err := open(ctx)
-		if err != nil || s.joins.join(end, locals.Of(relay.At.Addr()), relay.At) {
+		if err != nil || s.joins.join(end, locals, relay.At) {
 			return end, err
 		}
 		another, err := open(ctx) // where SYNs are lost, a connection may be plain TCP: the next one need not
@@ -214,7 +220,7 @@ func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Con
 			return end, nil
 		}
 		end.Reset()
-		s.joins.join(another, locals.Of(relay.At.Addr()), relay.At)
+		s.joins.join(another, locals, relay.At)
 		return another, nil
 	}
 }

@@ -72,11 +72,20 @@ func TestAConnectionIsJoinedByAnotherRelaysWay(t *testing.T) {
 	order.Relays[1].Onward = []*agentv1.Onward{{Port: 5533, Address: "10.9.9.9", OtherPort: 4433}}
 	h.takes(order)
 	h.sees(television4, server4, relay4)
-	h.eventually("four subflows", func() bool {
-		return slices.ContainsFunc(h.subflows(), func(from string) bool {
-			return strings.Count(from, "10.97.1.2") == 2 && strings.Count(from, "10.97.2.2") == 2
-		})
-	})
+	ridden := func(wifi, lte int) func() bool {
+		return func() bool {
+			return slices.ContainsFunc(h.subflows(), func(from string) bool {
+				return strings.Count(from, "10.97.1.2") == wifi && strings.Count(from, "10.97.2.2") == lte
+			})
+		}
+	}
+	h.eventually("two subflows by the best uplink, and one by the other", ridden(2, 1))
+	slices.Reverse(order.Terminals[0].Locals)
+	h.takes(order)
+	h.eventually("the other relay's way is by what is the best uplink then", ridden(1, 2))
+	order.Relays[1].Onward = nil
+	h.takes(order)
+	h.eventually("there is none by the other relay any more", ridden(1, 1))
 }
 
 func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
@@ -123,6 +132,25 @@ func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
 	}
 	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/24"})
 	h.sees(television4, server4, "10.97.1.2") // directly, by the best uplink
+}
+
+func TestARelayThatIsNoneAnyMoreCarriesNothingOn(t *testing.T) {
+	h := ordered(t, true, "tokyo", "osaka")
+	prefix := &agentv1.RelayChoice{Prefix: "45.0.0.0/24", Relays: []string{"osaka"}}
+	h.chooses(prefix)
+	by := map[string]*session{"osaka": h.sees(television4, server4, relay4)}
+	prefix.Relays[0] = "tokyo"
+	h.chooses(prefix)
+	by["tokyo"] = h.sees(television4, server4, relay4)
+	order := h.order("tokyo")
+	order.Block = true
+	h.takes(order)
+	if err := by["osaka"].goesOn(); err == nil {
+		t.Error("a connection outlived the order by which its relay was one")
+	}
+	if err := by["tokyo"].goesOn(); err != nil {
+		t.Errorf("another relay is none any more: %v", err)
+	}
 }
 
 func TestTerminalsComeAndGoWhileOthersCarry(t *testing.T) {

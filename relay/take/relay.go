@@ -15,12 +15,20 @@ type Relay struct {
 	At      netip.AddrPort
 	Changed func(error) // whether a terminal reaches it, when that is another thing than before; may be nil
 
+	ctx         context.Context
+	cancel      context.CancelFunc
 	draining    atomic.Bool
 	connections atomic.Int64
 	setup       atomic.Int64 // in ns, of the last connection that was opened; 0: none was
 	usual       atomic.Int64 // likewise, of the last eight or so
 	opened      atomic.Int64 // when, in ns since 1970
 }
+
+// Begin has connections go by it until End.
+func (r *Relay) Begin(ctx context.Context) { r.ctx, r.cancel = context.WithCancel(ctx) }
+
+// End cuts them.
+func (r *Relay) End() { r.cancel() }
 
 // Drain has nothing new go by it, or lets it again.
 func (r *Relay) Drain(draining bool) { r.draining.Store(draining) }

@@ -120,8 +120,10 @@ func (c call) carry(ctx context.Context) {
 func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outcome {
 	road.begin()
 	defer road.end()
-	stop := context.AfterFunc(ctx, relay.Reset)
-	defer stop()
+	for _, lasts := range []context.Context{ctx, road.relay.ctx} {
+		stop := context.AfterFunc(lasts, relay.Reset)
+		defer stop()
+	}
 	pair := carry.Pair{Near: c.near, Far: relay}
 	first, err := c.near.first()
 	if err != nil {
