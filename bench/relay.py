@@ -1,13 +1,15 @@
-"""What `experiment relay`'s part `cost` measures, shorter, with what was promised of the pair."""
+"""What `experiment relay`'s parts `cost` and `home` measure, shorter, with what was promised of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from bench.figures import Figure
-from experiments.relay.cost import CAMPAIGN
-from experiments.relay.cost.plan import SHORT
+from experiments.relay import cost, home
+from experiments.relay.cost.plan import SHORT as COST
+from experiments.relay.home.plan import SHORT as HOME
 
 
 def measure() -> Iterator[Figure]:
-    return CAMPAIGN.bench(SHORT)
+    yield from cost.CAMPAIGN.bench(COST)
+    yield from home.CAMPAIGN.bench(HOME)

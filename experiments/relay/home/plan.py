@@ -41,5 +41,6 @@ class Plan:
         yield Task(ALONE, UP, min(self.alone_bytes, self.up_bytes))
 
 
+SHORT = Plan("short", 3, 20_000_000, 5_000_000, 2_000_000)
 QUICK = Plan("quick", 3, 20_000_000, 10_000_000, 5_000_000)
 FULL = Plan("full", 10, 100_000_000, 20_000_000, 100_000_000)

@@ -18,7 +18,8 @@ def figures(runs: Sequence[Run]) -> Iterator[Figure]:
     good = [run for run in runs if not run.stalled]
     if not good:
         return
-    yield Figure("the line's limit: TCP's payload on Wi-Fi of 100 Mbit/s", LINE_BPS / 1e6, "Mbit/s", 0, 0, 0)
+    limit = LINE_BPS / 1e6
+    yield Figure("the line's limit: TCP's payload on Wi-Fi of 100 Mbit/s", limit, "Mbit/s", 0, limit, limit)
     broken = [float(not run.whole) for run in good]
     yield figure("transfers in which what came is not what was sent", sum(broken), broken, "transfers", exactly(0))
     for direction in (DOWN, UP):
