@@ -140,12 +140,22 @@ class Seeking:
         """None: there is nothing to choose from, or nothing to compare it with."""
         name = scene.site.name
         direct = self.ways.leg(name, place.address, now)
-        if direct is None or not scene.relays:
+        if direct is None or not scene.relays or self._is_open(scene, place, now):
             return None
         uplink_bps = self._uplink_bps(name, now)
         candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
         there = tuple(each for each in candidates if each is not None)
         return Question(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
+
+    def _is_open(self, scene: Scene, place: Place, now: float) -> bool:
+        """Whether a way is to be walked first: a relay is not left because that to it has been known for longer, or
+        because it was not heard when the place was sought. Who is sought without a choice is walked to."""
+        return any(
+            walker.unable is None
+            and not walker.is_on_its_way(to.address)
+            and self.ways.is_open(walker.name, to.address, now)
+            for walker, to in self._ways_for(scene, place)
+        )
 
     def choices(self, scene: Scene) -> Choices:
         if scene.method not in CHOOSE:
@@ -163,6 +173,9 @@ class Seeking:
         return candidate(name, replace(near, bandwidth_bps=uplink_bps), far, figures.told if figures else None)
 
     def _waits(self, scene: Scene, place: Place) -> bool:
+        """For walks, and for relays that nobody has heard: after a restart they come one after the other."""
+        if any(name not in scene.figures for name in scene.relays):
+            return True
         gateway = scene.gateway.walker
         near = (str(each.address) for each in scene.relays.values())
         far = (each.walker for each in scene.stations.values())

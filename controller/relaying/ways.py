@@ -53,6 +53,11 @@ class Ways:
         known = self.get(who, address)
         return known.leg(who, now) if known else None
 
+    def is_open(self, who: str, address: str, now: float) -> bool:
+        """Whether nobody has tried for so long that it may be known as well as not."""
+        known = self.get(who, address)
+        return known is None or (known.way.rtt_us > 0 and now - known.at > KEPT_S)
+
     def is_due(self, who: str, address: str, now: float, routers: bool = False) -> bool:
         """Whether it is worth a walk."""
         known = self.get(who, address)

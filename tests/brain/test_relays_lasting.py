@@ -1,0 +1,40 @@
+"""What is known of relays ages, and agents and the controller come and go: what was chosen stays chosen."""
+
+from __future__ import annotations
+
+from controller.relaying.ways import KEPT_S
+from controller.reports import Sought
+from tests.brain.pair import Pair
+from tests.brain.test_relaying import PLACE, PREFIX, far_away, seeking
+
+OTHER = Sought("192.0.3.0/24", "192.0.3.80", 443)
+
+
+def test_a_relay_is_not_left_because_the_way_to_it_was_walked_long_before_that_to_the_place() -> None:
+    world = seeking()
+    world.seconds(200)
+    as_far = {(who, OTHER.address): rtt_ms for (who, to), rtt_ms in far_away().items() if to == PLACE.address}
+    world.internet.rtt_ms |= as_far
+    world.home.seeks = [OTHER]
+    world.seconds(1)
+    for _ in range(int(KEPT_S)):
+        world.walk()
+        assert world.chosen().get(OTHER.prefix, ("oslo",)) == ("oslo",)
+
+
+def test_a_controller_that_was_started_again_does_not_leave_relays_that_come_later_than_the_gateway() -> None:
+    world = seeking()
+    world.hands = {}
+    Pair.restart(world)
+    world.vouch()
+    world.join(world.home)
+    for _ in range(2):
+        world.seconds(1)
+        world.walk()
+        assert not world.chosen()
+    for relay in world.relays.values():
+        world.join(relay)
+    for _ in range(5):
+        world.walk()
+        assert world.chosen().get(PREFIX, ("oslo",)) == ("oslo",)
+    assert world.chosen() == {PREFIX: ("oslo",)}
