@@ -129,8 +129,8 @@ EXPERIMENTS = {
         "first byte comes where the relay stands half way, memory for idle connections, and what many short ones leave "
         "behind. Then relays are chosen for all pairs of 50 and of 45 hosts of generated planets, by ping, by routers "
         "and by what is predicted, and for some pairs there are real transfers over emulated links, directly and by "
-        "relays, one of which is crowded, beside what was predicted of them. Last, what a relayed terminal gets at home "
-        "in each mode while Wi-Fi loses packets, of what the line lets through, and one that is left alone. "
+        "relays, one of which is crowded, beside what was predicted of them. Last, what a relayed terminal gets "
+        "at home in each mode while Wi-Fi loses packets, of what the line lets through, and one that is left alone. "
         "`.venv/bin/python -m experiments.relay PART ...` runs parts alone.",
         "transfers of a second, 5000 connections open at once, 5000 short ones; three planets; 34 transfers of 4 MB; "
         "20 transfers at home: some 10 minutes.",
