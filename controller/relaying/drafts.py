@@ -25,6 +25,7 @@ class Drafts:
 
     def __init__(self, config: Config, wanted: Wanted, vouched: Vouched) -> None:
         self.standing = {name: each for name, each in wanted.relays.items() if name in vouched}
+        self.hosts = {name: (each.address, vouched[name]) for name, each in self.standing.items()}
         takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
         guests = tuple(Guest(site.name, vouched[site.name]) for site in takers if site.name in vouched)
         self._relays = {name: _relay(each, guests) for name, each in self.standing.items()}

@@ -155,7 +155,9 @@ class Relaying:
         if self.drafts.are_of(self._config, wanted, self._vouched):
             return
         before, self.drafts = self.drafts, Drafts(self._config, wanted, self._vouched)
-        self.figures = {name: each for name, each in self.figures.items() if name in self.drafts.standing}
+        for name in (name for name, host in before.hosts.items() if self.drafts.hosts.get(name) != host):
+            self.figures.pop(name, None)  # who comes back by that name may be another host, somewhere else
+            self.seeking.ways.forget(name)
         self.seeking.keep(self.drafts.takers)
         for site in self.drafts.takers if self.drafts.standing != before.standing else ():
             self.seeking.touch(site)

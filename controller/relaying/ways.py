@@ -46,6 +46,9 @@ class Ways:
         while len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 
+    def forget(self, who: str) -> None:
+        self._known = {key: known for key, known in self._known.items() if key[0] != who}
+
     def get(self, who: str, address: str) -> Known | None:
         return self._known.get((who, address))
 

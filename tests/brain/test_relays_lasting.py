@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
+from controller.relaying import wishes
 from controller.relaying.ways import KEPT_S
+from controller.relays import WishedRelay
 from controller.reports import Sought
 from tests.brain.pair import Pair
 from tests.brain.test_relaying import PLACE, PREFIX, far_away, seeking
@@ -38,3 +42,17 @@ def test_a_controller_that_was_started_again_does_not_leave_relays_that_come_lat
         world.walk()
         assert world.chosen().get(PREFIX, ("oslo",)) == ("oslo",)
     assert world.chosen() == {PREFIX: ("oslo",)}
+
+
+def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that_name() -> None:
+    world = seeking()
+    world.wish(wishes.unwished("oslo"))
+    world.revoke("oslo")
+    world.leave(world.relays["oslo"])
+    world.internet.rtt_ms |= {("home", "198.51.100.77"): 100, ("oslo", PLACE.address): 900}
+    world.wish(wishes.wished("oslo", WishedRelay(ip_address("198.51.100.77"), 443)))
+    world.vouch("oslo", number=2)
+    world.join(world.relays["oslo"])
+    for _ in range(5):
+        world.walk()
+    assert world.chosen() == {PREFIX: ("tokyo",)}
