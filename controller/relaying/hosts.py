@@ -30,6 +30,8 @@ class Gateway:
         holds = self.take.refused is None and (self.told is not None) == bool(take.terminals)
         if self.take.is_due(take, idle, holds, now):
             yield _told(self.session, self.take, take, tickets, now)
+        if self.told is None:
+            return  # whom it reaches is not known yet, and what it was told before stands
         # Also that there are none: it may have those of a controller before, and tells of no place that is in them.
         if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
             yield _told(self.session, self._choices, choices, tickets, now)

@@ -131,7 +131,7 @@ class Relaying:
             self._told(who.name, who.walker.late(now), now)
         for site in self.drafts.takers:
             scene = self.scene(site)
-            if scene is not None:
+            if scene is not None and scene.gateway.told is not None:
                 self.seeking.choose(scene, now)
         for each in tuple(self._by_session.values()):
             yield from self._tell(each, wanted, now)

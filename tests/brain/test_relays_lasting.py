@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
+from controller.orders import Choices
 from controller.relaying import wishes
 from controller.relaying.ways import KEPT_S
 from controller.relays import WishedRelay
@@ -56,3 +57,15 @@ def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that
     for _ in range(5):
         world.walk()
     assert world.chosen() == {PREFIX: ("tokyo",)}
+
+
+def test_a_gateway_whose_stream_broke_off_keeps_its_choices() -> None:
+    world = seeking()
+    before = world.home.choices
+    world.leave(world.home)
+    world.seconds(3)
+    world.home.told.clear()
+    world.join(world.home)
+    world.seconds(5)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    assert all(order == before for order in world.home.orders_of(Choices))
