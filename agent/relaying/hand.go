@@ -50,7 +50,8 @@ func NewHand(within func(func() error) error, identity func() (trust.Identity, e
 	return &Hand{within: within, identity: identity, log: log}
 }
 
-// Order takes the place of the order before; one that cannot be carried out changes nothing.
+// Order takes the place of the order before; one that cannot be carried out changes nothing. Where nothing can be passed on to
+// other relays, it is a relay all the same.
 func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -65,9 +66,7 @@ func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := h.lead(wanted.onward); err != nil {
-		return "", err
-	}
+	unled := h.lead(wanted.onward)
 	if h.stands == nil {
 		if h.stands, err = newStand(h.within, h.log); err != nil {
 			return "", err
@@ -81,7 +80,7 @@ func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	if h.trouble != nil {
 		said = fmt.Sprintf("%s: not yet: %v", said, h.trouble)
 	}
-	return said, nil
+	return said, unled
 }
 
 // Run sees to the relay until the context ends, and then ends it.
