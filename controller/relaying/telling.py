@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from controller.known import Wanted
 from controller.model import Choosing
@@ -49,9 +50,10 @@ def _why_not(relaying: Relaying, name: str) -> str | None:
 
 
 def _reached(relaying: Relaying, name: str, address: str, now: float) -> Iterator[ReachedView]:
-    for gateway in relaying.gateways.values():
-        one = gateway.relays.get(name)
-        if one is None:
+    for site in relaying.drafts.takers:
+        gateway = relaying.gateways.get(site)
+        one = gateway.relays.get(name) if gateway is not None else None
+        if gateway is None or one is None:
             continue
         leg = relaying.seeking.ways.leg(gateway.name, address, now)
         yield ReachedView(
@@ -92,6 +94,8 @@ def destination(relaying: Relaying, scene: Scene, place: Place, now: float) -> D
     would = by_all(question) if question is not None else {}
     made = scene.method in would
     choice = _nearest(scene) if scene.method is Choosing.NEAREST else place.choice or would.get(scene.method)
+    if choice is not None and not choice.relays and not scene.may_go_direct:
+        choice = _instead(choice, scene)
     return DestinationView(
         gateway=scene.site.name,
         prefix=place.prefix,
@@ -109,6 +113,13 @@ def _nearest(scene: Scene) -> Choice | None:
         return None
     best = min(reached, key=lambda one: one.setup_us)
     return Choice((best.name,), f"{best.name} is reached fastest, in {best.setup_us / 1e3:.4g} ms for TCP and TLS")
+
+
+def _instead(direct: Choice, scene: Scene) -> Choice | None:
+    """What is not told to a gateway that lets nothing go directly."""
+    nearest = _nearest(scene)
+    forbidden = "by `fallback: block` nothing goes directly"
+    return nearest and replace(nearest, because=f"{forbidden}, and {nearest.because}; {direct.because}")
 
 
 def _choice(method: Choosing, one: Choice) -> ChoiceView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 
 from controller import service
 from controller.events import Effect
-from controller.model import Choosing
+from controller.model import Choosing, Fallback
 from controller.orders import Direct, Walk
+from controller.relaying import telling
 from controller.relaying.asking import Asked, Tried
 from controller.relays import WishedRelay
-from controller.reports import AgentEffect, Reported
+from controller.reports import AgentEffect, RelayReached, Reported, Taking
 from controller.store import Store
 from controller.wishes import Impossible, UnknownRelay
 from tests.brain import relayed
@@ -82,6 +84,26 @@ def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known(
     because = {leg.start: leg.because for leg in told.legs if leg.end == str(DEST)}
     assert because["oslo"] == "the agent oslo cannot: no ping socket"
     assert because["tokyo"] == "the agent tokyo is not connected"
+
+
+def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
+    world = standing(fallback=Fallback.BLOCK)
+    world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
+    asked = asks(world)
+    world.walk()
+    (told,) = asked.told(world.now)
+    assert told.choice is not None and len(told.choice.relays) == 1
+    assert told.choice.because.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
+
+
+def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
+    world = standing()
+    phone = FakeTaker("visitor", world.internet)
+    world.join(phone)
+    reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
+    world.tell(replace(phone.report(), taking=Taking("", reached, (), ())))
+    told = telling.relays(world.core.relaying, world.core.wanted, world.now)
+    assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
 def test_what_cannot_be_asked_is_refused_with_words() -> None:
