@@ -9,6 +9,7 @@ from controller.traffic import Address
 
 MOST_RELAYS = 64  # of a gateway, as api/agent.proto has it
 MOST_RANGES = 64  # of ports
+ONWARD_PORTS = range(8700, 8700 + MOST_RELAYS)  # TCP, at each relay: by which it is gone on to another one, by number
 PREFIXES = {4: 24, 6: 48}  # what is near each other in the Internet, by IP version
 
 
@@ -33,3 +34,9 @@ class WishedRelay:
     allowed: tuple[PortRange, ...] = WEB  # of servers
     congestion: str | None = None  # what it sends with; None: as its kernel likes
     draining: bool = False  # nothing new
+    number: int = 0  # of its own, as long as it is a relay
+
+    @property
+    def onward_port(self) -> int:
+        """At other relays: what comes there goes on to this one."""
+        return ONWARD_PORTS[self.number]

@@ -20,7 +20,7 @@ from controller.enrolling import CONTROLLER, NAME
 from controller.keeping import Pages
 from controller.known import Counted, Spent, Wanted
 from controller.model import Mode
-from controller.relays import MOST_RANGES, PortRange, WishedRelay
+from controller.relays import MOST_RANGES, MOST_RELAYS, PortRange, WishedRelay
 
 VERSION = 5
 SINCE = ("decided", "once", "copies", "spent", "relays")  # version 2, version 3, two of 4, version 5
@@ -140,14 +140,22 @@ def _relays(place: Place) -> dict[str, WishedRelay]:
 
 
 def _relay(place: Place) -> WishedRelay:
-    keys = place.mapping(required=("address", "port", "allowed", "congestion", "draining"))
+    keys = place.mapping(required=("address", "port", "allowed", "congestion", "draining", "number"))
     return WishedRelay(
         keys["address"].address(),
         _port(keys["port"]),
         tuple(_range(each) for each in keys["allowed"].each(MOST_RANGES, "ranges of ports")),
         None if keys["congestion"].value is None else keys["congestion"].text(),
         _flag(keys["draining"]),
+        _number(keys["number"]),
     )
+
+
+def _number(place: Place) -> int:
+    number = kept.count(place)
+    if number >= MOST_RELAYS:
+        raise place.wrong(f"a number below {MOST_RELAYS}")
+    return number
 
 
 def _range(place: Place) -> PortRange:

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from controller.enrolling import CONTROLLER, NAME
 from controller.known import Wanted, without
 from controller.model import EVERYBODY, Config, Endpoint
-from controller.relays import MOST_RELAYS, WishedRelay
+from controller.relays import MOST_RELAYS, ONWARD_PORTS, WishedRelay
 from controller.traffic import Family
 from controller.wishes import Impossible, UnknownRelay
 
@@ -31,8 +31,9 @@ def wished(name: str, relay: WishedRelay) -> WishOfRelays:
         if because is not None:
             raise Impossible(because)
         draining = before is not None and before.draining
+        number = before.number if before is not None else _free(wanted)
         said = f"{name} is wished for as a relay, at {Endpoint(str(relay.address), relay.port)}"
-        return _with(wanted, name, replace(relay, draining=draining)), said
+        return _with(wanted, name, replace(relay, draining=draining, number=number)), said
 
     return wish
 
@@ -53,6 +54,11 @@ def drained(name: str, draining: bool) -> WishOfRelays:
         return after, f"{name} {'takes nothing new' if draining else 'takes what comes'}{carries(name)}"
 
     return wish
+
+
+def _free(wanted: Wanted) -> int:
+    taken = {each.number for each in wanted.relays.values()}
+    return next(number for number in range(MOST_RELAYS) if number not in taken)
 
 
 def _with(wanted: Wanted, name: str, relay: WishedRelay) -> Wanted:
@@ -84,6 +90,9 @@ def _name_is_wrong(config: Config, name: str) -> str | None:
 
 
 def _place_is_wrong(relay: WishedRelay) -> str | None:
+    if relay.port in ONWARD_PORTS:
+        first, last = ONWARD_PORTS[0], ONWARD_PORTS[-1]
+        return f"by port {relay.port} other relays are gone on to: expected none from {first} to {last}"
     for network in Family.of(relay.address).never_routed:
         if relay.address in ip_network(network):
             return f"{relay.address} is no address that gateways can reach: nothing in {network} is"

@@ -60,13 +60,17 @@ def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: 
     assert Store(str(path)).load() == Wanted()
     relays = {
         "tokyo": WishedRelay(ip_address("198.51.100.7"), 443, draining=True),
-        "oslo": WishedRelay(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr"),
+        "oslo": WishedRelay(ip_address("2001:db8::7"), 8443, (PortRange(1, 65535),), "bbr", number=63),
     }
     Store(str(path)).save(Wanted(relays=relays))
     assert Store(str(path)).load() == Wanted(relays=relays)
-    path.write_text(path.read_text().replace("8443", "84430"))
-    with pytest.raises(StoreError, match=r"relays\.oslo\.port.* found 84430, expected a port"):
-        Store(str(path)).load()
+    kept = path.read_text()
+    for right, wrong in (('"port": 8443', '"port": 84430'), ('"number": 63', '"number": 64')):
+        path.write_text(kept.replace(right, wrong))
+        with pytest.raises(
+            StoreError, match=r"relays\.oslo\.(port|number).* found (84430|64), expected a (port|number)"
+        ):
+            Store(str(path)).load()
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
