@@ -6,11 +6,13 @@ reached its gateways know first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
 
 from controller.known import Wanted
 from controller.model import Config, Fallback, Site, Terminal, locals_of
-from controller.orders import Guest, LocalAddress, Relay, RelayingUplink, Take, TakenTerminal, TakingRelay
+from controller.orders import Guest, LocalAddress, Onward, Relay, RelayingUplink, Take, TakenTerminal, TakingRelay
 from controller.relays import WishedRelay
 
 NO_RELAY = Relay()
@@ -18,24 +20,43 @@ NOTHING = Take()
 
 Vouched = Mapping[str, bytes]
 """SHA-256 of the certificate that counts, by the agent's name."""
+Together = Mapping[str, frozenset[tuple[str, ...]]]
+"""Relays by which connections go at once, by site."""
 
 
 class Drafts:
     """Made anew only where something that they follow from is another."""
 
-    def __init__(self, config: Config, wanted: Wanted, vouched: Vouched) -> None:
+    def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
         self.standing = {name: each for name, each in wanted.relays.items() if name in vouched}
         self.hosts = {name: (each.address, vouched[name]) for name, each in self.standing.items()}
         takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
         guests = tuple(Guest(site.name, vouched[site.name]) for site in takers if site.name in vouched)
-        self._relays = {name: _relay(each, guests) for name, each in self.standing.items()}
-        self._takes = {site.name: _take(site, wanted, self.standing) for site in takers}
+        joined = {site: frozenset(self._joined(groups)) for site, groups in together.items()}
+        of_all = frozenset[tuple[str, str]]().union(*joined.values())
+        self._relays = {
+            name: replace(_relay(each, guests), onward=self._onward(name, of_all))
+            for name, each in self.standing.items()
+        }
+        self._takes = {site.name: self._take(site, wanted, joined.get(site.name, frozenset())) for site in takers}
         self.takers = {site.name: site for site in takers}
         self._of = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+        self._together = together
 
-    def are_of(self, config: Config, wanted: Wanted, vouched: Vouched) -> bool:
+    def are_of(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> bool:
         now = (config, wanted.relays, wanted.active, wanted.decided, vouched)
-        return all(one is other for one, other in zip(self._of, now, strict=True))
+        return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
+
+    def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+        """By which relay to which; one passes on what is of its own family."""
+        for group in groups:
+            for here, there in permutations((name for name in group if name in self.standing), 2):
+                if self.standing[here].address.version == self.standing[there].address.version:
+                    yield here, there
+
+    def _onward(self, here: str, joined: Iterable[tuple[str, str]]) -> tuple[Onward, ...]:
+        ways = (self.standing[there] for at, there in sorted(joined) if at == here)
+        return tuple(Onward(each.onward_port, str(each.address), each.port) for each in ways)
 
     def relay(self, name: str) -> Relay:
         return self._relays.get(name, NO_RELAY)
@@ -43,26 +64,26 @@ class Drafts:
     def take(self, site: str) -> Take:
         return self._takes.get(site, NOTHING)
 
+    def _take(self, site: Site, wanted: Wanted, joined: frozenset[tuple[str, str]]) -> Take:
+        relaying = site.relaying
+        assert relaying is not None
+        return Take(
+            port=relaying.port,
+            terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
+            uplinks=tuple(
+                RelayingUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
+            ),
+            relays=tuple(
+                TakingRelay(name, str(each.address), each.port, each.draining, self._onward(name, joined))
+                for name, each in sorted(self.standing.items())
+            ),
+            block=relaying.fallback is Fallback.BLOCK,
+            left_alone=tuple(map(str, relaying.excepted)),
+        )
+
 
 def _relay(wished: WishedRelay, guests: tuple[Guest, ...]) -> Relay:
     return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
-
-
-def _take(site: Site, wanted: Wanted, standing: Mapping[str, WishedRelay]) -> Take:
-    relaying = site.relaying
-    assert relaying is not None
-    return Take(
-        port=relaying.port,
-        terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
-        uplinks=tuple(
-            RelayingUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
-        ),
-        relays=tuple(
-            TakingRelay(name, str(each.address), each.port, each.draining) for name, each in sorted(standing.items())
-        ),
-        block=relaying.fallback is Fallback.BLOCK,
-        left_alone=tuple(map(str, relaying.excepted)),
-    )
 
 
 def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> TakenTerminal:

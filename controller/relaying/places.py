@@ -60,6 +60,10 @@ class Places:
                 return
             yield place
 
+    def together(self) -> frozenset[tuple[str, ...]]:
+        """Those that were chosen at once, also where it is being found out whether they would be again."""
+        return frozenset(each.present for each in self.by_prefix.values() if len(each.present) > 1)
+
     def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
         """Of relays that are out of use none is named; where no other is left, nothing is chosen for the time."""
         found = (self._choice(place, usable, may_go_direct) for place in self.by_prefix.values())

@@ -53,7 +53,7 @@ class Relaying:
         self._by_session: dict[int, Gateway | Station] = {}
         self._inquiries: list[Inquiry] = []
         self.seeking = Seeking(uplink_bps)
-        self.drafts = Drafts(config, wanted, self._vouched)
+        self.drafts = Drafts(config, wanted, self._vouched, {})
         self.seeking.keep(self.drafts.takers)
 
     def reconfigure(self, config: Config, wanted: Wanted) -> None:
@@ -152,9 +152,10 @@ class Relaying:
             yield walk
 
     def _redraft(self, wanted: Wanted) -> None:
-        if self.drafts.are_of(self._config, wanted, self._vouched):
+        together = {site.name: self.seeking.together(site) for site in self._config.sites}
+        if self.drafts.are_of(self._config, wanted, self._vouched, together):
             return
-        before, self.drafts = self.drafts, Drafts(self._config, wanted, self._vouched)
+        before, self.drafts = self.drafts, Drafts(self._config, wanted, self._vouched, together)
         for name in (name for name, host in before.hosts.items() if self.drafts.hosts.get(name) != host):
             self.figures.pop(name, None)  # who comes back by that name may be another host, somewhere else
             self.seeking.ways.forget(name)

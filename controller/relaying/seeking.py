@@ -157,6 +157,12 @@ class Seeking:
             for walker, to in self._ways_for(scene, place)
         )
 
+    def together(self, site: Site) -> frozenset[tuple[str, ...]]:
+        """Relays that connections of a site go by at once."""
+        places = self._places.get(site.name)
+        parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
+        return places.together() if places is not None and parallel else frozenset()
+
     def choices(self, scene: Scene) -> Choices:
         if scene.method not in CHOOSE:
             return NONE

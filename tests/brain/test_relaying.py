@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from controller import granting
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.known import Wanted
 from controller.measuring.measuring import Measuring
@@ -17,6 +18,7 @@ from controller.model import Choosing, Config, Fallback
 from controller.orders import (
     Guest,
     LocalAddress,
+    Onward,
     Relay,
     RelayingUplink,
     Take,
@@ -73,7 +75,7 @@ class World(Pair):
             self.join(hand)
 
     def wish(self, wish: wishes.WishOfRelays) -> str:
-        answer, effects = self.core.wish_of_relays(wish, self.now)
+        answer, effects = granting.of_relays(self.core, wish, self.now)
         self.carry(effects)
         self.drain()
         return answer.done[0]
@@ -179,7 +181,7 @@ def test_what_is_refused_is_told_again_after_a_while() -> None:
 
 def test_the_active_uplink_is_the_first_by_which_a_terminal_is_spoken_for() -> None:
     world = standing()
-    answer, effects, _ = world.core.wish_active("client", "lte", world.now)
+    answer, effects, _ = granting.active(world.core, "client", "lte", world.now)
     world.carry(effects)
     world.seconds(1)
     client = next(each for each in world.home.order.terminals if each.name == "client")
@@ -265,6 +267,7 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
         ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
         ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
         ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
+        ("paris", WishedRelay(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
     ],
 )
 def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: WishedRelay, because: str) -> None:
@@ -394,6 +397,34 @@ def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch:
     assert place.choice.because.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
 
 
+def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 1e9)
+    world = seeking(choose=Choosing.PARALLEL)
+    (choice,) = world.home.choices.choices
+    assert set(choice.relays) == set(RELAYS) and choice.together
+    oslo, tokyo = world.relays["oslo"], world.relays["tokyo"]
+    to_oslo, to_tokyo = Onward(8700, RELAYS["oslo"], 443), Onward(8701, RELAYS["tokyo"], 443)
+    assert (oslo.order.onward, tokyo.order.onward) == ((to_tokyo,), (to_oslo,))
+    assert [one.onward for one in world.home.order.relays] == [(to_tokyo,), (to_oslo,)]
+    world.leave(world.home)
+    world.seconds(60)
+    assert tokyo.order.onward, "what the gateway does goes on while it is not heard"
+    world.join(world.home)
+    world.wish(wishes.unwished("oslo"))
+    assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
+    world.wish(wishes.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
+    assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
+
+
+def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 150e6)
+    world = seeking(choose=Choosing.PARALLEL)
+    assert len(world.chosen()[PREFIX]) == 1
+    assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
+
+
 def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:
     world = standing(choose=Choosing.TRACEROUTE)
     world.internet.rtt_ms = far_away()
@@ -480,7 +511,7 @@ def _step(world: World, what: str, name: str = "") -> None:
         case "revoke":
             world.revoke(name)
         case "active":
-            world.carry(world.core.wish_active("client", name, world.now)[1])
+            world.carry(granting.active(world.core, "client", name, world.now)[1])
         case "restart":
             world.restart()
         case "second":
