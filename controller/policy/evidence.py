@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from controller.policy.health import Reading
 from controller.policy.ways import Home, Leaves, Way, rides_none
+from controller.relays import ONWARD_PORTS
 from controller.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
@@ -90,11 +91,11 @@ def weigh(
     sums: dict[tuple[str, str], _Sum] = {}
     stalls: list[tuple[Way, str, int]] = []
     for connection in connections:
-        for subflow in connection.subflows:
-            home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
-            if home is None or (at_terminal and rides_none(home, subflow.remote_address)):
-                weighed.serves_strangers |= bool(connection.token) and connection.serves
-                continue
+        found = ((subflow, _home(subflow, at_terminal, home_of)) for subflow in connection.subflows)
+        known = [(subflow, home) for subflow, home in found if home is not None]
+        if connection.subflows and not known:
+            weighed.serves_strangers |= bool(connection.token) and connection.serves
+        for subflow, home in known:
             way = way_of(home)
             own = home.uplink or way.active
             key = subflow.key
@@ -117,6 +118,16 @@ def weigh(
         weighed.readings[where] = Reading(one.segments, one.retransmits, one.acked_bytes, stalled_ms)
         weighed.late[where] = one.late
     return weighed
+
+
+def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | None]) -> Home | None:
+    """Whose it is. None: nobody's that we know, or by no uplink alone: what goes on from one relay to another has two
+    ways, and at the second one's end the first one's address."""
+    home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
+    if home is None or not at_terminal:
+        return home
+    goes_on = home.by_relay and subflow.remote_port in ONWARD_PORTS
+    return None if goes_on or rides_none(home, subflow.remote_address) else home
 
 
 def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:

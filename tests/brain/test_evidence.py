@@ -14,7 +14,7 @@ from controller.policy.evidence import Held, Ledger, Weighed, weigh
 from controller.policy.health import Reading
 from controller.policy.ways import Home, Way, homes, paths, way
 from controller.reports import Connection, Subflow
-from tests.brain import sites
+from tests.brain import relayed, sites
 
 WIFI, LTE, LAN, FAR = "192.168.110.3", "192.168.210.3", "10.1.0.7", "203.0.113.5"
 NEW = Subflow(WIFI, 1000, FAR, 443, False, False, 20_000, 20_000, 10, 0, 0, 0, 0, 0, 0, 0)
@@ -161,6 +161,22 @@ def test_a_terminals_connections_are_told_with_who_flagged_them_and_plain_tcp_is
         None, (Connection(0, True, (served(),)),), 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())
     )
     assert not plain.standings
+
+
+def test_what_goes_on_from_one_relay_to_another_is_no_path_of_a_terminal() -> None:
+    (site,) = relayed.config().sites
+    homes_of = {address: found[0] for address, found in homes((site,)).items()}
+
+    def told(at_terminal: bool, *subflows: Subflow) -> Weighed:
+        connections = (Connection(7, not at_terminal, subflows),)
+        return weigh({}, connections, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
+
+    by_itself, local = Held("wifi", False, False), "10.97.1.3"
+    at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
+    at_relay = told(False, served(local), served("198.51.100.9", **LOST))
+    for weighed in (at_gateway, at_relay):
+        assert weighed.standings["client"].connections == {7: [by_itself]} and not weighed.serves_strangers
+        assert not any(reading.retransmits for reading in weighed.readings.values())
 
 
 def test_paths_are_addresses_by_uplink_and_none_where_there_is_no_choice() -> None:
