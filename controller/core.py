@@ -10,9 +10,8 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from controller import actives, modes
 from controller.air.air import Air
-from controller.bridge.moves import Moves, follow, groups_modified
+from controller.bridge.moves import Moves, follow
 from controller.bridge.switch import Switch
 from controller.bridge.switches import Switches
 from controller.configuration.document import ConfigError
@@ -35,20 +34,18 @@ from controller.measuring.book import Page
 from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.measuring import Measuring
 from controller.measuring.turns import Heading
-from controller.model import AUTO, Config, Mode, Site, Terminal
+from controller.model import Config
 from controller.policy.adaptive import Decision
 from controller.policy.budget import Moment
 from controller.policy.ways import Home, Way, ridden, way
 from controller.relaying.drafts import Vouched
 from controller.relaying.relaying import Relaying
-from controller.relaying.wishes import WishOfRelays
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.budgets import Budgets
 from controller.steering.copying import Copying
-from controller.steering.logbook import Entry, Moved
+from controller.steering.logbook import Entry
 from controller.steering.pilot import Pilot
 from controller.tickets import Tickets
-from controller.wishes import Answer, named
 
 log = logging.getLogger(__name__)
 
@@ -310,72 +307,14 @@ class Core:
         self.config_error = error
         log.error("the configuration is refused, the last good one stays in force: %s", error)
 
-    # Wishes
+    # People
 
-    def wish_mode(
-        self, name: str, mode: Mode | None, now: float, traffic: str | None = None
-    ) -> tuple[Answer, list[Outcome]]:
-        """`traffic` is the name of a class."""
-        terminals = named(self.config.sites, name)
-        if traffic is not None:
-            terminals = modes.having(terminals, traffic)
-        wanted, said = modes.wished(self.wanted, terminals, traffic, mode)
-        return self._wish(wanted, terminals, tuple(each + self._when(site) for site, each in said), [], now)
-
-    def wish_active(self, name: str, uplink: str, now: float) -> tuple[Answer, list[Outcome], list[Entry]]:
-        """The entries tell what agents make of it, when they have answered."""
-        terminals = named(self.config.sites, name)
-        if uplink == AUTO:
-            done = actives.left_to_policies(self.wanted, self.pilot, terminals, now)
-        else:
-            done = actives.wished(self.wanted, self.pilot, terminals, uplink, now)
-        said = tuple(each + self._when(site) for (site, _), each in done.said)
-        answer, effects = self._wish(done.wanted, done.moved, said, done.entries, now)
-        return answer, effects, done.entries
-
-    def wish_of_relays(self, wish: WishOfRelays, now: float) -> tuple[Answer, list[Outcome]]:
-        """Or Impossible, or UnknownRelay, and nothing has changed."""
-        wanted, said = wish(self.config, self.wanted, self.relaying.carries)
-        changed, self.wanted = wanted.relays != self.wanted.relays, wanted
-        done = said if changed else f"{said}, as it was already"
-        return Answer((done,), changed, 0), list(self.relaying.tend(self.wanted, now))
+    def want(self, wanted: Wanted) -> bool:
+        """What people wish counts from here on; whether it is another than before."""
+        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # which may have been decided meanwhile
+        changed, self.wanted = wanted != self.wanted, wanted
+        return changed
 
     def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
         """Agents have joined, or were revoked."""
         yield from self.relaying.vouch(vouched, self.wanted, now)
-
-    def _wish(
-        self,
-        wanted: Wanted,
-        terminals: list[tuple[Site, Terminal]],
-        said: tuple[str, ...],
-        entries: list[Entry],
-        now: float,
-    ) -> tuple[Answer, list[Outcome]]:
-        learned: list[Outcome] = list(self.rest(now))  # its messages are not the wish's
-        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # which may have been decided meanwhile
-        changed, self.wanted = wanted != self.wanted, wanted
-        effects: list[Effect] = []
-        for dpid in self._gateways(terminals):
-            ours = [entry for entry in entries if self.pilot.steered[entry.terminal].site.dpid == dpid]
-            effects += follow(self.switches[dpid], ours, wanted, self.pilot.logbook, now)
-        orders = [order for entry in entries for order in self.pilot.moved(entry, wanted, now)]
-        self.pilot.touch(terminal.name for _, terminal in terminals)
-        tended = list(self.pilot.tend(wanted, now))
-        return Answer(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
-
-    def unconfirmed(self, name: str) -> list[tuple[str, Moved]]:
-        """Gateways that have not answered yet what followed from a wish for this terminal, by name."""
-        switches = [self.switches[dpid] for dpid in self._gateways(named(self.config.sites, name))]
-        orders = ((each.site.name, self.pilot.logbook.unconfirmed(each.session)) for each in switches)
-        return [(gateway, moved) for gateway, moved in orders if moved is not None]
-
-    def _gateways(self, terminals: list[tuple[Site, Terminal]]) -> Iterable[int]:
-        return dict.fromkeys(dpid for site, _ in terminals for dpid in self.config.ends(site))
-
-    def _when(self, site: Site) -> str:
-        switch = self.switches[site.dpid]
-        if switch.expected() is not None:
-            return ""
-        comes = "connects" if switch.session is None else "has been read"
-        return f"; it is kept, and counts when gateway {site.name} {comes}"

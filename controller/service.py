@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller import config as configuration
+from controller import granting
 from controller.calendar import moment
 from controller.configuration.document import ConfigError
 from controller.core import Core, Outcome
@@ -102,10 +103,10 @@ class Service:
     # From people
 
     def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
-        return self._made(terminal, lambda now: (*self._core.wish_mode(terminal, mode, now, traffic), []))
+        return self._made(terminal, lambda now: (*granting.mode(self._core, terminal, mode, now, traffic), []))
 
     def set_active(self, terminal: str, uplink: str) -> Answer:
-        return self._made(terminal, lambda now: self._core.wish_active(terminal, uplink, now))
+        return self._made(terminal, lambda now: granting.active(self._core, terminal, uplink, now))
 
     def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
         """Have both directions probed at once; what comes of it a snapshot tells. `site`: either end's, where others
@@ -154,7 +155,7 @@ class Service:
         return self._ask(told)
 
     def _of_relays(self, wish: WishOfRelays) -> Answer:
-        return self._ask(lambda: self._kept(*self._core.wish_of_relays(wish, time.monotonic())))
+        return self._ask(lambda: self._kept(*granting.of_relays(self._core, wish, time.monotonic())))
 
     def _made(self, terminal: str, wish: Callable[[float], tuple[Answer, list[Outcome], list[Entry]]]) -> Answer:
         """Waits a little until switches hold it, and for what agents make of it: what these say later is told by
@@ -163,7 +164,7 @@ class Service:
 
         def kept() -> tuple[Answer, list[Entry], list[tuple[str, Moved]]]:
             answer, effects, entries = wish(time.monotonic())
-            sent = self._core.unconfirmed(terminal)
+            sent = granting.unconfirmed(self._core, terminal)
             self._awaited.append(([*entries, *(moved for _, moved in sent)], answered))
             return self._kept(answer, effects), entries, sent
 

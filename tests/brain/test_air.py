@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller import granting
 from controller.air.draft import MOST_CAPS, MOST_PORTS, Draft
 from controller.air.holder import AGAIN_AFTER_S, LEASE_MS, NOTHING
 from controller.model import CapRule, CapTables
@@ -63,7 +64,7 @@ def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: st
     stream = air.stream("laptop", min_rtt_us=4000, srtt_us=4000)
     air.run(3)
     near = most(hand, stream)
-    _, effects, _ = air.core.wish_active("laptop", "lte", air.now)
+    _, effects, _ = granting.active(air.core, "laptop", "lte", air.now)
     air.carry(effects)
     stream.srtt_us = 60_000
     air.run(4)

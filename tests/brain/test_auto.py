@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller import granting
 from controller.bicast import compile
 from controller.courses import course
 from controller.events import Change, ModifyGroup
@@ -148,10 +149,10 @@ def test_a_reflex_is_as_patient_as_the_copies_make_it() -> None:
 def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew() -> None:
     scene = Uploading(ONE_PATH)
     for mode in (Mode.SINGLE, Mode.BICAST):
-        scene.carry(scene.core.wish_mode("client", mode, scene.now)[1])
+        scene.carry(granting.mode(scene.core, "client", mode, scene.now)[1])
         scene.uploads(2, loss=0.05)
         assert not scene.core.wanted.copies and not scene.copying()
-    scene.carry(scene.core.wish_mode("client", None, scene.now)[1])
+    scene.carry(granting.mode(scene.core, "client", None, scene.now)[1])
     scene.drain()
     assert scene.leaves() == {"wifi", "lte"}
     told = course(scene.core, "client", scene.now, 0.0).copying
@@ -215,7 +216,7 @@ def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one
 def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(2)
-    scene.carry(scene.core.wish_mode("client", Mode.SINGLE, scene.now)[1])
+    scene.carry(granting.mode(scene.core, "client", Mode.SINGLE, scene.now)[1])
     scene.uploads(2)
     assert asked(scene) == [250, 1000]
 
@@ -355,7 +356,7 @@ def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
     scene.uploads(1)
     scene.now += 0.1
     scene.up("wifi0", False)
-    scene.carry(scene.core.wish_active("phone", "wifi", scene.now)[1])
+    scene.carry(granting.active(scene.core, "phone", "wifi", scene.now)[1])
     scene.drain()
     assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
 
@@ -388,6 +389,6 @@ def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
     scene.uploads(2 * TRY_S)
     assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
     assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.because
-    scene.core.wish_mode("client", Mode.AUTO, scene.now, "backup")
+    granting.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
     scene.uploads(TRY_S)
     assert [entry.copies for entry in scene.copying()] == [False]

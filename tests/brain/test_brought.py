@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller import granting
 from controller.measures import PathHealth
 from controller.model import Mode
 from controller.policy.adaptive import CLEAN_S
@@ -103,7 +104,7 @@ def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> Non
     ends.comes(2)
     for uplink in ("lte", "wifi"):
         for name in ("client", "phone"):
-            ends.carry(ends.core.wish_active(name, uplink, ends.now)[1])
+            ends.carry(granting.active(ends.core, name, uplink, ends.now)[1])
         ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
     assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
 

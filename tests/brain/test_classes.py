@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller import granting
 from controller.bicast import compile
 from controller.configuration.document import ConfigError
 from controller.events import ModifyGroup
@@ -407,7 +408,7 @@ def connected() -> Pair:
 
 
 def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
-    answer, effects = pair.core.wish_mode(name, mode, pair.now, traffic)
+    answer, effects = granting.mode(pair.core, name, mode, pair.now, traffic)
     pair.carry(effects)
     pair.drain()
     for dpid in (1, 2):
@@ -451,18 +452,18 @@ def test_a_wish_for_a_terminal_names_the_classes_that_it_does_not_move() -> None
 def test_a_wish_for_a_class_that_is_not_there_names_those_that_are(terminal: str, said: str) -> None:
     pair = connected()
     with pytest.raises(UnknownClass) as caught:
-        pair.core.wish_mode(terminal, Mode.OFF, pair.now, "viop")
+        granting.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
     assert str(caught.value) == said and not pair.core.wanted.modes
 
 
 def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
     pair = connected()
     wish(pair, "client", Mode.OFF, None)
-    answer, *_ = pair.core.wish_active("client", "lte", pair.now)
+    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
     assert "counts from the next mode on" not in answer.done[0]
     wish(pair, "client", Mode.OFF, "backup-job")
     wish(pair, "client", Mode.OFF, "voip")
-    answer, *_ = pair.core.wish_active("client", "wifi", pair.now)
+    answer, *_ = granting.active(pair.core, "client", "wifi", pair.now)
     assert "counts from the next mode on" in answer.done[0]
 
 

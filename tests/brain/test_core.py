@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from controller import granting
 from controller.bridge.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
 from controller.bridge.patience import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
 from controller.bridge.switch import TOLD_EVERY_S
@@ -89,8 +90,8 @@ def test_a_second_reconcile_sends_nothing() -> None:
 def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing() -> None:
     pair = connected()
     all_answer(pair)
-    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
-    pair.carry(pair.core.wish_active("client", "lte", pair.now)[1])
+    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.carry(granting.active(pair.core, "client", "lte", pair.now)[1])
     pair.drain()
     before, installed = sent(pair), pair.installed()
     pair.restart()
@@ -103,8 +104,8 @@ def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
     all_answer(pair)
     pair.fakes[1].changes.clear()
     for mode in Mode:
-        pair.carry(pair.core.wish_mode("all", mode, pair.now)[1])
-    pair.carry(pair.core.wish_active("client", "lte", pair.now)[1])
+        pair.carry(granting.mode(pair.core, "all", mode, pair.now)[1])
+    pair.carry(granting.active(pair.core, "client", "lte", pair.now)[1])
     pair.up("wifi0", False)
     pair.up("wifi0", True)
     pair.drain()
@@ -222,7 +223,7 @@ def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missin
     all_answer(pair)
     for group_id in pair.installed().groups:
         pair.fakes[1].change(DeleteGroup(group_id))
-    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     pair.drain()
     assert pair.installed() == pair.compiled()
     assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
@@ -232,7 +233,7 @@ def test_a_switch_that_never_modifies_a_group_is_not_asked_for_ever() -> None:
     pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
     pair.connect()
     pair.drain()
-    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
+    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     pair.drain()
     assert pair.switch().state is GatewayState.REFUSED and pair.switch().refusals < 20
 
@@ -272,7 +273,7 @@ def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(l
     for at in range(40):
         pair.now += 0.5
         mode = (Mode.SINGLE, Mode.BICAST)[at % 2]
-        for effect in (*pair.core.wish_mode("client", mode, pair.now)[1], *pair.core.tick(pair.now)):
+        for effect in (*granting.mode(pair.core, "client", mode, pair.now)[1], *pair.core.tick(pair.now)):
             match effect:
                 case Apply():
                     tickets.append(effect.ticket)
@@ -537,10 +538,10 @@ def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow
 def test_wishes_answer_with_what_was_done() -> None:
     pair = connected()
     all_answer(pair)
-    first, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    first, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
     pair.carry(effects)
     assert first.changed and first.messages == 3 and first.done == ("client is in mode single",)
-    again, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    again, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
     assert not again.changed and not effects and again.done == ("client is already in mode single",)
 
 
@@ -548,13 +549,13 @@ def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None
     written = sites.document()
     pair = connected(written)
     all_answer(pair)
-    pair.carry(pair.core.wish_mode("client", Mode.SINGLE, pair.now)[1])
-    back, effects = pair.core.wish_mode("all", None, pair.now)
+    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    back, effects = granting.mode(pair.core, "all", None, pair.now)
     pair.carry(effects)
     assert back.done[0] == "client is left to the file, which has it in mode auto"
     assert back.done[1].startswith("phone is already left to the file")
     assert back.changed and back.messages == 3 and not pair.core.wanted.modes
-    again, effects = pair.core.wish_mode("client", None, pair.now)
+    again, effects = granting.mode(pair.core, "client", None, pair.now)
     assert not again.changed and not effects
     written["sites"]["home"]["terminals"]["client"]["mode"] = "off"
     pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
@@ -567,17 +568,17 @@ def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -
     pair = connected()
     pair.disconnect()
     kept = "; it is kept, and counts when gateway home connects"
-    answer, effects = pair.core.wish_mode("client", Mode.SINGLE, pair.now)
+    answer, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
     assert answer.done == (f"client is in mode single{kept}",) and answer.changed and not effects
-    answer, *_ = pair.core.wish_active("client", "lte", pair.now)
+    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
     assert answer.done == (f"client has lte as its active uplink{kept}",)
     pair.connect()
-    answer, effects = pair.core.wish_mode("client", Mode.BICAST, pair.now)
+    answer, effects = granting.mode(pair.core, "client", Mode.BICAST, pair.now)
     assert answer.done == ("client is in mode bicast; it is kept, and counts when gateway home has been read",)
     assert not effects
     pair.drain()
     assert pair.installed() == pair.compiled()
-    answer, *_ = pair.core.wish_active("client", "lte", pair.now)
+    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
     assert answer.done == ("client has lte already as its active uplink",)
 
 
@@ -587,11 +588,11 @@ def test_a_wish_that_cannot_be_changes_nothing() -> None:
     written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
     pair = connected(written)
     with pytest.raises(UnknownTerminal, match="no terminal is named 'nobody'; there are: client"):
-        pair.core.wish_mode("nobody", Mode.OFF, pair.now)
+        granting.mode(pair.core, "nobody", Mode.OFF, pair.now)
     with pytest.raises(Impossible, match="no uplink named 'dsl'"):
-        pair.core.wish_active("client", "dsl", pair.now)
+        granting.active(pair.core, "client", "dsl", pair.now)
     with pytest.raises(Impossible, match="no next hop for IPv6"):
-        pair.core.wish_active("client", "lte", pair.now)
+        granting.active(pair.core, "client", "lte", pair.now)
     assert not pair.core.wanted.modes and not pair.core.wanted.active
 
 
@@ -666,11 +667,11 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from([*Mode, None]))
     def somebody_wishes_a_mode(self, name: str, mode: Mode | None) -> None:
-        self.pair.carry(self.pair.core.wish_mode(name, mode, self.pair.now)[1])
+        self.pair.carry(granting.mode(self.pair.core, name, mode, self.pair.now)[1])
 
     @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))
     def somebody_switches(self, name: str, uplink: str) -> None:
-        self.pair.carry(self.pair.core.wish_active(name, uplink, self.pair.now)[1])
+        self.pair.carry(granting.active(self.pair.core, name, uplink, self.pair.now)[1])
 
     @rule(at=st.integers(0, 5), mac=st.sampled_from([PHONE_MAC, LTE_HOP_MAC]))
     def somebody_tells_a_mac(self, at: int, mac: str) -> None:
@@ -804,5 +805,5 @@ def test_a_wish_concerns_its_own_gateway_alone() -> None:
         pair.connect(dpid)
     pair.drain()
     before = pair.switch(2).reconciles
-    pair.core.wish_mode("s1-t1", Mode.SINGLE, pair.now)
+    granting.mode(pair.core, "s1-t1", Mode.SINGLE, pair.now)
     assert pair.switch(2).reconciles == before

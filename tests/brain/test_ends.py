@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller import granting
 from controller.events import Ask, NeighbourSeen
 from controller.farend.ends import BELIEVED_S
 from controller.farend.standing import AGAIN_AFTER_S
@@ -270,7 +271,7 @@ def test_one_that_is_silent_at_this_end_is_left_too() -> None:
 def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
     ends = Ends()
     agent = ends.agent("far")
-    _, effects, _ = ends.core.wish_active("client", "wifi", ends.now)
+    _, effects, _ = granting.active(ends.core, "client", "wifi", ends.now)
     ends.carry(effects)
     both_bring(ends, agent, "wifi", "lte")
     both_bring(ends, agent, "lte")
@@ -280,7 +281,7 @@ def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None
 def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None:
     ends = Ends()
     agent = ends.agent("far")
-    _, effects = ends.core.wish_mode("phone", Mode.SINGLE, ends.now)
+    _, effects = granting.mode(ends.core, "phone", Mode.SINGLE, ends.now)
     ends.carry(effects)
     both_bring(ends, agent, "lte")
     both_bring(ends, agent, "lte")
@@ -293,12 +294,12 @@ def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
     ends = Ends(written)
     agent = ends.agent("far")
     both_bring(ends, agent, "lte")
-    _, effects = ends.core.wish_mode("phone", Mode.SINGLE, ends.now, "backup-job")
+    _, effects = granting.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
     ends.carry(effects)
     both_bring(ends, agent, "lte")
     both_bring(ends, agent, "lte")
     assert ends.told("far").silent == ()
-    _, effects = ends.core.wish_mode("phone", None, ends.now, "backup-job")
+    _, effects = granting.mode(ends.core, "phone", None, ends.now, "backup-job")
     ends.carry(effects)
     for _ in range(3):
         both_bring(ends, agent, "lte")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
+from controller import granting
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.measuring import pace
 from controller.measuring.estimates import Estimate, Estimated
@@ -428,8 +429,8 @@ def test_a_wish_whose_agent_goes_is_given_up() -> None:
 def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
     """One connection, by the client's address behind wifi; `role` of who reports of it."""
     world, _, _ = both()
-    world.carry(world.core.wish_mode("client", mode, world.now)[1])
-    world.carry(world.core.wish_active("client", "lte", world.now)[1])
+    world.carry(granting.mode(world.core, "client", mode, world.now)[1])
+    world.carry(granting.active(world.core, "client", "lte", world.now)[1])
     connection = FakeConnection.between(SERVER, "192.168.110.3")
     addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
     hand = FakeHand("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
@@ -467,7 +468,7 @@ def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
     world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
     for number in range(20):
         subflow.terminal.bytes_acked += 1_000_000
-        world.carry(world.core.wish_active("client", ("wifi", "lte")[number % 2], world.now)[1])
+        world.carry(granting.active(world.core, "client", ("wifi", "lte")[number % 2], world.now)[1])
         world.second()
     assert not any(world.direction(*at).methods for at in (("wifi", "up"), ("lte", "up")))
 

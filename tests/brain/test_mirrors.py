@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller import granting
 from controller.bicast import compile
 from controller.bridge.moves import Moves
 from controller.configuration.document import ConfigError
@@ -145,7 +146,7 @@ def test_a_wish_moves_both_ends() -> None:
         pair.connect(dpid)
     pair.drain()
     before = [fake.installed().program for fake in (home, end)]
-    answer, effects = pair.core.wish_mode("client", Mode.OFF, pair.now)
+    answer, effects = granting.mode(pair.core, "client", Mode.OFF, pair.now)
     assert answer.changed
     pair.carry(effects)
     pair.drain()

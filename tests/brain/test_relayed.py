@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from controller import granting
 from controller.air.place import Place
 from controller.courses import course
 from controller.known import Wanted
@@ -89,7 +90,7 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
     nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
     assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
     for uplink in ("lte", AUTO):
-        _, effects, _ = scene.core.wish_active("phone", uplink, scene.now)
+        _, effects, _ = granting.active(scene.core, "phone", uplink, scene.now)
         scene.carry(effects)
         scene.drain()
         assert [each.server.backup for each in connection.subflows] == [uplink == "lte", uplink == AUTO]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller import inbox, service
+from controller import granting, inbox, service
 from controller.core import Core
 from controller.events import Apply, Effect, NeighbourSeen, PortSeen, Read, Solicited, SwitchClosed, SwitchEvent
 from controller.measuring import estimating
@@ -101,7 +101,7 @@ def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
         held.heard.append(mode)
         return Answer((), False, 0), []
 
-    monkeypatch.setattr(Core, "wish_mode", wished)
+    monkeypatch.setattr(granting, "mode", wished)
     wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
     wish.start()
     while len(held.service._inbox._pressing) < 3:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller import granting
 from controller.courses import course
 from controller.known import Wanted
 from controller.model import Config, Mode
@@ -60,7 +61,7 @@ class Scene(Pair):
         return self.world[-1]
 
     def switch_to(self, uplink: str) -> tuple[Answer, list[Entry]]:
-        answer, effects, entries = self.core.wish_active("client", uplink, self.now)
+        answer, effects, entries = granting.active(self.core, "client", uplink, self.now)
         self.carry(effects)
         self.drain()
         return answer, entries
@@ -346,7 +347,7 @@ def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refu
     scene.second()
     before = scene.core.wanted
     with pytest.raises(Impossible, match="flags a path for every client"):
-        scene.core.wish_active("client", "lte", scene.now)
+        granting.active(scene.core, "client", "lte", scene.now)
     assert scene.core.wanted == before and not scene.entries() and not server.orders
     scene.world.pop()
     scene.second()
@@ -435,7 +436,7 @@ def test_a_result_that_comes_later_is_kept() -> None:
     scene.relay()
     scene.connection()
     scene.second()
-    answer, effects, entries = scene.core.wish_active("client", "lte", scene.now)
+    answer, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
     assert answer.changed and not entries[0].answered and "has not answered yet" in entries[0].hands_say()[0]
     scene.carry(effects)
     scene.drain()
@@ -446,7 +447,7 @@ def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_aga
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
-    _, effects, entries = scene.core.wish_active("client", "lte", scene.now)
+    _, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
     asked = [each for each in effects if isinstance(each, Direct) and isinstance(each.order, Prefer)]
     for _ in range(int(ANSWERS_WITHIN_S) - 1):
         scene.second()
@@ -482,7 +483,7 @@ def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_
     relay = scene.relay()
     scene.connection()
     scene.second()
-    _, effects, entries = scene.core.wish_active("client", "lte", scene.now)
+    _, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
     scene.carry(effects)
     scene.leave(relay)
     scene.drain()
@@ -573,7 +574,7 @@ def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_co
     relay, connection = scene.relay(), scene.connection()
     scene.downloads(2)
     fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
-    scene.carry(scene.core.wish_active("client", "wifi", scene.now)[1])
+    scene.carry(granting.active(scene.core, "client", "wifi", scene.now)[1])
     scene.tell(fired)
     scene.drain()
     assert scene.active == "wifi" and scene.gateway_is_on("wifi")
@@ -586,7 +587,7 @@ def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> N
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.downloads(2)
     relay.unable = "it was made under the kernel's path manager"
-    scene.carry(scene.core.wish_active("client", "lte", scene.now)[1])
+    scene.carry(granting.active(scene.core, "client", "lte", scene.now)[1])
     scene.drain()
     assert [each.address for each in connection.carrying()] == [LTE]
     assert len(prefers(relay)) == 1 and len(prefers(client)) == 1
@@ -673,7 +674,7 @@ def test_an_order_for_a_terminal_that_left_the_configuration_may_fail() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.second()
-    scene.carry(scene.core.wish_active("client", "lte", scene.now)[1])
+    scene.carry(granting.active(scene.core, "client", "lte", scene.now)[1])
     written = sites.document()
     del written["sites"]["home"]["terminals"]["client"]
     relay.unable = "CAP_NET_ADMIN is missing"
@@ -730,4 +731,4 @@ def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:
     assert (view.active_uplink, view.active_by, view.movers) == ("lte", ActiveBy.PEOPLE, ("relay-1",))
     assert view.decisions[0].at == scene.now + 1000.0 and view.decisions[0].hands[0].agent is None
     assert LTE_HOP_MAC and not view.reflexes
-    scene.carry(scene.core.wish_mode("client", Mode.BICAST, scene.now)[1])
+    scene.carry(granting.mode(scene.core, "client", Mode.BICAST, scene.now)[1])
