@@ -28,3 +28,29 @@ func TestRulesAndRoutesThatSomebodyTakesAwayAreMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestATerminalThatComesToBeTakenIsNotReset(t *testing.T) {
+	h := ordered(t, false, "tokyo")
+	both, one := h.order("tokyo"), h.order("tokyo")
+	one.Terminals = one.Terminals[:1]
+	for range 5 {
+		h.takes(one)
+		opened := make(chan error)
+		go func() {
+			for {
+				one, err := h.opens(tablet4, server4, "80")
+				if err == nil {
+					one.Close()
+				}
+				if err != nil || one.seen == relay4 {
+					opened <- err
+					return
+				}
+			}
+		}()
+		h.takes(both)
+		if err := <-opened; err != nil {
+			t.Fatalf("a terminal's connection while an order came by which it is taken: %v", err)
+		}
+	}
+}

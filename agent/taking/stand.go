@@ -124,36 +124,54 @@ func (s *stand) hold(guard []string) {
 
 // obey has an order take the place of the one before; terminals and relays that are as they were go on.
 func (s *stand) obey(w wanted) error {
-	if err := s.write(w); err != nil {
-		return err
-	}
-	s.wanted = w
-	relays, before := s.relays, s.terminals
-	s.relays = s.relaysOf(w)
-	s.terminals = s.terminalsOf(w)
+	plan, relays, terminals := s.plan, s.relays, s.terminals
+	s.relays, s.terminals = s.relaysOf(w), s.terminalsOf(w)
 	s.joins.lead(w.relays)
-	s.plan.Block, s.plan.Relays, s.plan.Terminals = w.block, nil, map[netip.Addr]*take.Terminal{}
+	s.plan.Block, s.plan.Relays = w.block, nil
 	for _, each := range w.relays {
 		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
 	}
-	for _, each := range s.terminals {
-		for _, address := range each.addresses {
-			s.plan.Terminals[address] = each.way
+	s.expect(s.terminals, terminals) // who is led here is known, from the first one on
+	if err := s.write(w); err != nil {
+		s.relays, s.terminals, relays, terminals = relays, terminals, s.relays, s.terminals
+		s.joins.lead(s.wanted.relays)
+		s.plan = plan
+		s.proceed()
+		s.leave(relays, terminals)
+		return err
+	}
+	s.wanted = w
+	s.expect(s.terminals)
+	s.leave(relays, terminals)
+	s.watch(w)
+	return nil
+}
+
+// expect has connections of these terminals be carried from now on.
+func (s *stand) expect(all ...map[string]*taken) {
+	s.plan.Terminals = map[netip.Addr]*take.Terminal{}
+	for _, terminals := range all {
+		for _, each := range terminals {
+			for _, address := range each.addresses {
+				s.plan.Terminals[address] = each.way
+			}
 		}
 	}
 	s.proceed()
+}
+
+// leave ends those that are none of ours.
+func (s *stand) leave(relays map[string]*take.Relay, terminals map[string]*taken) {
 	for name, each := range relays {
 		if s.relays[name] != each {
 			each.End()
 		}
 	}
-	for name, each := range before {
+	for name, each := range terminals {
 		if s.terminals[name] != each {
 			each.way.End()
 		}
 	}
-	s.watch(w)
-	return nil
 }
 
 // proceed has what comes from now on go by the plan as it is.
