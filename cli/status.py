@@ -131,7 +131,7 @@ def _warnings(status: dict[str, Any]) -> Iterator[str]:
     yield from relay.troubles(status["relays"])
     for taking in status["taking"]:
         if taking["why_not"] is not None:
-            yield f"{taking['gateway']}: no terminal's TCP is taken: {taking['why_not']}"
+            yield f"{taking['gateway']}: terminals' TCP is not taken as it is to be: {taking['why_not']}"
     for agent in status["agents"]:
         if agent["state"] == "silent":
             yield f"agent {agent['name']}: it is connected and has not reported for three periods"

@@ -53,7 +53,7 @@ class Gateway:
     @property
     def why_not(self) -> str | None:
         """None: it takes what it is to."""
-        if self.told is not None:
+        if self.told is not None and self.take.refused is None:
             return self.told.because or None
         return self.take.unable or self.take.refused or f"the agent {self.name} has not said yet that it does"
 

@@ -43,7 +43,7 @@ class TakingView:
     gateway: str
     choose: Choosing
     fallback: Fallback
-    why_not: str | None  # why nothing is taken, or it is not known to be; null: it is
+    why_not: str | None  # why nothing is taken, or not as it was ordered last, or it is not known to be; null: it is
     terminals: tuple[TerminalTaken, ...]
     places: int  # destinations that were sought of late
     chosen: int  # those of them for which a choice stands

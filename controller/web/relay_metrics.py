@@ -57,7 +57,9 @@ def of_relays(relays: tuple[RelayView, ...], taking: tuple[TakingView, ...]) -> 
     set_up = GaugeMetricFamily(
         "bicast_relay_setup_seconds", "TCP and TLS of the last connection to it", labels=["gateway", "relay"]
     )
-    takes = GaugeMetricFamily("bicast_taking", "1 while terminals' TCP is taken there", labels=["gateway"])
+    takes = GaugeMetricFamily(
+        "bicast_taking", "1 while terminals' TCP is taken there as it is to be", labels=["gateway"]
+    )
     for one in relays:
         up.add_metric([one.name], float(one.why_not is None))
         draining.add_metric([one.name], float(one.draining))

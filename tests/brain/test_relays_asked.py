@@ -12,7 +12,7 @@ from controller import service
 from controller.events import Effect
 from controller.model import Choosing, Fallback
 from controller.orders import Direct, Walk
-from controller.relaying import telling
+from controller.relaying import telling, wishes
 from controller.relaying.asking import Asked, Tried
 from controller.relays import WishedRelay
 from controller.reports import AgentEffect, RelayReached, Reported, Taking
@@ -104,6 +104,15 @@ def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
     world.tell(replace(phone.report(), taking=Taking("", reached, (), ())))
     told = telling.relays(world.core.relaying, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
+
+
+def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_it_was_to_before() -> None:
+    world = standing()
+    world.home.refuses["Take"] = "no device rl-wifi"
+    world.wish(wishes.drained("oslo", True))
+    world.seconds(1)
+    (told,) = telling.taking(world.core.relaying)
+    assert told.why_not == "no device rl-wifi"
 
 
 def test_what_cannot_be_asked_is_refused_with_words() -> None:

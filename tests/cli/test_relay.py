@@ -41,6 +41,7 @@ def test_one_whose_agent_is_there_gets_no_other_token(api: str, desk: Desk, caps
         ["203.0.113.9:"],
         ["[2001:db8::9"],
         ["203.0.113.9", "--ports", "80-"],
+        ["203.0.113.9", "--ports", "0"],
         ["203.0.113.9", "--ports", "https"],
     ],
 )
@@ -79,7 +80,7 @@ def test_list_and_status_show_what_is_carried_and_who_is_not_reached(api: str, d
     assert "198.51.100.9:443  stands" in listed and "0.08 ms" in listed and "41.0 ms" in listed
     assert main(["status"]) == OK
     status = capsys.readouterr().out
-    assert "! shed: no terminal's TCP is taken: nft is not there" in status
+    assert "! shed: terminals' TCP is not taken as it is to be: nft is not there" in status
     assert "198.51.100.9:443  stands" in status and "client   home" in status
     assert main(["relay", "list", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)[0]["told"]["congestion"] == "bbr"
