@@ -20,6 +20,7 @@ from controller.web.client import Client
 NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the line to type on the host that becomes one"
 RUN = "bicast-agent run --role relay"
 DEFAULT_PORT = 443
+MOST_PORT = 65535
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -185,8 +186,8 @@ def _place(text: str) -> tuple[str, int]:
             "addresses take one: what a name leads to changes, and gateways would not know",
             USAGE,
         ) from None
-    if not 1 <= number <= 65535:
-        raise Failure(f"{text!r} has no port: expected one from 1 to 65535 behind the colon", USAGE)
+    if not 1 <= number <= MOST_PORT:
+        raise Failure(f"{text!r} has no port: expected one from 1 to {MOST_PORT} behind the colon", USAGE)
     return str(address), number
 
 
@@ -194,7 +195,9 @@ def _ports(text: str) -> list[tuple[int, int]]:
     found = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not (first.isascii() and first.isdigit() and (not dash or (last.isascii() and last.isdigit()))):
-            raise Failure(f"--ports {text!r} is no list of ports: expected such as 80,443,8000-8099", USAGE)
-        found.append((int(first), int(last or first)))
+        ends = (first, last if dash else first)
+        if not all(each.isascii() and each.isdigit() and 1 <= int(each) <= MOST_PORT for each in ends):
+            expected = f"ports from 1 to {MOST_PORT}, such as 80,443,8000-8099"
+            raise Failure(f"--ports {text!r} is no list of ports: expected {expected}", USAGE)
+        found.append((int(ends[0]), int(ends[1])))
     return found

@@ -18,8 +18,9 @@ def resolved(destination: str) -> str:
     try:
         found = socket.getaddrinfo(destination, HTTPS, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
+        because = error.strerror if isinstance(error, OSError) else error
         raise Failure(
-            f"{destination!r} leads to no address ({error}): give an address, or a name that is known"
+            f"{destination!r} leads to no address ({because}): give an address, or a name that is known, with no port"
         ) from None
     return str(found[0][4][0])
 
