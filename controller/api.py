@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from pydantic import BaseModel, ConfigDict, StrictStr
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from controller.air.told import AccessPointView
 from controller.enrolling import Enroller, NoAgents, UnknownAgent
-from controller.model import EVERYBODY, WRITTEN, Mode, Settings
+from controller.model import Settings
 from controller.program import Program
 from controller.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 from controller.web import problems
@@ -32,16 +30,8 @@ from controller.web.metrics import registry_of
 from controller.web.problems import described
 from controller.web.relays import RelayWriter, add_relays
 from controller.web.roads import add_roads
-from controller.wishes import (
-    Answer,
-    Impossible,
-    NotAnswered,
-    UnknownClass,
-    UnknownRelay,
-    UnknownTerminal,
-    Writer,
-    unknown_terminal,
-)
+from controller.web.wishes import add_wishes
+from controller.wishes import Impossible, NotAnswered, UnknownClass, UnknownRelay, UnknownTerminal, unknown_terminal
 
 NO_AGENTS = NoAgents()
 DESCRIPTION = (
@@ -63,28 +53,6 @@ STATUSES: dict[type[Exception], int] = {
     Impossible: 409,
     NotAnswered: 503,
 }
-
-
-class WishedMode(StrEnum):
-    BICAST = Mode.BICAST
-    SINGLE = Mode.SINGLE
-    OFF = Mode.OFF
-    AUTO = Mode.AUTO
-    FILE = WRITTEN  # that of the configuration
-
-    @property
-    def mode(self) -> Mode | None:
-        return None if self is WishedMode.FILE else Mode(self.value)
-
-
-class ModeWish(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    mode: WishedMode
-
-
-class ActiveWish(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    uplink: StrictStr
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +96,7 @@ def make_app(
     count_refusals(registry, enroller)
     _add_reads(app, reader, program, registry)
     _add_decisions(app, decisions)
-    _add_writes(app, writer)
+    add_wishes(app, writer)
     add_roads(app, reader, writer)
     add_relays(app, reader, writer, enroller)
     add_enrolling(app, enroller)
@@ -235,60 +203,6 @@ def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None
     )
     def terminal_decisions(name: str) -> CourseView:
         return decisions(name)
-
-
-def _add_writes(app: FastAPI, writer: Writer) -> None:
-    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
-    of_one = described({404: "no such terminal"}, wrong)
-
-    @app.put(
-        "/api/v1/mode",
-        summary="Set the mode of every terminal, or leave it to the file: file",
-        responses=described(wrong),
-    )
-    def set_mode_of_all(wish: ModeWish) -> Answer:
-        return writer.set_mode(EVERYBODY, wish.mode.mode)
-
-    @app.put(
-        "/api/v1/terminals/{name}/mode",
-        summary="Set the mode of a terminal, or leave it to the file: file",
-        responses=of_one,
-    )
-    def set_mode(name: str, wish: ModeWish) -> Answer:
-        return writer.set_mode(_one(name), wish.mode.mode)
-
-    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: file"
-
-    @app.put(
-        "/api/v1/classes/{traffic}/mode",
-        summary=of_a_class.format("of every terminal whose site has it"),
-        responses=described({404: "no such class"}, wrong),
-    )
-    def set_class_mode_of_all(traffic: str, wish: ModeWish) -> Answer:
-        return writer.set_mode(EVERYBODY, wish.mode.mode, traffic)
-
-    @app.put(
-        "/api/v1/terminals/{name}/classes/{traffic}/mode",
-        summary=of_a_class.format("of one terminal"),
-        responses=described({404: "no such terminal or class"}, wrong),
-    )
-    def set_class_mode(name: str, traffic: str, wish: ModeWish) -> Answer:
-        return writer.set_mode(_one(name), wish.mode.mode, traffic)
-
-    @app.put(
-        "/api/v1/terminals/{name}/active",
-        summary="Set the active uplink of a terminal, or leave it to policies: auto",
-        responses=of_one,
-    )
-    def set_active(name: str, wish: ActiveWish) -> Answer:
-        return writer.set_active(_one(name), wish.uplink)
-
-    def _one(name: str) -> str:
-        if name == EVERYBODY:
-            every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"
-            one_class = "PUT /api/v1/classes/CLASS/mode that of one class"
-            raise UnknownTerminal(f"there is no terminal 'all': {every}, {one_class}; nothing sets the uplink of all")
-        return name
 
 
 def _document(app: FastAPI, token: bool) -> dict[str, Any]:
