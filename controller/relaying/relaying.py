@@ -74,7 +74,7 @@ class Relaying:
             case AgentOpened(role=Role.RELAY):
                 who = self.stations[event.name] = self._by_session[event.session] = Station(event)
             case AgentClosed() if who is not None:
-                self._closed(event.session, who, now)
+                self._closed(event.session, who)
                 return
             case Resulted() if who is not None:
                 who.resulted(event)
@@ -88,12 +88,12 @@ class Relaying:
         if who is not None:
             yield from self._tell(who, wanted, now)
 
-    def _closed(self, session: int, who: Gateway | Station, now: float) -> None:
+    def _closed(self, session: int, who: Gateway | Station) -> None:
         del self._by_session[session]
         here = self.gateways if isinstance(who, Gateway) else self.stations
         if here.get(who.name) is who:
             del here[who.name]
-        self._told(who.name, who.walker.given_up(), now)
+        self._answer(who.name, who.walker.given_up())
 
     def _reported(self, who: Gateway | Station, event: Reported, now: float) -> bool:
         """Whether something follows from it at once; for the rest a second is soon enough."""
@@ -119,8 +119,11 @@ class Relaying:
     def _told(self, who: str, ways: Iterable[Way], now: float) -> None:
         ways = tuple(ways)
         self.seeking.told(who, ways, now)
+        self._answer(who, tuple(way.address for way in ways))
+
+    def _answer(self, who: str, addresses: tuple[str, ...]) -> None:
         for inquiry in self._inquiries:
-            inquiry.told(who, (way.address for way in ways))
+            inquiry.told(who, addresses)
         self._inquiries = [each for each in self._inquiries if not each.answered]
 
     # What they are told

@@ -55,7 +55,7 @@ class Seeking:
         self._uplink_bps = uplink_bps
         self.ways = Ways()
         self._places: dict[str, Places] = {}  # by site
-        self._moods: dict[str, tuple[tuple[str, int, int], ...]] = {}  # likewise: of relays, at the last choice
+        self._moods: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # likewise: of relays, at the last choice
 
     def keep(self, sites: Iterable[str]) -> None:
         self._places = {site: self._places.get(site, Places()) for site in sites}
@@ -190,7 +190,10 @@ class Seeking:
         )
 
 
-def _moods(scene: Scene) -> tuple[tuple[str, int, int], ...]:
-    """What is felt of relays' own figures: others change from report to report."""
+def _moods(scene: Scene) -> tuple[tuple[str, bool, int, int], ...]:
+    """Who is heard, and what is felt of relays' own figures: others change from report to report."""
     told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
-    return tuple((name, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000) for name, one in told)
+    return tuple(
+        (name, name in scene.stations, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
+        for name, one in told
+    )

@@ -63,12 +63,13 @@ class Walker:
             return ()
         return self._ended((), f"the agent {self.name} has not told what came of it")
 
-    def given_up(self) -> tuple[Way, ...]:
-        """Its stream has ended."""
-        lost = f"the agent {self.name} went away"
-        wanted = tuple(Way(address, lost, 0, ()) for address in self._wanted)
+    def given_up(self) -> tuple[str, ...]:
+        """Its stream has ended: the addresses of which it tells nothing any more, and nothing is known by that."""
+        underway = self._underway.to if self._underway else ()
+        given_up = (*self._wanted, *(to.address for to in underway))
         self._wanted.clear()
-        return (*wanted, *self._ended((), lost))
+        self._underway = None
+        return given_up
 
     def _ended(self, ways: Iterable[Way], otherwise: str) -> tuple[Way, ...]:
         asked = self._underway.to if self._underway else ()

@@ -10,7 +10,7 @@ from controller.relaying.ways import KEPT_S
 from controller.relays import WishedRelay
 from controller.reports import Sought
 from tests.brain.pair import Pair
-from tests.brain.test_relaying import PLACE, PREFIX, far_away, seeking
+from tests.brain.test_relaying import PLACE, PREFIX, far_away, seeking, standing
 
 OTHER = Sought("192.0.3.0/24", "192.0.3.80", 443)
 
@@ -69,3 +69,21 @@ def test_a_gateway_whose_stream_broke_off_keeps_its_choices() -> None:
     world.seconds(5)
     assert world.chosen() == {PREFIX: ("oslo",)}
     assert all(order == before for order in world.home.orders_of(Choices))
+
+
+def test_a_relay_that_went_away_while_it_walked_is_asked_again_when_it_is_back() -> None:
+    world = standing()
+    world.internet.rtt_ms = far_away()
+    world.home.seeks = [PLACE]
+    world.seconds(1)
+    oslo = world.relays["oslo"]
+    assert oslo.walks
+    for hand in (world.home, world.relays["tokyo"]):
+        world.tell(hand.walked())
+    world.leave(oslo)
+    world.seconds(8)
+    assert world.chosen() == {PREFIX: ("tokyo",)}
+    world.join(oslo)
+    for _ in range(5):
+        world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}
