@@ -9,7 +9,8 @@ from ipaddress import ip_network
 
 from controller.enrolling import CONTROLLER, NAME
 from controller.known import Wanted, without
-from controller.model import EVERYBODY, Config, Endpoint
+from controller.model import EVERYBODY, Address, Config, Endpoint, Site, Subnet
+from controller.relayed import RELAYING
 from controller.relays import MOST_RELAYS, ONWARD_PORTS, WishedRelay
 from controller.traffic import Family
 from controller.wishes import Impossible, UnknownRelay
@@ -25,7 +26,7 @@ def wished(name: str, relay: WishedRelay) -> WishOfRelays:
 
     def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
         before = wanted.relays.get(name)
-        because = _name_is_wrong(config, name) or _place_is_wrong(relay) or _is_taken(wanted, name, relay)
+        because = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
         if because is None and before is None and len(wanted.relays) >= MOST_RELAYS:
             because = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
         if because is not None:
@@ -89,14 +90,38 @@ def _name_is_wrong(config: Config, name: str) -> str | None:
     return None
 
 
-def _place_is_wrong(relay: WishedRelay) -> str | None:
+def _place_is_wrong(config: Config, relay: WishedRelay) -> str | None:
     if relay.port in ONWARD_PORTS:
         first, last = ONWARD_PORTS[0], ONWARD_PORTS[-1]
         return f"by port {relay.port} other relays are gone on to: expected none from {first} to {last}"
     for network in Family.of(relay.address).never_routed:
         if relay.address in ip_network(network):
             return f"{relay.address} is no address that gateways can reach: nothing in {network} is"
+    relaying = [site for site in config.sites if site.relaying]
+    for site in relaying:
+        whose = _whose(site, relay.address)
+        if whose is not None:
+            return f"{relay.address} is {whose} at {site.name}: expected an address of the relay's own host"
+    if relaying and not any(subnet.gateway(Family.of(relay.address)) for site in relaying for subnet in _spoken(site)):
+        family = f"IPv{relay.address.version}"
+        expected = f"an address of the other family, or {family} at `gateways` under relaying.uplinks"
+        return f"no gateway reaches {relay.address}: relaying has no {family}; expected {expected}"
     return None
+
+
+def _whose(site: Site, address: Address) -> str | None:
+    for terminal in site.terminals:
+        if any(each.address == address for each in terminal.own):
+            return f"the terminal {terminal.name}"
+    if any(subnet.holds(address) for subnet in _spoken(site)):
+        return "in a network by which terminals are spoken for (relaying.uplinks)"
+    interfaces = [own for uplink in site.uplinks for own in uplink.addresses]
+    interfaces += [own for subnet in site.subnets for own in subnet.gateways]
+    return "the bridge" if any(own.ip == address for own in interfaces) else None
+
+
+def _spoken(site: Site) -> list[Subnet]:
+    return [subnet for subnet in site.subnets if subnet.name.startswith(RELAYING)]
 
 
 def _is_taken(wanted: Wanted, name: str, relay: WishedRelay) -> str | None:

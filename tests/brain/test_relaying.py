@@ -33,7 +33,7 @@ from controller.relaying.ways import KEPT_S
 from controller.relays import MOST_RELAYS, WEB, WishedRelay
 from controller.reports import Sought
 from controller.wishes import Impossible, UnknownRelay
-from tests.brain import relayed
+from tests.brain import relayed, sites
 from tests.brain.pair import Pair
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
 
@@ -267,6 +267,9 @@ def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
         ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
         ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
         ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
+        ("paris", WishedRelay(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),
+        ("paris", WishedRelay(ip_address("192.168.100.2"), 443), "192.168.100.2 is the bridge at home"),
+        ("paris", WishedRelay(ip_address("192.168.110.3"), 443), "is the terminal .* at home"),
         ("paris", WishedRelay(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
     ],
 )
@@ -276,6 +279,15 @@ def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: W
     with pytest.raises(Impossible, match=because):
         world.wish(wishes.wished(name, relay))
     assert world.core.wanted is before
+
+
+def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
+    written = relayed.document()
+    for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
+        uplink["gateways"].pop()
+    paris = wishes.wished("paris", WishedRelay(ip_address("2001:470::9"), 443))
+    with pytest.raises(Impossible, match="relaying has no IPv6"):
+        paris(sites.loaded(written), Wanted(), lambda _: "")
 
 
 def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_there() -> None:
