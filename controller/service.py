@@ -20,10 +20,8 @@ from controller.courses import course
 from controller.estimator import Estimator
 from controller.events import Effect, NeighbourSeen, Solicited, SwitchEvent
 from controller.inbox import Inbox
-from controller.keeping import Pages
-from controller.known import Wanted
-from controller.measuring.book import by_clock
 from controller.measuring.estimates import Estimate, Estimated
+from controller.memory import Memory, measured
 from controller.model import Config, Mode
 from controller.program import Program
 from controller.relaying import wishes as of_relays
@@ -61,12 +59,10 @@ class Service:
     ) -> None:
         """`config` is what the file says now."""
         self._config_path = config_path
-        self._store = store
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
-        measured = {way: by_clock(page, lambda at: min(at - offset_s, now)) for way, page in store.measured().items()}
-        self._core = Core(config, store.load(), now, measured)
-        self._saved = self._tried = self._lasting()  # what a restart would find, and what it should
+        self._core = Core(config, store.load(), now, measured(store, now, offset_s))
+        self._memory = Memory(store, self._core)
         self._awaited: list[tuple[Sequence[Answered], threading.Event]] = []  # by people: what hands make of it
         self._inbox = Inbox()
         self._estimator = Estimator(self.post)
@@ -209,7 +205,7 @@ class Service:
                 next_tick = now + TICK_S
                 self._core.tells_time(moment(time.time()), now)
                 self._carry_out(self._core.tick(now))
-                self._keep_decisions()
+                self._memory.keep_decisions(_wall_offset_s())
             due = self._core.rests_at()
             try:
                 job, pressed = self._inbox.get(max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
@@ -218,7 +214,7 @@ class Service:
                 continue
             if job is None:
                 self._core.keep_spent(time.monotonic())
-                self._keep_decisions()
+                self._memory.keep_decisions(_wall_offset_s())
                 return
             job()
             if self._awaited:
@@ -228,15 +224,6 @@ class Service:
 
     def _rest(self) -> None:
         self._carry_out(self._core.rest(time.monotonic()))
-
-    def _keep_decisions(self) -> None:
-        """Policies do not wait for a disk, and what could not be kept is not tried again before something changes."""
-        if all(now is tried for now, tried in zip(self._lasting(), self._tried, strict=True)):
-            return
-        try:
-            self._save()
-        except StoreError as error:
-            log.error("%s", error)
 
     def _tell_those_who_wait(self) -> None:
         for awaited, answered in self._awaited:
@@ -271,22 +258,11 @@ class Service:
     def _kept(self, answer: Answer, effects: list[Outcome]) -> Answer:
         self._carry_out(effects)
         try:
-            self._save()
+            self._memory.keep(_wall_offset_s())
         except StoreError as error:
             log.error("%s", error)
             return replace(answer, failed=(*answer.failed, str(error)))
         return answer
-
-    def _save(self) -> None:
-        self._tried = self._lasting()
-        if self._tried != self._saved:
-            (wanted, measured), offset_s = self._tried, _wall_offset_s()
-            by_wall = {way: by_clock(page, lambda at: max(0.0, at + offset_s)) for way, page in measured.items()}
-            self._store.save(wanted, by_wall)
-            self._saved = self._tried
-
-    def _lasting(self) -> tuple[Wanted, Pages]:
-        return self._core.wanted, self._core.measuring.pages
 
     def _program(self, site: str) -> Program | None:
         return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
