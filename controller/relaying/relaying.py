@@ -59,6 +59,8 @@ class Relaying:
     def reconfigure(self, config: Config, wanted: Wanted) -> None:
         self._config = config
         self._redraft(wanted)
+        for site in self.drafts.takers:
+            self.seeking.touch(site)
 
     def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._vouched = vouched

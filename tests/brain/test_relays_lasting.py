@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
+from controller.model import Choosing
 from controller.orders import Choices
 from controller.relaying import wishes
 from controller.relaying.ways import KEPT_S
@@ -87,3 +89,17 @@ def test_a_relay_that_went_away_while_it_walked_is_asked_again_when_it_is_back()
     for _ in range(5):
         world.walk()
     assert world.chosen() == {PREFIX: ("oslo",)}
+
+
+def test_by_another_way_to_choose_it_is_chosen_anew_at_once() -> None:
+    world = seeking(choose=Choosing.PING)
+    for relay in world.relays.values():
+        relay.busy_percent = 99  # which ping does not ask for
+    world.seconds(2)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    (home,) = world.core.config.sites
+    assert home.relaying is not None
+    written = replace(home, relaying=replace(home.relaying, choose=Choosing.PREDICTED))
+    world.carry(world.core.reconfigure(replace(world.core.config, sites=(written,)), world.now))
+    world.seconds(2)
+    assert world.chosen() == {PREFIX: ()}
