@@ -8,7 +8,7 @@ from typing import Any
 
 from cli import OK, REFUSED, Failure
 from controller.config import ConfigError, load
-from controller.configuration.idle import idle
+from controller.configuration.remarks import remarks
 from controller.counting import counted
 from controller.model import Config, Site
 from controller.relayed import RELAYING
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"good": False, **verdict}, default=repr))
         return REFUSED
     if args.json:
-        print(json.dumps({"good": True, "file": args.file, "gateways": _counts(config), "idle": [*idle(config)]}))
+        print(json.dumps({"good": True, "file": args.file, "gateways": _counts(config), "remarks": [*remarks(config)]}))
     else:
         for name, counts in _counts(config).items():
             print(f"{args.file}: {name}: " + ", ".join(counted(count, what) for what, count in counts.items()))
-        for unused in idle(config):
-            print(f"{args.file}: {unused}")
+        for remark in remarks(config):
+            print(f"{args.file}: {remark}")
         print(f"{args.file} is good")
     return OK
 

@@ -399,12 +399,14 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     file.write_text(json.dumps(relayed.document()))
     assert main(["check", str(file)]) == OK
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
-    assert capsys.readouterr().out == f"{file}: {counts}\n{file} is good\n"
+    told, remark, good = capsys.readouterr().out.splitlines()
+    assert told == f"{file}: {counts}" and good == f"{file} is good"
+    assert "sites.home.terminals: of client, phone copies are made" in remark and "write `mode: off`" in remark
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
     assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 
 
-def test_check_says_what_nothing_makes_use_of(tmp_path: Path, capsys: Captured) -> None:
+def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
     written = relayed.document()
     home = written["sites"]["home"]
@@ -417,7 +419,7 @@ def test_check_says_what_nothing_makes_use_of(tmp_path: Path, capsys: Captured) 
     assert "sites.home.access_points.attic: no terminal names it (`access_point: attic`)" in told and "air:" not in told
     assert "sites.home.relaying: no terminal is relayed (`relayed: true`)" in told and "is good" in told
     assert main(["check", str(file), "--json"]) == OK
-    assert len(json.loads(capsys.readouterr().out)["idle"]) == 2
+    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 2
 
 
 def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Captured) -> None:
