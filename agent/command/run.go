@@ -29,7 +29,8 @@ Reports this host's connections to the controller that it joined, and does what 
 comes back by itself whenever the controller does.
 
   terminal   a phone or a laptop: its own connections are moved between its own addresses
-  gateway    where the bridge is: makes tunnels, eliminates copies, holds terminals' windows; moves no connection
+  gateway    where the bridge is: makes tunnels, eliminates copies, holds terminals' windows, carries those that are
+             relayed; moves no connection
   relay      a relay or a server: connections that it serves are moved one by one. New ones are made under the
              userspace path manager (net.mptcp.pm_type) while the agent lives, and under the kernel's after it.
              Where the controller orders it, gateways' connections go through it to servers (docs/relay.md)
