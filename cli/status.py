@@ -12,14 +12,13 @@ from typing import Any
 from cli import OK, measured, relay
 from cli.client import add_options, asked
 from cli.tables import ago, aligned
-from controller.counting import counted
+from cli.troubles import carrier, link, outcasts, troubles
 from controller.enrolling import Standing
 from controller.model import CapRule
 from controller.relayed import RELAYING
 from controller.web.client import Client, Denied
 
 CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
-STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
         return OK
     now = time.time()
-    warnings = [f"! {warning}" for warning in (*_warnings(status), *_outcasts(enrolled, now))]
+    warnings = [f"! {warning}" for warning in (*troubles(status), *outcasts(enrolled, now))]
     parts = (
         _gateways(status, now),
         _uplinks(status),
@@ -87,85 +86,6 @@ def _enrolled(client: Client) -> list[dict[str, Any]]:
     return agents
 
 
-def _warnings(status: dict[str, Any]) -> Iterator[str]:
-    if status["config_error"] is not None:
-        loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
-        yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
-    agents = {one["name"] for one in status["agents"] if one["state"] != "gone" and one["role"] == "gateway"}
-    for gateway in status["gateways"]:
-        if gateway["state"] == "absent":
-            yield (
-                f"{gateway['name']}: no switch of dpid {gateway['dpid']} is connected; on its machine, "
-                f"`./bicast doctor {status['config_path']}` tells why"
-            )
-        if gateway["rival"] is not None:
-            yield (
-                f"{gateway['name']}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is served, and "
-                f"{gateway['rival']}, which is not; give each bridge a dpid of its own (ovs-vsctl set bridge NAME "
-                "other-config:datapath-id=16 HEX DIGITS), and one target (ovs-vsctl get-controller NAME)"
-            )
-        if gateway["last_error"] is not None:
-            yield f"{gateway['name']}: {gateway['last_error']}"
-        copies = gateway["copies"]
-        if copies is not None and not copies["eliminated"] and gateway["name"] in agents:
-            yield f"{gateway['name']}: every copy of a packet passes: {copies['because']}"
-        for silent in copies["silent"] if copies is not None else ():
-            yield f"{gateway['name']}: {silent['uplink']}: {silent['because']}; it protects nobody now"
-        for uplink in gateway["uplinks"]:
-            if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
-                yield f"{gateway['name']}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"
-            if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
-                yield f"{gateway['name']}: {uplink['name']}: no copies leave by it: {uplink['budget']['barred']}"
-        for port, because in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
-            yield f"{gateway['name']}: {port}: senders are not told how long packets may be: {because}"
-        for conflict in gateway["conflicts"]:
-            yield f"{gateway['name']}: a foreign flow stands where ours would: {conflict}"
-        for uplink in gateway["uplinks"]:
-            if uplink["number"] is None and gateway["state"] != "absent":
-                missing = f"{gateway['bridge']} has no port {uplink['port']}"
-                yield f"{gateway['name']}: {uplink['name']}: {missing}{_instead(status, gateway, uplink)}"
-            elif _link(gateway, uplink) == "down":
-                down = f"its port {uplink['port']} is down"
-                yield f"{gateway['name']}: {uplink['name']}: {down}{_instead(status, gateway, uplink)}"
-    yield from _unshared(status["access_points"])
-    yield from relay.troubles(status["relays"])
-    for taking in status["taking"]:
-        if taking["why_not"] is not None:
-            yield f"{taking['gateway']}: terminals' TCP is not taken as it is to be: {taking['why_not']}"
-    for agent in status["agents"]:
-        if agent["state"] == "silent":
-            yield f"agent {agent['name']}: it is connected and has not reported for three periods"
-        for missing in agent["missing"] if agent["state"] != "gone" else ():
-            yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
-
-
-def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
-    """Where a rule is not followed, or what was said of a terminal is not believed."""
-    for place in access_points:
-        name = f"{place['gateway']}: access point {place['name']}"
-        for port, because in place["missing"]:
-            yield f"{name}: nothing is held at the port {port}: {because}"
-        for one in place["terminals"]:
-            if one["most_segments"] is not None and one["agent"] is None:
-                yield f"{name}: nobody holds {one['terminal']} to its part: {one['because']}"
-            if one["instead"] is not None:
-                yield f"{name}: {one['agent']} holds {one['terminal']} to its part, for {one['instead']}"
-            if one["doubts"]:
-                times = counted(one["doubted"], "times")
-                told = f"what is told of {one['terminal']} is not believed, {times} until now"
-                yield f"{name}: {told}: {'; '.join(one['doubts'])}"
-
-
-def _outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
-    for one in enrolled:
-        name, tried_at = one["name"], one["tried_at"]
-        if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
-            yield (
-                f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
-                f"stop it there, or let it back with `./bicast enroll {name}` and `bicast-agent join`"
-            )
-
-
 def _standings(enrolled: list[dict[str, Any]]) -> str:
     """How many agents are connected, and what is with the others."""
     counts = Counter(one["standing"] for one in enrolled)
@@ -186,7 +106,7 @@ def _uplinks(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         for one in gateway["uplinks"]:
             hops = ", ".join(f"{hop['address']} {hop['mac'] or '(MAC not learned)'}" for hop in one["next_hops"])
             sent, received = (one["counters"] or {}).get("sent"), (one["counters"] or {}).get("received")
-            yield (one["name"], gateway["name"], one["port"], _link(gateway, one), hops, *_traffic(sent, received))
+            yield (one["name"], gateway["name"], one["port"], link(gateway, one), hops, *_traffic(sent, received))
 
 
 def _tunnels(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -243,32 +163,6 @@ def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
             yield (one["name"], taking["gateway"], *counts)
 
 
-def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
-    """Who was to ride an uplink that is not up, and rides another."""
-    rides: dict[str, list[str]] = {}
-    for one in status["terminals"]:
-        if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
-            rides.setdefault(_carrier(gateway, one) or "nothing", []).append(one["name"])
-    return "".join(f"; {carrier} carries {', '.join(names)} meanwhile" for carrier, names in rides.items())
-
-
-def _carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
-    """The uplink that has what is not bicast: the switch itself takes the next one that is up, but not in mode off."""
-    uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
-    if terminal["mode"] == "off":
-        uplinks = uplinks[:1]
-    led = (one for one in uplinks if one["up"] and any(hop["mac"] for hop in one["next_hops"]))
-    return next((one["name"] for one in led), None)
-
-
-def _link(gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
-    if gateway["state"] == "absent":
-        return "-"
-    if uplink["number"] is None:
-        return "missing"
-    return "up" if uplink["up"] else "down"
-
-
 def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield ("TERMINAL", "GATEWAY", "MODE", "ACTIVE", "ADDRESSES", "PACKETS UP", "DOWN", "BYTES UP", "DOWN")
     gateways = {one["name"]: one for one in status["gateways"]}
@@ -279,8 +173,8 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         mode = _mode(one) + "".join(f", {each['name']}: {_mode(each)}" for each in one["classes"])
         active = one["active_uplink"] + CHOSEN_BY[one["active_by"]]
         uplink = next((each for each in gateway["uplinks"] if each["name"] == one["active_uplink"]), None)
-        if uplink is not None and _link(gateway, uplink) in ("down", "missing"):
-            active += f" ({_link(gateway, uplink)}; on {_carrier(gateway, one) or 'nothing'})"
+        if uplink is not None and link(gateway, uplink) in ("down", "missing"):
+            active += f" ({link(gateway, uplink)}; on {carrier(gateway, one) or 'nothing'})"
         traffic = _traffic(one["sent"], one["received"])
         yield (one["name"], one["gateway"], mode, active, addresses, *traffic)
 

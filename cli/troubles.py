@@ -1,0 +1,124 @@
+"""What in a status needs somebody's attention, in sentences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from cli import relay
+from cli.tables import ago
+from controller.counting import counted
+from controller.enrolling import Standing
+
+STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
+
+
+def troubles(status: dict[str, Any]) -> Iterator[str]:
+    if status["config_error"] is not None:
+        loaded = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(status["config_loaded_at"]))
+        yield f"configuration: the one of {loaded} is in force, the file was refused since: {status['config_error']}"
+    agents = {one["name"] for one in status["agents"] if one["state"] != "gone" and one["role"] == "gateway"}
+    for gateway in status["gateways"]:
+        yield from _of_gateway(status, gateway, gateway["name"] in agents)
+    yield from _unshared(status["access_points"])
+    yield from relay.troubles(status["relays"])
+    for taking in status["taking"]:
+        if taking["why_not"] is not None:
+            yield f"{taking['gateway']}: terminals' TCP is not taken as it is to be: {taking['why_not']}"
+    for agent in status["agents"]:
+        if agent["state"] == "silent":
+            yield f"agent {agent['name']}: it is connected and has not reported for three periods"
+        for missing in agent["missing"] if agent["state"] != "gone" else ():
+            yield f"agent {agent['name']} cannot {missing['capability']}: {missing['reason']}"
+
+
+def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool) -> Iterator[str]:
+    name = gateway["name"]
+    if gateway["state"] == "absent":
+        yield (
+            f"{name}: no switch of dpid {gateway['dpid']} is connected; on its machine, "
+            f"`./bicast doctor {status['config_path']}` tells why"
+        )
+    if gateway["rival"] is not None:
+        yield (
+            f"{name}: two switches have dpid {gateway['dpid']}: {gateway['peer']}, which is served, and "
+            f"{gateway['rival']}, which is not; give each bridge a dpid of its own (ovs-vsctl set bridge NAME "
+            "other-config:datapath-id=16 HEX DIGITS), and one target (ovs-vsctl get-controller NAME)"
+        )
+    if gateway["last_error"] is not None:
+        yield f"{name}: {gateway['last_error']}"
+    copies = gateway["copies"]
+    if copies is not None and not copies["eliminated"] and has_agent:
+        yield f"{name}: every copy of a packet passes: {copies['because']}"
+    for silent in copies["silent"] if copies is not None else ():
+        yield f"{name}: {silent['uplink']}: {silent['because']}; it protects nobody now"
+    for uplink in gateway["uplinks"]:
+        if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
+            yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"
+        if uplink["budget"] is not None and uplink["budget"]["barred"] is not None:
+            yield f"{name}: {uplink['name']}: no copies leave by it: {uplink['budget']['barred']}"
+    for port, because in gateway["fitting"]["missing"] if gateway["fitting"] is not None else ():
+        yield f"{name}: {port}: senders are not told how long packets may be: {because}"
+    for conflict in gateway["conflicts"]:
+        yield f"{name}: a foreign flow stands where ours would: {conflict}"
+    for uplink in gateway["uplinks"]:
+        if uplink["number"] is None and gateway["state"] != "absent":
+            missing = f"{gateway['bridge']} has no port {uplink['port']}"
+            yield f"{name}: {uplink['name']}: {missing}{_instead(status, gateway, uplink)}"
+        elif link(gateway, uplink) == "down":
+            down = f"its port {uplink['port']} is down"
+            yield f"{name}: {uplink['name']}: {down}{_instead(status, gateway, uplink)}"
+
+
+def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
+    """Where a rule is not followed, or what was said of a terminal is not believed."""
+    for place in access_points:
+        name = f"{place['gateway']}: access point {place['name']}"
+        for port, because in place["missing"]:
+            yield f"{name}: nothing is held at the port {port}: {because}"
+        for one in place["terminals"]:
+            if one["most_segments"] is not None and one["agent"] is None:
+                yield f"{name}: nobody holds {one['terminal']} to its part: {one['because']}"
+            if one["instead"] is not None:
+                yield f"{name}: {one['agent']} holds {one['terminal']} to its part, for {one['instead']}"
+            if one["doubts"]:
+                times = counted(one["doubted"], "times")
+                told = f"what is told of {one['terminal']} is not believed, {times} until now"
+                yield f"{name}: {told}: {'; '.join(one['doubts'])}"
+
+
+def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
+    for one in enrolled:
+        name, tried_at = one["name"], one["tried_at"]
+        if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
+            yield (
+                f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
+                f"stop it there, or let it back with `./bicast enroll {name}` and `bicast-agent join`"
+            )
+
+
+def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
+    """Who was to ride an uplink that is not up, and rides another."""
+    rides: dict[str, list[str]] = {}
+    for one in status["terminals"]:
+        if (one["gateway"], one["active_uplink"]) == (gateway["name"], uplink["name"]):
+            rides.setdefault(carrier(gateway, one) or "nothing", []).append(one["name"])
+    return "".join(f"; {carrier} carries {', '.join(names)} meanwhile" for carrier, names in rides.items())
+
+
+def carrier(gateway: dict[str, Any], terminal: dict[str, Any]) -> str | None:
+    """The uplink that has what is not bicast: the switch itself takes the next one that is up, but not in mode off."""
+    uplinks = sorted(gateway["uplinks"], key=lambda one: one["name"] != terminal["active_uplink"])
+    if terminal["mode"] == "off":
+        uplinks = uplinks[:1]
+    led = (one for one in uplinks if one["up"] and any(hop["mac"] for hop in one["next_hops"]))
+    return next((one["name"] for one in led), None)
+
+
+def link(gateway: dict[str, Any], uplink: dict[str, Any]) -> str:
+    if gateway["state"] == "absent":
+        return "-"
+    if uplink["number"] is None:
+        return "missing"
+    return "up" if uplink["up"] else "down"
