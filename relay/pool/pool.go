@@ -20,6 +20,7 @@ const (
 	began      = 2                // when one was wanted where none was in store; twice as many each time that it happens again
 	usedFor    = time.Minute      // after one was wanted; then only the least are in store
 	atOnce     = 8                // opened by the keeper
+	callers    = 64               // who open one each at the same time: of 256 whom a relay does not know yet it lets go some
 	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
 	openWithin = time.Second      // for who waits; the keeper gives it more
 	fillWithin = 3 * time.Second
@@ -43,6 +44,7 @@ type Pool struct {
 	heard    context.Context
 	silent   context.CancelFunc // ends it
 	stirred  chan struct{}
+	calls    chan struct{} // of those who wait for one that is opened
 }
 
 type waiting struct {
@@ -58,7 +60,7 @@ var errSilent = errors.New("the relay does not answer")
 
 // New is a pool without a connection, that fills itself.
 func New(open func(context.Context) (*carry.Secure, error), changed func(error)) *Pool {
-	p := &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1)}
+	p := &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1), calls: make(chan struct{}, callers)}
 	p.heard, p.silent = context.WithCancel(context.Background())
 	return p
 }
@@ -90,7 +92,7 @@ func (p *Pool) Stored() (int, error) {
 // second elsewhere. A relay to which none could be opened just now may be silent on those that wait, too.
 func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 	defer p.stir()
-	for {
+	for called := false; ; {
 		one, down := p.stored()
 		switch {
 		case one != nil && one.claim():
@@ -98,8 +100,16 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 		case one != nil:
 		case down != nil:
 			return nil, down
-		default:
+		case called:
 			return p.open(ctx, openWithin)
+		default:
+			select {
+			case p.calls <- struct{}{}:
+				defer func() { <-p.calls }()
+				called = true // and meanwhile there may be one, or none at all
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 	}
 }

@@ -217,3 +217,35 @@ func TestARelayThatGoesSilentIsOutOfReachThoughConnectionsToItWait(t *testing.T)
 		t.Fatal("a connection is given that waits at a silent relay")
 	}
 }
+
+// A relay lets go of some where too many come who have not shown yet who they are.
+func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
+	const many = 4 * callers
+	opening, opened := make(chan bool, many), make(chan bool)
+	pool := New(func(context.Context) (*carry.Secure, error) {
+		opening <- true
+		<-opened
+		return &carry.Secure{}, nil
+	}, nil)
+	took := make(chan error, many)
+	for range many {
+		go func() {
+			_, err := pool.Take(context.Background())
+			took <- err
+		}()
+	}
+	for range callers {
+		await(t, "as many as may be are opened", opening)
+	}
+	select {
+	case <-opening:
+		t.Errorf("more than %d are opened at once", callers)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(opened)
+	for range many {
+		if err := await(t, "all have one", took); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
