@@ -8,6 +8,7 @@ kept, and evidence for others; nothing is decided here.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
@@ -236,13 +237,15 @@ class Measuring:
         return max(filter(None, (book.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None)
 
     def uplink_bps(self, site: str, now: float) -> float | None:
-        """What the fastest of a site's uplinks carries towards it; None: of none is it known."""
+        """What the fastest of a site's uplinks carries towards it; None: of none is it known. What flows got is no
+        bound: they may have been slow for other reasons."""
         roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air is None)
         headings = ((road, (road.at, road.near == site)) for road in roads)
         figures = (
             self._page(heading).figure(self._delivered.get(heading), now, road.kept_s) for road, heading in headings
         )
-        return max((figure.bps for figure in figures if isinstance(figure, Figure)), default=None)
+        bounded = (figure for figure in figures if isinstance(figure, Figure) and math.isfinite(figure.most_bps))
+        return max((figure.bps for figure in bounded), default=None)
 
     def told(self, now: float) -> tuple[RoadView, ...]:
         return (*map(self._told, self._roads.values(), repeat(now)), *map(telling.unmeasured, self._unmeasured))

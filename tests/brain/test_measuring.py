@@ -464,6 +464,21 @@ def test_what_flows_get_through_a_road_is_there(mode: Mode, role: Role, carried:
     assert not any(world.direction(*at).methods for at in carried), "what was long ago says nothing"
 
 
+def test_what_flows_get_is_no_bound_of_what_comes_to_a_site_and_what_probes_tell_is() -> None:
+    world, _, subflow = flowing(Mode.SINGLE, Role.RELAY)
+    for _ in range(7):
+        subflow.server.bytes_acked += 1_000_000
+        world.second()
+    assert world.direction("lte", "down").methods == ("delivery",)
+    assert world.core.measuring.uplink_bps("home", world.now) is None
+    probed, home, _ = both()
+    for _ in range(4):
+        probed.seconds(8)
+        probed.over(home)
+    fastest = max(probed.direction(uplink, "down").bps or 0 for uplink in NUMBERS)
+    assert fastest and probed.core.measuring.uplink_bps("home", probed.now) == fastest
+
+
 def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
     world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
     for number in range(20):
