@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Annotated, Protocol
@@ -17,7 +16,7 @@ from controller.relays import MOST_RANGES, PortRange, WishedRelay
 from controller.snapshot import Snapshot
 from controller.traffic import Address
 from controller.web.problems import described
-from controller.wishes import Answer, Impossible, UnknownRelay, Writer
+from controller.wishes import Answer, Impossible, NotAnswered, UnknownRelay, Writer
 
 
 def _whole(value: object) -> object:
@@ -109,10 +108,13 @@ def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter
     )
     def remove_relay(name: str) -> Answer:
         answer = writer.remove_relay(name)
-        with suppress(UnknownAgent):  # it never came so far
+        try:
             revoked = enroller.revoke(name)
-            answer = replace(answer, done=(*answer.done, *revoked.done), failed=(*answer.failed, *revoked.failed))
-        return answer
+        except UnknownAgent:  # it never came so far
+            return answer
+        except (Impossible, NotAnswered) as error:  # it is no relay any more all the same
+            return replace(answer, failed=(*answer.failed, str(error)))
+        return replace(answer, done=(*answer.done, *revoked.done), failed=(*answer.failed, *revoked.failed))
 
     @app.put(
         "/api/v1/relays/{name}/draining",
