@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller.configuration import document, written
 from controller.configuration.air import access_points as access_points_of
 from controller.configuration.apart import addresses_once, listeners_off_bridges, networks_apart, once, ports_once
@@ -102,8 +104,6 @@ def _site(name: str, place: Place) -> Site:
         _terminal(label, at, subnets, uplink_names, air, named)
         for label, at in keys["terminals"].by_name(MOST_TERMINALS, "terminals")
     )
-    terminals = spoken_for(terminals, relaying, place)
-    keys.maybe("classes", lambda at: few_enough(named, terminals, at), None)
     site = Site(
         name=name,
         dpid=_dpid(keys["dpid"]),
@@ -122,6 +122,8 @@ def _site(name: str, place: Place) -> Site:
     )
     ports_once(site, place)
     addresses_once(site, place)
+    site = replace(site, terminals=spoken_for(terminals, relaying, place))
+    keys.maybe("classes", lambda at: few_enough(named, site.terminals, at), None)
     _ways_out(site, place)
     return site
 

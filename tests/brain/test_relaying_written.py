@@ -159,6 +159,14 @@ def phone_is(address: str) -> Change:
         ),
         (lambda home: home.pop("relaying"), "terminals.client.relayed", "true", "`relaying` at sites.home, or false"),
         (lambda home: home["terminals"]["laptop"].update(relayed="maybe"), "laptop.relayed", "maybe", "true, false"),
+        (
+            lambda home: home["terminals"]["laptop"].update(
+                relayed="true", addresses=home["terminals"]["phone"]["addresses"][:1]
+            ),
+            "terminals.laptop.addresses[0].address",
+            "10.1.0.7",
+            "an address that nobody else has",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_place_value_and_expectation(
