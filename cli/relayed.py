@@ -30,7 +30,7 @@ def explained(one: dict[str, Any]) -> Iterator[str]:
     choice = one["choice"]
     yield f"from {one['gateway']}, {one['prefix']} (by {one['address']}):"
     if choice is None:
-        yield "  no choice stands: it goes by the relay that was reached fastest, or as `fallback` says"
+        yield "  no choice stands: it goes by the relay reached fastest; where none is or all drain, as `fallback` says"
     else:
         alike = "" if one["made"] else ", as every connection does"
         yield f"  {choice['method']}: {_how(choice)}{alike}: {choice['because']}{_rates(choice)}"
