@@ -114,6 +114,10 @@ class Observed:
     ports: Mapping[str, Port] = field(default_factory=dict)
     macs: Mapping[Neighbour, str] = field(default_factory=dict)
 
+    def port_name(self, number: int) -> str:
+        """Empty: it has gone."""
+        return next((name for name, port in self.ports.items() if port.number == number), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:

@@ -16,10 +16,10 @@ EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
 def advertisement(site: Site, observed: Observed, event: Solicited) -> Advertise | None:
     if not event.asker.is_unspecified and site.datapath is not Datapath.SYSTEM:
         return None
-    found = next(((name, port) for name, port in observed.ports.items() if port.number == event.in_port), None)
-    if found is None:
+    name = observed.port_name(event.in_port)
+    if not name:
         return None
-    name, port = found
+    port = observed.ports[name]
     mac, proxied = _own_mac(site, name, port.mac, event.target), False
     if mac is None and (subnet := subnet_answered(site, name, event.target)):
         mac, proxied = subnet.mac or port.mac, True

@@ -19,15 +19,13 @@ from controller.bicast import compile
 from controller.bridge import advertising
 from controller.bridge.agreed import Agreed
 from controller.bridge.doorstep import Doorstep
-from controller.bridge.learning import Learning
 from controller.bridge.looks import COUNTED_EVERY_S, EVERY_S, Looks
-from controller.bridge.neighbours import Schedule, learnable
+from controller.bridge.neighbourhood import Neighbourhood
 from controller.bridge.pace import Compilations, Seldom
 from controller.bridge.patience import Patience, Question
 from controller.describe import describe
 from controller.events import (
     Apply,
-    Ask,
     Change,
     Effect,
     Installed,
@@ -71,9 +69,7 @@ class Switch:
         self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
         self._tickets = tickets
         self.door = Doorstep(tickets)
-        self._schedule = Schedule()
-        self._learning = Learning()
-        self._learnable = learnable(site)
+        self._neighbourhood = Neighbourhood(site)
         self._learned = False  # MACs that no program holds yet
         self._port_changes = Compilations()  # nor ports
         self._advertised = Seldom(advertising.EVERY_S)
@@ -113,7 +109,8 @@ class Switch:
         self.observed = replace(self.observed, ports=dict(event.ports))
         self._expected, self._verified, self._refused = None, False, False
         self._applied, self._corrected = True, False
-        self._schedule, self._patience = Schedule(), Patience()
+        self._neighbourhood.opened()
+        self._patience = Patience()
         for name in self.site.ports:
             if name not in event.ports:
                 log.warning(
@@ -198,17 +195,15 @@ class Switch:
             log.warning("%s: port %s is lost; it is used again when it is back", self.site.name, event.name)
         self.observed = replace(self.observed, ports=ports)
         if event.name in self.site.ports:
-            self._schedule.at_once(event.name)
+            self._neighbourhood.port_changed(event.name)
             if self._port_changes.at_once(now):
                 yield from self.settle(wanted, now)
                 yield from self._ask(now)
 
     def neighbour_seen(self, event: NeighbourSeen, now: float) -> Neighbour:
-        where = (self._port_name(event.in_port), event.address)
-        if where in self._learnable:
-            self._schedule.heard(where)
-            if self._learning.told(where, event.mac, self.observed.macs.get(where), now):
-                self._learn({where: event.mac})
+        where = (self.observed.port_name(event.in_port), event.address)
+        if self._neighbourhood.told(where, event.mac, self.observed.macs.get(where), now):
+            self._learn({where: event.mac})
         return where
 
     def _learn(self, macs: Mapping[Neighbour, str]) -> None:
@@ -233,7 +228,7 @@ class Switch:
             yield answer
 
     def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
-        if due := self._learning.due(now):
+        if due := self._neighbourhood.due(now):
             self._learn(due)
         if self._learned or self._port_changes.owed:
             yield from self.settle(wanted, now)
@@ -267,7 +262,8 @@ class Switch:
         return changes
 
     def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
-        self.site, self._learnable = site, learnable(site)
+        self.site = site
+        self._neighbourhood.reconfigure(site)
         self._counts()
         yield from self.settle(wanted, now)
 
@@ -299,11 +295,5 @@ class Switch:
             log.info("%s: what is installed is what is wanted", self.site.name)
 
     def _ask(self, now: float) -> Iterator[Effect]:
-        if self.session is None:
-            return
-        for each in self._schedule.due(self.site, self.observed, now, self.screened):
-            name, address = each.where
-            yield Ask(self.session, self.observed.ports[name].number, each.source_mac, each.source, address)
-
-    def _port_name(self, number: int) -> str:
-        return next((name for name, port in self.observed.ports.items() if port.number == number), "")
+        if self.session is not None:
+            yield from self._neighbourhood.asked(self.session, self.observed, self.screened, now)
