@@ -54,3 +54,18 @@ func TestATerminalThatComesToBeTakenIsNotReset(t *testing.T) {
 		}
 	}
 }
+
+func TestASubflowThatCannotBeMadeYetIsMadeLater(t *testing.T) {
+	h := newHouse(t)
+	h.stands("tokyo", 4433)
+	h.gateway.Run("ip", "rule", "add", "from", "10.97.2.0/24", "priority", "5", "unreachable") // as a bridge without its port
+	h.takes(h.order("tokyo"))
+	h.connected()
+	h.reached("tokyo", true)
+	session := h.sees(television4, server4, relay4)
+	h.gateway.Run("ip", "rule", "del", "priority", "5")
+	h.eventually("both subflows of all connections", func() bool { return !slices.Contains(h.subflows(), "10.97.1.2") })
+	if err := session.goesOn(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"bicast/relay/take"
 )
 
-// A subflow that ended is made again after a while, that doubles where it ends again.
+// A subflow that ended, or could not be made, is made again after a while, that doubles where it ends again.
 const (
 	againSoon   = time.Second
 	againSeldom = time.Minute
@@ -161,6 +161,17 @@ func (j *joins) create(one *joined, by path) {
 		j.forget(one)
 	case err != nil:
 		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "because", err)
+		j.mutex.Lock()
+		defer j.mutex.Unlock()
+		j.later(one, by)
+	}
+}
+
+// later is after a while. Under the mutex.
+func (j *joins) later(one *joined, by path) {
+	if from := one.paths[by]; from != nil {
+		time.AfterFunc(from.pause, func() { j.again(one, by) })
+		from.pause = min(2*from.pause, againSeldom)
 	}
 }
 
@@ -214,8 +225,7 @@ func (j *joins) heard(event mptcp.Event) {
 		go j.destroy(one, by, event.Local.Port())
 	case event.Kind == mptcp.SubflowClosed && from != nil:
 		from.port = 0
-		time.AfterFunc(from.pause, func() { j.again(one, by) })
-		from.pause = min(2*from.pause, againSeldom)
+		j.later(one, by)
 	}
 }
 
