@@ -32,6 +32,13 @@ from controller.traffic import Interface as Interface
 from controller.traffic import Network as Network
 from controller.traffic import Protocol as Protocol
 from controller.traffic import TrafficClass as TrafficClass
+from controller.uplink import UNLIMITED as UNLIMITED
+from controller.uplink import Limits as Limits
+from controller.uplink import Measure as Measure
+from controller.uplink import NextHop as NextHop
+from controller.uplink import Tunnel as Tunnel
+from controller.uplink import Uplink as Uplink
+from controller.uplink import UplinkKind as UplinkKind
 
 EVERYBODY = "all"  # in the place of a terminal's name
 AUTO = "auto"  # in the place of an uplink's: policies choose
@@ -47,71 +54,9 @@ class Mode(StrEnum):
     AUTO = "auto"  # bicast while copies are worth their bytes, and single while one path is clean
 
 
-class UplinkKind(StrEnum):
-    ETHERNET = "ethernet"
-    TUNNEL = "tunnel"  # VXLAN, to the site at the other end
-
-
 class Datapath(StrEnum):
     SYSTEM = "system"
     NETDEV = "netdev"
-
-
-@dataclass(frozen=True, slots=True)
-class NextHop:
-    address: Address
-    mac: str | None  # None: learned
-
-
-@dataclass(frozen=True, slots=True)
-class Tunnel:
-    """One end. That which knows the other's outer address starts; that one takes who proves to be it."""
-
-    device: str | None  # by which it leaves; None: as the host's routes say
-    remote: Address | None  # None: learned
-    udp_port: int  # of both ends
-    vni: int  # of both ends, and of no other tunnel of this file
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How many bytes copies may use of one uplink; None: no such limit."""
-
-    budget_bytes_per_day: int | None
-    max_share: float | None  # from 0 to 1: of all that the site sends, copies by this uplink are so much at most
-
-
-UNLIMITED = Limits(None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """Addresses of the two ends' hosts whose packets take an uplink, where its port does not tell."""
-
-    local: Address
-    remote: Address
-
-
-@dataclass(frozen=True, slots=True)
-class Uplink:
-    name: str
-    port: str
-    mac: str | None  # None: the port's own
-    addresses: tuple[Interface, ...]
-    next_hops: tuple[NextHop, ...]
-    tunnel: Tunnel | None = None  # its port is then a device that the site's agent makes
-    limits: Limits = UNLIMITED
-    measure: Measure | None = None  # of kind ethernet
-
-    @property
-    def kind(self) -> UplinkKind:
-        return UplinkKind.TUNNEL if self.tunnel else UplinkKind.ETHERNET
-
-    def next_hop(self, family: Family) -> NextHop | None:
-        return next((hop for hop in self.next_hops if Family.of(hop.address) is family), None)
-
-    def address(self, family: Family) -> Interface | None:
-        return next((own for own in self.addresses if Family.of(own) is family), None)
 
 
 @dataclass(frozen=True, slots=True)
