@@ -130,8 +130,11 @@ class Seeking:
             self._moods[scene.site.name] = moods
             self.touch(scene.site.name)
         for place in list(self._places[scene.site.name].to_choose(lambda one: self._waits(scene, one), now)):
-            question = self.question(scene, place, now)
             place.due, place.chosen_at = False, now
+            if place.choice is not None and self._is_compared(scene, place, now) and self._is_open(scene, place, now):
+                self._walk(self._ways_for(scene, place), now)
+                continue  # what was chosen stands until that is told
+            question = self.question(scene, place, now)
             place.choice = way(question) if question is not None else None
             if place.choice is not None:
                 place.present = place.choice.relays
@@ -146,6 +149,10 @@ class Seeking:
         candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
         there = tuple(each for each in candidates if each is not None)
         return Question(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
+
+    def _is_compared(self, scene: Scene, place: Place, now: float) -> bool:
+        """Whether it is known how far it is directly: who is sought no more is not walked to for ever."""
+        return self.ways.leg(scene.site.name, place.address, now) is not None
 
     def _is_open(self, scene: Scene, place: Place, now: float) -> bool:
         """Whether a way is to be walked first: a relay is not left because that to it has been known for longer, or
