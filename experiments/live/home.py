@@ -6,6 +6,7 @@ Nothing here asks the controller whether terminals are relayed: it is the web se
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -77,6 +78,17 @@ class RelayedHome:
         found = self._of(terminal, relay)
         return max(found, key=lambda each: sum(one.delivered_bytes for one in each), default=[])
 
+    def passed_on(self) -> list[int]:
+        """Bytes of each subflow that comes to a relay by way of another one."""
+        subflows = (one for name in RELAYS for each in carried(self.machine(name)) for one in each)
+        return [one.delivered_bytes for one in subflows if one.client in RELAYS.values()]
+
+    def await_passed_on(self, terminal: str) -> None:
+        """Until there is such a subflow, as a destination that this terminal seeks is reached by several relays."""
+        self._await(
+            lambda: bool(self.seen(terminal) and self.passed_on()), "a connection of one relay comes by another, too"
+        )
+
     def _of(self, terminal: str, relay: str) -> list[list[Subflow]]:
         own = {local(terminal, uplink) for uplink in RELAYED}
         return [each for each in carried(self.machine(relay)) if {one.client for one in each} & own]
@@ -135,12 +147,13 @@ def relayed_home(
     relays: tuple[str, ...] = ("tokyo",),
     congestion: str | None = None,
     listeners: tuple[int, ...] = (),
+    python: str = sys.executable,
     **shape: object,
 ) -> Iterator[RelayedHome]:
     """From when each terminal that is to be relayed is. `congestion` is what the relays send with, `listeners` are of
-    the API, and `shape` goes to the topology."""
+    the API, `python` runs the controller, and `shape` goes to the topology."""
     with (
-        controlled(FILE, SETTINGS_FOR_HOSTS, listeners) as controller,
+        controlled(FILE, SETTINGS_FOR_HOSTS, listeners, python=python) as controller,
         raised(HomeTopo(**shape), controller=OPENFLOW) as net,
         web_server(net.machine("web"), WEB, mptcp=False) as web,
         ExitStack() as running,
