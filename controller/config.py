@@ -13,7 +13,7 @@ from controller.configuration.hosts import a_host, interfaces, one_a_family
 from controller.configuration.measured import OF_MEASURING, can_be_measured, measure_of
 from controller.configuration.metered import OF_BUDGETS, limits_of
 from controller.configuration.mirrors import mirrored
-from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
+from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of, without_copies
 from controller.configuration.settings import listeners, settings_of
 from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
 from controller.model import (
@@ -64,6 +64,7 @@ def _config(top: Place) -> Config:
     sites = tunnelled(sites, places, settings)
     can_be_measured(sites, places, settings)
     can_be_relayed(sites, places, settings)
+    sites = without_copies(sites, places)
     config = Config(settings, sites)
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"

@@ -28,6 +28,6 @@ def _of_relaying(site: Site) -> Iterator[str]:
     if copied and site.other_end is None:
         yield (
             f"sites.{site.name}.terminals: of {', '.join(copied)} copies are made on the way to relays, and no site is "
-            "the other end: where each uplink has a NAT of its own, relays answer those with resets; write `mode: off` "
+            "the other end: where each uplink has a NAT of its own, relays answer those with resets; leave `mode` out "
             "then (docs/relay.md)"
         )

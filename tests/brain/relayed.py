@@ -34,9 +34,9 @@ def document() -> dict[str, Any]:
     home = written["sites"]["home"]
     written["controller"] = {"agents": {}}
     home["relaying"] = deepcopy(RELAYING)
-    home["terminals"]["client"]["relayed"] = True
     phone = home["terminals"]["phone"]
-    phone["relayed"] = True
+    for each in (phone, home["terminals"]["client"]):
+        each |= {"relayed": True, "mode": "auto"}
     phone["addresses"].append({"address": "fd00:1::7", "port": "lan0"})
     home["terminals"]["laptop"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0"}]}
     return written

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controller.bicast import compile
@@ -121,10 +123,19 @@ def test_the_host_s_own_connections_follow_the_mode_of_the_terminal_for_which_th
     switch = ready({"phone": Mode.BICAST, "client": Mode.SINGLE}, {"client": "lte"})
     for source, in_port in ((PHONE_BY_WIFI, BY_WIFI), (PHONE_BY_LTE, BY_LTE)):
         assert set(leaves(switch, _by(source, in_port), in_port)) == {WIFI, LTE}
-    for source, in_port in ((CLIENT_BY_WIFI, BY_WIFI), (CLIENT_BY_LTE, BY_LTE)):
-        assert set(leaves(switch, _by(source, in_port), in_port)) == {LTE}
+    for source, in_port, uplink in ((CLIENT_BY_WIFI, BY_WIFI, WIFI), (CLIENT_BY_LTE, BY_LTE, LTE)):
+        assert set(leaves(switch, _by(source, in_port), in_port)) == {uplink}
     switch = ready({"phone": Mode.OFF}, {"phone": "lte"})
     assert set(leaves(switch, _by(PHONE_BY_WIFI, BY_WIFI), BY_WIFI)) == {WIFI}
+
+
+def test_in_single_a_subflow_leaves_its_own_uplink_where_that_is_down_or_a_far_end_takes_it_from_any() -> None:
+    switch = ready({"client": Mode.SINGLE}, {"client": "wifi"})
+    switch.down("wifi0")
+    assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}
+    site = replace(relayed.site(), other_end="far")
+    switch = relayed.switch_with(site, relayed.known(site, {"client": Mode.SINGLE}, {"client": "lte"}))
+    assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}
 
 
 def _by(source: str, in_port: int) -> Packet:

@@ -401,7 +401,7 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
     told, remark, good = capsys.readouterr().out.splitlines()
     assert told == f"{file}: {counts}" and good == f"{file} is good"
-    assert "sites.home.terminals: of client, phone copies are made" in remark and "write `mode: off`" in remark
+    assert "sites.home.terminals: of client, phone copies are made" in remark and "leave `mode` out" in remark
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
     assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 

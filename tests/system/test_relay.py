@@ -80,7 +80,7 @@ def test_each_terminal_has_its_own_mode_through_the_proxy(wishes: RelayedHome) -
     by = sent(wishes, "television")
     assert SHARE < by["lte"] / by["wifi"] < 1 / SHARE, by
     by = sent(wishes, "laptop")
-    assert by["wifi"] == 0 and by["lte"] > 0, by
+    assert by["wifi"] < by["lte"] / 20, by  # there the other subflow is opened and kept, and no more
 
 
 def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishes: RelayedHome) -> None:
