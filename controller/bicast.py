@@ -105,8 +105,8 @@ class _Groups:
         wanted, site = self._wanted, self._site
         named = tuple([wanted.acting_of(site, terminal, traffic.name) for traffic in classes]) if classes else ()
         mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
-        if isinstance(each, Served) and each.place.by_relay and site.other_end is None:
-            active = own  # what is between may know a subflow by its own uplink alone: which is active is told by flags
+        if isinstance(each, Served) and each.place.by_relay and wanted.keeps_apart(site, terminal):
+            active = own
         return leaving(each, named, mode, own, active, self._paths[each.family])
 
     def _usable(self, family: Family) -> Iterator[Path]:

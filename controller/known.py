@@ -73,6 +73,10 @@ class Wanted:
             mode = Mode.BICAST if self.copies.get(terminal.name, True) else Mode.SINGLE
         return Mode.SINGLE if mode is Mode.BICAST and not self.may_copy(site, terminal) else mode
 
+    def keeps_apart(self, site: Site, terminal: Terminal) -> bool:
+        """Whether each subflow of its relayed connections leaves by its own uplink: a NAT there may know no other."""
+        return terminal.relayed and site.other_end is None and self.mode(terminal) is Mode.SINGLE
+
     def may_copy(self, site: Site, terminal: Terminal) -> bool:
         barred = self.barred.get(site.home)
         if not barred:

@@ -51,6 +51,8 @@ def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
     mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
     leaves = {_leaves(mode, _holds_tcp(site.bicast))}
     leaves |= {_leaves(wanted.acting_of(site, terminal, each.name), True) for each in site.named if _holds_tcp(each)}
+    if wanted.keeps_apart(site, terminal):
+        leaves = {Leaves.BY_OWN if each is Leaves.BY_ACTIVE else each for each in leaves}
     return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
 
 

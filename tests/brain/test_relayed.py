@@ -113,6 +113,7 @@ def test_a_terminal_with_one_address_is_ordered_nothing_of_its_host_s() -> None:
     phone = scene.hand("phone", Role.TERMINAL, PHONE)
     scene.gateway()
     connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
+    connection.subflows[1].server.backup = True
     scene.uploads(connection, loss=0.2)
     assert scene.active == "lte" and not any(isinstance(each, Prefer) for each in phone.orders)
     entry = scene.core.pilot.logbook.entries("phone")[0]
