@@ -41,6 +41,7 @@ class RelayingUplink:
     name: str
     port: str
     gateways: tuple[Interface, ...]  # the bridge's, one a family at most
+    bandwidth_bps: int | None = None  # that comes to the site by it; None: as it is measured, if it is
 
     @property
     def subnet(self) -> str:
@@ -54,6 +55,12 @@ class Relaying:
     fallback: Fallback
     choose: Choosing
     excepted: tuple[Network, ...]  # what is written, and those of the other end: TCP that goes there is left alone
+
+    @property
+    def bandwidth_bps(self) -> int | None:
+        """What the fastest uplink brings; None: of one at least that is not written."""
+        written = [each.bandwidth_bps for each in self.uplinks if each.bandwidth_bps is not None]
+        return max(written) if len(written) == len(self.uplinks) else None
 
     @property
     def families(self) -> tuple[Family, ...]:

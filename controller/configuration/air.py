@@ -6,8 +6,6 @@ from controller.configuration.document import Place
 from controller.model import AccessPoint, CapRule, CapTables
 
 MOST_ACCESS_POINTS = 250
-LEAST_BPS, MOST_BPS = 10_000, 10**12  # who writes fewer means Mbit/s
-A_RATE = "a whole number of bit/s, from 10000 to 10^12, such as 20000000 for 20 Mbit/s"
 
 
 def access_points(place: Place) -> tuple[AccessPoint, ...]:
@@ -16,7 +14,7 @@ def access_points(place: Place) -> tuple[AccessPoint, ...]:
 
 def _access_point(name: str, place: Place) -> AccessPoint:
     keys = place.mapping("bandwidth_bps", "rule", "tables", "measure")
-    bandwidth_bps = keys.maybe("bandwidth_bps", lambda at: at.integer(LEAST_BPS, MOST_BPS, A_RATE), None)
+    bandwidth_bps = keys.maybe("bandwidth_bps", Place.bits_per_second, None)
     rule = keys.maybe("rule", lambda at: at.choice({rule.value: rule for rule in CapRule}), CapRule.OFF)
     every = {tables.value: tables for tables in CapTables}
     tables = keys.maybe("tables", lambda at: at.choice(every), CapTables.JELLY_BEAN)

@@ -28,6 +28,7 @@ U = TypeVar("U")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}")  # IFNAMSIZ leaves 15
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+LEAST_BPS, MOST_BPS = 10_000, 10**12  # who writes fewer means Mbit/s
 
 
 class ConfigError(Exception):
@@ -132,6 +133,10 @@ class Place:
         if not least <= number <= most:
             raise self.wrong(expected)
         return number
+
+    def bits_per_second(self) -> int:
+        expected = "a whole number of bit/s, from 10000 to 10^12, such as 20000000 for 20 Mbit/s"
+        return self.integer(LEAST_BPS, MOST_BPS, expected)
 
     def choice(self, options: dict[str, T]) -> T:
         expected = f"one of {', '.join(options)}" if options else "no such key: there is nothing to choose from"

@@ -108,14 +108,15 @@ def _uplinks(written: Mapping[str, Place], uplinks: tuple[Uplink, ...]) -> tuple
     found: list[RelayingUplink] = []
     for uplink in uplinks:
         place = written[uplink.name]
-        keys = place.mapping(required=("port", "gateways"))
+        keys = place.mapping("bandwidth_bps", required=("port", "gateways"))
         gateways = interfaces(keys["gateways"])
         for own in gateways:
             if not uplink.next_hop(Family.of(own)):
                 raise keys["gateways"].wrong(f"no IPv{own.version}: the uplink {uplink.name} has no next hop for it")
         if found and set(map(Family.of, gateways)) != set(map(Family.of, found[0].gateways)):
             raise keys["gateways"].wrong(f"addresses of the same families as at {found[0].name}")
-        found.append(RelayingUplink(uplink.name, _port(keys["port"]), gateways))
+        bandwidth_bps = keys.maybe("bandwidth_bps", Place.bits_per_second, None)
+        found.append(RelayingUplink(uplink.name, _port(keys["port"]), gateways, bandwidth_bps))
     return tuple(found)
 
 

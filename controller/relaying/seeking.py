@@ -145,7 +145,8 @@ class Seeking:
         direct = self.ways.leg(name, place.address, now)
         if direct is None or not scene.relays or self._is_open(scene, place, now):
             return None
-        uplink_bps = self._uplink_bps(name, now)
+        relaying = scene.site.relaying
+        uplink_bps = (relaying and relaying.bandwidth_bps) or self._uplink_bps(name, now)
         candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
         there = tuple(each for each in candidates if each is not None)
         return Question(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)

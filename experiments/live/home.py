@@ -6,11 +6,13 @@ Nothing here asks the controller whether terminals are relayed: it is the web se
 from __future__ import annotations
 
 import json
-import sys
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from experiments import ExperimentFailed
 from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, agent
@@ -142,18 +144,33 @@ def carried(relay: Machine) -> list[list[Subflow]]:
 
 
 @contextmanager
+def _written(at_once: bool) -> Iterator[Path]:
+    """With uplinks that are no bound to what relays may add, or else one relay would be predicted to fill them."""
+    if not at_once:
+        yield FILE
+        return
+    text = FILE.read_text().replace("    relaying:\n", "    relaying:\n      choose: parallel\n")
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / FILE.name
+        file.write_text(re.sub(r"(port: rl-\w+, gateways: \[.*?\])", r"\1, bandwidth_bps: 1000000000000", text))
+        yield file
+
+
+@contextmanager
 def relayed_home(
     *,
     relays: tuple[str, ...] = ("tokyo",),
     congestion: str | None = None,
     listeners: tuple[int, ...] = (),
-    python: str = sys.executable,
+    at_once: bool = False,
     **shape: object,
 ) -> Iterator[RelayedHome]:
     """From when each terminal that is to be relayed is. `congestion` is what the relays send with, `listeners` are of
-    the API, `python` runs the controller, and `shape` goes to the topology."""
+    the API, `at_once` has several relays be chosen wherever one more adds to what others carry, and `shape` goes to the
+    topology."""
     with (
-        controlled(FILE, SETTINGS_FOR_HOSTS, listeners, python=python) as controller,
+        _written(at_once) as file,
+        controlled(file, SETTINGS_FOR_HOSTS, listeners) as controller,
         raised(HomeTopo(**shape), controller=OPENFLOW) as net,
         web_server(net.machine("web"), WEB, mptcp=False) as web,
         ExitStack() as running,

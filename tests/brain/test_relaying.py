@@ -409,6 +409,17 @@ def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch:
     assert place.choice.because.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
 
 
+def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 1e9)
+    relaying = relayed.site().relaying
+    assert relaying is not None
+    for written, because in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
+        uplinks = zip(relaying.uplinks, written, strict=True)
+        world = seeking(uplinks=tuple(replace(uplink, bandwidth_bps=bps) for uplink, bps in uplinks))
+        place = world.core.relaying.seeking.place("home", PREFIX)
+        assert place is not None and place.choice is not None and place.choice.because.startswith(because), written
+
+
 def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -94,6 +94,7 @@ def phone_is(address: str) -> Change:
             "13 characters at m",
         ),
         (wifi(port="relay-at-home1"), "relaying.uplinks.wifi.port", "relay-at-home1", "13 characters at most"),
+        (wifi(bandwidth_bps="100"), "relaying.uplinks.wifi.bandwidth_bps", "100", "20000000 for 20 Mbit/s"),
         (wifi(port="rl-home"), "relaying.uplinks.wifi.port", "rl-home", "not also at sites.home.relaying.port"),
         (wifi(port="wifi0"), "relaying.uplinks.wifi.port", "wifi0", "not also at sites.home.uplinks.wifi.port"),
         (
