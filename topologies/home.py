@@ -52,12 +52,11 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         wifi_up_loss_percent: float = 0.0,
         wifi_down_loss_percent: float = 0.0,
         delay_ms: float = DELAY_MS,  # each way, of the way to the exchange and of the one from there to web
-        relay_bps: int | None = None,  # of each relay's own way, in both directions; None: as fast as it goes
         congestion_control: str | None = None,  # of terminals and web; None: the kernel's own default
         **unknown: Any,
     ) -> None:
-        losses_named = ("wifi_up_loss_percent", "wifi_down_loss_percent")
-        refuse_unknown(unknown, ("shaped", *losses_named, "delay_ms", "relay_bps", "congestion_control"))
+        named = ("shaped", "wifi_up_loss_percent", "wifi_down_loss_percent", "delay_ms", "congestion_control")
+        refuse_unknown(unknown, named)
         self._home(congestion_control)
         self._beyond(congestion_control)
         rates = RATES_BPS if shaped else dict.fromkeys(RATES_BPS)
@@ -69,9 +68,6 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
         far = {"forward": Shape(delay_ms=delay_ms), "backward": Shape(delay_ms=delay_ms)}
         self._link("internet", "exchange", "core", "core", label="core", **far)
         self._link("exchange", "web", "web", "lan", label="web", **far)
-        own = {"forward": Shape(relay_bps), "backward": Shape(relay_bps)}
-        for name in RELAYS:
-            self._link("exchange", name, name, "lan", **own)
 
     def _home(self, congestion_control: str | None) -> None:
         self.addSwitch(BRIDGE, cls=Gateway, dpid="0000000000000001", later=LATER)
@@ -110,6 +106,8 @@ class HomeTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
             via = _router(address).partition("/")[0]
             default = Route("default", via, congestion_control=congestion_control if name == "web" else None)
             self.addHost(name, cls=Machine, addresses={"lan": [f"{address}/24"]}, routes=[default])
+        for name in RELAYS:
+            self._link("exchange", name, name, "lan")
 
     def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
         self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)

@@ -1,7 +1,8 @@
 """What a terminal's one connection gets by two relays at once, each on a way of its own, beside one relay.
 
-The home is that of topologies/home.py, where each relay has its own way to the exchange, and Wi-Fi carries more than
-both. The terminal keeps to Wi-Fi; with the one relay gone the other is alone.
+The home is that of topologies/home.py. What each relay sends there has a rate of its own, and Wi-Fi carries more than
+both; between relays and server nothing is narrow, for all of a connection passes the relay that serves it. The terminal
+keeps to Wi-Fi; with the one relay gone the other is alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from topologies.home import RELAYS
 from topologies.web import download
 
 WAY_BPS = 20_000_000
+QUEUE_PACKETS = 100
 GAIN = 1.8
 TERMINAL, ALONE, ACTIVE = "television", "tokyo", "wifi"
 ONE, TWO = 1, 2
@@ -55,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
-    with relayed_home(relays=tuple(RELAYS), at_once=True, relay_bps=WAY_BPS) as home:
+    with relayed_home(relays=tuple(RELAYS), at_once=True) as home:
+        _narrow(home)
         home.pin(TERMINAL, "single", ACTIVE)
         home.await_passed_on(TERMINAL)
         yield from (_downloaded(home, TWO, plan) for _ in range(plan.rounds))
@@ -64,6 +67,18 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
                 home.controller.client.remove_relay(name)
         home.await_relayed(TERMINAL, ALONE)
         yield from (_downloaded(home, ONE, plan) for _ in range(plan.rounds))
+
+
+def _narrow(home: RelayedHome) -> None:
+    """The way home from each relay, by the relay's address."""
+    exchange, rate = home.machine("exchange"), f"{WAY_BPS}bit"
+    exchange.run("tc", "qdisc", "add", "dev", "core", "root", "handle", "1:", "htb")
+    for number, address in enumerate(RELAYS.values(), 1):
+        way = f"1:{number}"
+        exchange.run("tc", "class", "add", "dev", "core", "parent", "1:", "classid", way, "htb", "rate", rate)
+        exchange.run("tc", "qdisc", "add", "dev", "core", "parent", way, "pfifo", "limit", str(QUEUE_PACKETS))
+        match = ("u32", "match", "ip", "src", f"{address}/32", "flowid", way)
+        exchange.run("tc", "filter", "add", "dev", "core", "parent", "1:", "protocol", "ip", *match)
 
 
 def _downloaded(home: RelayedHome, relays: int, plan: Plan) -> Run:
