@@ -221,8 +221,8 @@ def test_a_crowd_of_agents_is_told_to_wait_outside(
 ) -> None:
     monkeypatch.setattr(door, "MOST", 1)
     house = build()
-    phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
-    stream, _ = house.served(phone)
+    stream, _ = house.served(house.enrolled("phone"))  # by when the place of who joins is free again
+    laptop = house.enrolled("laptop")
     assert house.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
     assert "1 connections are open" in refused(house, log, "crowd")
     stream.close()
