@@ -10,9 +10,9 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"bicast/agent/capping"
-	"bicast/agent/claim"
 	"bicast/agent/clock"
 	"bicast/agent/standing"
+	"bicast/internal/claim"
 )
 
 // leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace.

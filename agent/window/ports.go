@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"bicast/agent/claim"
+	"bicast/internal/claim"
 )
 
 // attacher has programs see what a device sends and what comes in there, until what it gives is closed.

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -17,16 +18,15 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"bicast/internal/claim"
 )
 
 const (
-	table   = "bicast-take"
-	mark    = 0xb1ca57 // of what is led to the proxy
-	routes  = "45514"  // the table of routes, which is "B1CA"
-	rank    = "11"     // of the rule: before those that choose uplinks by source
-	atMost  = 10 * time.Second
-	claimed = "@bicast-take" // the name that one process in a network namespace has
+	table  = "bicast-take"
+	mark   = 0xb1ca57 // of what is led to the proxy
+	routes = "45514"  // the table of routes, which is "B1CA"
+	rank   = "11"     // of the rule: before those that choose uplinks by source
+	atMost = 10 * time.Second
 )
 
 // Order is what shall be taken.
@@ -40,27 +40,21 @@ type Order struct {
 
 // Diverted is an order that stands.
 type Diverted struct {
-	claim net.Listener
-	ends  []string // of the ground
-	led   bool     // to the proxy, by routes
-	laid  string   // of the ground: what its routes depend on
-	back  []netip.Addr
-	ways  ways // as they were when the order was written
+	name io.Closer // that it has for this namespace
+	ends []string  // of the ground
+	led  bool      // to the proxy, by routes
+	laid string    // of the ground: what its routes depend on
+	back []netip.Addr
+	ways ways // as they were when the order was written
 }
-
-// ErrTaken is why a namespace is left alone: its rules are those of another process, which lives.
-var ErrTaken = errors.New("another agent takes connections in this network namespace: end that one first")
 
 // Claim is this namespace's one place for a proxy, before anything is changed.
 func Claim() (*Diverted, error) {
-	claim, err := net.Listen("unix", claimed)
-	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, ErrTaken
-	}
+	name, err := claim.Take("take", "takes connections in this network namespace")
 	if err != nil {
 		return nil, err
 	}
-	return &Diverted{claim: claim}, nil
+	return &Diverted{name: name}, nil
 }
 
 // Write lets an order stand, in the place of the one before, or of what another proxy may have left. The rules change at once,
@@ -121,7 +115,7 @@ func (d *Diverted) lead(order Order) error {
 }
 
 // Close undoes the order and gives the place free.
-func (d *Diverted) Close() error { return errors.Join(Undo(), d.claim.Close()) }
+func (d *Diverted) Close() error { return errors.Join(Undo(), d.name.Close()) }
 
 // Undo takes away what stands, whoever wrote it.
 func Undo() error {
@@ -136,14 +130,14 @@ func Undo() error {
 // Release undoes what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
 func Release() (released bool, err error) {
 	place, err := Claim()
-	if errors.Is(err, ErrTaken) {
+	if errors.Is(err, claim.ErrTaken) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	if left, err := left(); err != nil || !left {
-		return false, errors.Join(err, place.claim.Close())
+		return false, errors.Join(err, place.name.Close())
 	}
 	return true, place.Close()
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -21,13 +22,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"bicast/internal/claim"
 )
 
 const (
-	table   = "bicast-onward"
-	atMost  = 10 * time.Second
-	claimed = "@bicast-onward" // the name that one process in a network namespace has
+	table  = "bicast-onward"
+	atMost = 10 * time.Second
 )
 
 // Way is to another relay.
@@ -37,37 +37,31 @@ type Way struct {
 }
 
 // Place is this network namespace's one place for ways.
-type Place struct{ claim net.Listener }
-
-// ErrTaken is why a namespace is left alone.
-var ErrTaken = errors.New("another agent passes subflows on in this network namespace: end that one first")
+type Place struct{ name io.Closer }
 
 // Claim has the calling thread's network namespace for this process, before anything is changed.
 func Claim() (*Place, error) {
-	claim, err := net.Listen("unix", claimed)
-	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, ErrTaken
-	}
+	name, err := claim.Take("onward", "passes subflows on in this network namespace")
 	if err != nil {
 		return nil, err
 	}
-	return &Place{claim}, nil
+	return &Place{name}, nil
 }
 
 // Close takes all ways away, and gives the place free.
-func (p *Place) Close() error { return errors.Join(p.Lead(nil), p.claim.Close()) }
+func (p *Place) Close() error { return errors.Join(p.Lead(nil), p.name.Close()) }
 
 // Release takes away what a process left that was killed, and tells whether it had to; it leaves alone what is of one that lives.
 func Release() (released bool, err error) {
 	place, err := Claim()
-	if errors.Is(err, ErrTaken) {
+	if errors.Is(err, claim.ErrTaken) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	if _, err := nft("", "list", "table", "inet", table); err != nil {
-		return false, place.claim.Close() // there is none, or nobody here can have made one
+		return false, place.name.Close() // there is none, or nobody here can have made one
 	}
 	return true, place.Close()
 }

@@ -97,7 +97,7 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 			t.Fatalf("it left %s", left)
 		}
 	}
-	place.claim.Close() // as a process that is killed
+	place.name.Close() // as a process that is killed
 	if !released(t, relay) || released(t, relay) {
 		t.Fatal("what a killed process left is not taken away once")
 	}

@@ -14,6 +14,9 @@ import (
 
 const freeWithin = time.Second
 
+// ErrTaken is that another agent has a name, and lives.
+var ErrTaken = errors.New("end that one, or leave it to that")
+
 // Take has a name for this process while it lives: the name is in no file system, and goes with the process. `does` is
 // what whoever has it does, for whom it is refused.
 func Take(name, does string) (io.Closer, error) {
@@ -33,7 +36,7 @@ func Take(name, does string) (io.Closer, error) {
 	if owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
 		return io.NopCloser(nil), nil // anybody may take a name; only an agent can do it
 	}
-	return nil, fmt.Errorf("another agent (process %d of this host) %s: end that one, or leave it to that", owner.Pid, does)
+	return nil, fmt.Errorf("another agent (process %d of this host) %s: %w", owner.Pid, does, ErrTaken)
 }
 
 type taken struct {
