@@ -5,8 +5,6 @@
 package divert
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +13,9 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"bicast/internal/claim"
+	"bicast/internal/tool"
 )
 
 const (
@@ -26,7 +23,6 @@ const (
 	mark   = 0xb1ca57 // of what is led to the proxy
 	routes = "45514"  // the table of routes, which is "B1CA"
 	rank   = "11"     // of the rule: before those that choose uplinks by source
-	atMost = 10 * time.Second
 )
 
 // Order is what shall be taken.
@@ -185,19 +181,9 @@ func command(input, of string, name string, words ...string) error {
 }
 
 func output(input, of string, name string, words ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
-	defer cancel()
-	process := exec.CommandContext(ctx, name, words...)
-	process.Stdin = strings.NewReader(input)
-	var out, said bytes.Buffer
-	process.Stdout, process.Stderr = &out, &said
-	err := process.Run()
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("connections cannot be taken: %w; install the package %s", err, of)
-	case err != nil:
-		return nil, fmt.Errorf("connections cannot be taken: %s %s: %w: %s", name, strings.Join(words, " "), err,
-			strings.TrimSpace(said.String()))
+	said, err := tool.Run(of, input, name, words...)
+	if err != nil {
+		return nil, fmt.Errorf("connections cannot be taken: %w", err)
 	}
-	return out.Bytes(), nil
+	return said, nil
 }

@@ -8,7 +8,6 @@ package onward
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,18 +15,16 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"bicast/internal/claim"
+	"bicast/internal/tool"
 )
 
 const (
-	table  = "bicast-onward"
-	atMost = 10 * time.Second
+	table = "bicast-onward"
 )
 
 // Way is to another relay.
@@ -228,18 +225,9 @@ func read() (o opened, err error) {
 }
 
 func nft(text string, words ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), atMost)
-	defer cancel()
-	process := exec.CommandContext(ctx, "nft", words...)
-	process.Stdin = strings.NewReader(text)
-	var out, said bytes.Buffer
-	process.Stdout, process.Stderr = &out, &said
-	err := process.Run()
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("nothing can be passed on to other relays: %w; install the package nftables", err)
-	case err != nil:
-		return nil, fmt.Errorf("nothing can be passed on to other relays: nft: %w: %s", err, strings.TrimSpace(said.String()))
+	said, err := tool.Run("nftables", text, "nft", words...)
+	if err != nil {
+		return nil, fmt.Errorf("nothing can be passed on to other relays: %w", err)
 	}
-	return out.Bytes(), nil
+	return said, nil
 }

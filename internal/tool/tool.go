@@ -1,0 +1,32 @@
+// Package tool runs the host's own programs, such as nft and ip, and says why one could not do what it should.
+package tool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const atMost = 10 * time.Second
+
+// Run gives what the program says; `of` is the package that it comes in.
+func Run(of, input, name string, words ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), atMost)
+	defer cancel()
+	process := exec.CommandContext(ctx, name, words...)
+	process.Stdin = strings.NewReader(input)
+	var out, said bytes.Buffer
+	process.Stdout, process.Stderr = &out, &said
+	err := process.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("%w; install the package %s", err, of)
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(words, " "), err, strings.TrimSpace(said.String()))
+	}
+	return out.Bytes(), nil
+}
