@@ -100,6 +100,7 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	files := issued.New(t).Relay("tokyo")
 	shown := strings.Join(showing(files), " ")
+	const inside = "--inside left --from 10.0.0.0/8 "
 	for words, want := range map[string]string{
 		"relay":                               "relay wants --listen",
 		"relay --help":                        "usage: bicast-agent relay",
@@ -109,10 +110,13 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"relay --listen 127.0.0.1:0 --gateway home " + shown + " --key /dev/null": "cannot be used",
 		"take":        "take wants --relay",
 		"take --help": "usage: bicast-agent take",
-		"take --relay a:1 --name a --port 5000 --fallback both " + shown:                      "--fallback direct or block",
-		"take --relay a:1 --name a --port 70000 --fallback block " + shown:                    "take wants --relay",
-		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.1 " + shown:     "expected a network",
-		"take --relay a:1 --name a --port 5000 --fallback block " + shown + " --ca /dev/null": "the authority /dev/null cannot be used",
+		"take --relay a:1 --name a --port 5000 --fallback both " + inside + shown:                      "--fallback direct or block",
+		"take --relay a:1 --name a --port 70000 --fallback block " + inside + shown:                    "take wants --relay",
+		"take --relay a:1 --name a --port 5000 --fallback block --inside left " + shown:                "--inside and --from",
+		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.0/8 " + shown:            "--inside and --from",
+		"take --relay a:1 --name a --port 5000 --fallback block --inside a/b " + shown:                 "expected the name of a network device",
+		"take --relay a:1 --name a --port 5000 --fallback block --from 10.0.0.1 " + shown:              "expected a network",
+		"take --relay a:1 --name a --port 5000 --fallback block " + inside + shown + " --ca /dev/null": "the authority /dev/null cannot be used",
 	} {
 		agent := exec.Command("/proc/self/exe", strings.Fields(words)...)
 		agent.Env = append(os.Environ(), asAgent+"=1")

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/lab"
 	"bicast/relay/identity/issued"
 )
 
@@ -169,11 +170,95 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 	// A relay of another name, and a gateway that this one does not serve, have the fallback decide.
 	for _, shown := range [][]string{showing(r.authority.Gateway("elsewhere", time.Hour)), append(showing(r.home()), "--name", "osaka")} {
 		taking := r.start(r.gateway, append([]string{
-			"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", "direct",
+			"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", "direct", "--inside", "left", "--from", "192.168.7.0/24",
 		}, shown...)...)
 		r.expect(server4, "80", terminal4)
 		r.end(taking, unix.SIGTERM)
 	}
+}
+
+// The gateway's firewall lets nobody in, and what is relayed has no way around it.
+func TestNoStrangerReachesATerminalThroughTheProxy(t *testing.T) {
+	const global6 = "2a07::2" // an address of the terminal in the Internet
+	r := newRoad(t)
+	r.serves("80", nothing)
+	for host, at := range map[*lab.Host][2]string{r.terminal: {global6, "right"}, r.gateway: {"2a07::1", "left"}} {
+		host.Run("ip", "address", "add", at[0]+"/64", "dev", at[1], "nodad")
+	}
+	r.relay.Run("ip", "-6", "route", "add", "2a07::/64", "via", "fd01::1")
+	r.relays()
+	r.takes("direct", r.home(), "--from", "2a07::/64")
+	r.gateway.Run("nft", "add table inet wall; add chain inet wall forward { type filter hook forward priority 0; }; "+
+		`add rule inet wall forward iifname "right" ct state new drop`)
+	for _, port := range []string{"22", "80"} {
+		r.listens(r.terminal, net.JoinHostPort(global6, port))
+		err := r.server.Try(func() error {
+			_, err := net.DialTimeout("tcp", net.JoinHostPort(global6, port), within/20)
+			return err
+		})
+		if err == nil {
+			t.Errorf("a stranger in the Internet reaches port %s of a terminal", port)
+		}
+	}
+	r.expectRelayed(server6, "80")
+}
+
+// A relay behind its own gateway connects to servers through that gateway.
+func TestWhatARelayHasSentIsNotRelayedAgain(t *testing.T) {
+	const at, other, another = "192.168.7.2", "192.168.7.3", "192.168.7.4"
+	for what, sends := range map[string]string{"known by its address": at, "known by its connection": another} {
+		t.Run(what, func(t *testing.T) {
+			r := newRoad(t)
+			r.serves("80", nothing)
+			for _, more := range []string{other, another} {
+				r.terminal.Run("ip", "address", "add", more+"/24", "dev", "right")
+			}
+			r.terminal.Run("ip", "route", "replace", "default", "via", "192.168.7.1", "src", sends)
+			r.start(r.terminal, append([]string{"relay", "--listen", at + ":4433", "--gateway", "home"}, showing(r.authority.Relay("tokyo"))...)...)
+			r.start(r.gateway, append([]string{
+				"take", "--relay", at + ":4433", "--name", "tokyo", "--port", "5000", "--fallback", "direct", "--inside", "left",
+				"--from", "192.168.7.0/24",
+			}, showing(r.home())...)...)
+			r.eventually("the server sees the relay", func() bool {
+				who := ""
+				r.terminal.Do(func() error {
+					dialer := net.Dialer{Timeout: within, LocalAddr: &net.TCPAddr{IP: net.ParseIP(other)}}
+					conn, err := dialer.Dial("tcp", net.JoinHostPort(server4, "80"))
+					if err == nil {
+						defer conn.Close()
+						who, _ = bufio.NewReader(conn).ReadString('\n')
+					}
+					return err
+				})
+				return strings.TrimSpace(who) == sends
+			})
+		})
+	}
+}
+
+func TestTheMarksOfOtherProgramsStay(t *testing.T) {
+	r := newRoad(t)
+	r.serves("80", nothing)
+	r.relays()
+	r.takes("block", r.home())
+	r.expectRelayed(server4, "80")
+	r.gateway.Run("nft", "add table inet other; add chain inet other coming { type filter hook prerouting priority raw; }; "+
+		"add chain inet other here { type filter hook input priority 0; }; "+
+		`add rule inet other coming iifname "left" meta mark set 0x100; `+
+		`add rule inet other here iifname "left" tcp dport 80 meta mark & 0x100 != 0x100 drop`)
+	r.expectRelayed(server4, "80")
+	r.expectRelayed(server6, "80")
+}
+
+// listens accepts at an address of a host until the test ends.
+func (r *road) listens(at *lab.Host, address string) {
+	r.t.Helper()
+	var listener net.Listener
+	at.Do(func() (err error) {
+		listener, err = net.Listen("tcp", address)
+		return err
+	})
+	r.t.Cleanup(func() { listener.Close() })
 }
 
 // curl is one at the gateway's host, through the relay.

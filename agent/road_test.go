@@ -133,7 +133,7 @@ func (r *road) takes(fallback string, shown identity.Files, more ...string) *exe
 	r.t.Helper()
 	words := append([]string{
 		"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", fallback,
-		"--from", "192.168.7.0/24", "--from", "fd07::/64",
+		"--inside", "left", "--from", "192.168.7.0/24", "--from", "fd07::/64",
 	}, showing(shown)...)
 	return r.start(r.gateway, append(words, more...)...)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os/signal"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,11 +26,12 @@ import (
 
 const takeHelp = `
 usage: bicast-agent take --relay HOST:PORT --name NAME --certificate FILE --key FILE --ca FILE --port N
-                         --fallback direct|block [--from NETWORK ...] [--except NETWORK ...]
+                         --fallback direct|block --inside DEVICE ... --from NETWORK ... [--except NETWORK ...]
        bicast-agent take --undo
 
 Takes the TCP connections that terminals make through this gateway, and carries them over MPTCP to a relay, which makes them
-from there on (docs/relay.md). Those to this host's own addresses, to private ones and to others that no relay
+from there on (docs/relay.md). Terminals are those whose packets come by one of the inside devices, from an address of one of
+the networks. Those to this host's own addresses, to private ones and to others that no relay
 reaches are left alone, and so is all that is not TCP. It wants nft, and root.
 
 While there is no relay: direct, they are made by this gateway, with the terminal's address; block, they are reset. What is
@@ -46,7 +48,8 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	port := flags.Uint("port", 0, "the port `N` of the loopback addresses that connections are led to")
 	fallback := flags.String("fallback", "", "`direct|block`: what becomes of connections while there is no relay")
 	var order divert.Order
-	flags.Func("from", "a `NETWORK` of terminals; once for each, and none: whoever sends through this host", networks(&order.From))
+	flags.Func("inside", "a `DEVICE` by which terminals' packets come; once for each", devices(&order.Inside))
+	flags.Func("from", "a `NETWORK` of terminals; once for each", networks(&order.From))
 	flags.Func("except", "a `NETWORK` of destinations that is left alone; once for each", networks(&order.Except))
 	undo := flags.Bool("undo", false, "take away what one left that was killed")
 	if code, ended := parse(flags, takeHelp, arguments, out, complaints); ended {
@@ -56,15 +59,18 @@ func Take(arguments []string, out, complaints io.Writer) int {
 		return takeNothing(complaints)
 	}
 	if _, _, err := net.SplitHostPort(*relay); err != nil || *name == "" || !complete(*files) || *port == 0 || *port > 65535 ||
-		*fallback != "direct" && *fallback != "block" || flags.NArg() != 0 {
-		return complain(complaints, usage, "take wants --relay HOST:PORT, --name, --certificate, --key, --ca, --port and "+
-			"--fallback direct or block; `bicast-agent take --help` teaches it")
+		*fallback != "direct" && *fallback != "block" || len(order.Inside) == 0 || len(order.From) == 0 || flags.NArg() != 0 {
+		return complain(complaints, usage, "take wants --relay HOST:PORT, --name, --certificate, --key, --ca, --port, "+
+			"--fallback direct or block, --inside and --from; `bicast-agent take --help` teaches it")
 	}
 	config, err := identity.Gateway(*files, *name)
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	order.Block = *fallback == "block"
+	if at, err := netip.ParseAddrPort(*relay); err == nil {
+		order.Relays = []netip.Addr{at.Addr().Unmap()}
+	}
 	for _, network := range reach.Never {
 		order.Except = append(order.Except, network.Prefix)
 	}
@@ -83,7 +89,8 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	}}
 	taker := &take.Taker{Trouble: &seldom.Teller{Log: log}}
 	taker.By(&take.Plan{
-		Anybody: all, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{}, Block: order.Block,
+		Inside: all, Networks: order.From, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{},
+		Block: order.Block,
 	})
 	place, err := divert.Claim()
 	if err != nil {
@@ -148,6 +155,17 @@ func takeNothing(complaints io.Writer) int {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done
+}
+
+// devices is an option that adds one.
+func devices(to *[]string) func(string) error {
+	return func(name string) error {
+		if name == "" || len(name) >= unix.IFNAMSIZ || strings.ContainsAny(name, "/\"* \t\n") {
+			return errors.New("expected the name of a network device such as eth1")
+		}
+		*to = append(*to, name)
+		return nil
+	}
 }
 
 // networks is an option that adds one.

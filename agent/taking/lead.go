@@ -22,6 +22,9 @@ func (s *stand) write(w wanted) error {
 			order.From = append(order.From, netip.PrefixFrom(address, address.BitLen()))
 		}
 	}
+	for _, each := range w.relays {
+		order.Relays = append(order.Relays, each.at.Addr())
+	}
 	return s.within(func() error {
 		made, err := s.place.Write(order)
 		if err != nil {

@@ -17,6 +17,7 @@ const (
 	Refused     = http.StatusBadGateway         // by the destination
 	Unable      = http.StatusServiceUnavailable // this relay has no way there: another may have
 	Unanswering = http.StatusGatewayTimeout     // the destination says nothing
+	Loop        = http.StatusLoopDetected       // the connection to be carried is one that this relay made itself
 )
 
 // Answer is a code and, where that is not OK, why.

@@ -24,6 +24,7 @@ type Target struct {
 	Address netip.Addr // not valid: it is a name
 	Name    string
 	Port    uint16
+	For     netip.AddrPort // the source of the connection that is carried (RFC 7239, section 5.2); not valid: it is not told
 }
 
 // Of is the target that is an address.
@@ -39,7 +40,15 @@ func (t Target) String() string {
 
 // Request is the header that asks for a target.
 func (t Target) Request() []byte {
-	return fmt.Appendf(nil, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", t, t)
+	header := fmt.Appendf(nil, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n", t, t)
+	if t.For.IsValid() {
+		header = fmt.Appendf(header, "Forwarded: for=\"%s\"\r\n", unmapped(t.For))
+	}
+	return append(header, "\r\n"...)
+}
+
+func unmapped(at netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
 var headerEnd = []byte("\r\n\r\n")
@@ -76,6 +85,7 @@ func Parse(header []byte) (Target, error) {
 		return Target{}, errors.New("expected CONNECT HOST:PORT HTTP/1.1: this is a relay, and serves nothing itself")
 	}
 	hosts := 0
+	var source netip.AddrPort
 	for _, line := range lines[1:] {
 		name, value, found := strings.Cut(line, ":")
 		if !found || !token(name) || !plain(value) {
@@ -84,6 +94,8 @@ func Parse(header []byte) (Target, error) {
 		switch strings.ToLower(name) {
 		case "host":
 			hosts++
+		case "forwarded":
+			source = forwardedFor(value)
 		case "content-length", "transfer-encoding":
 			return Target{}, fmt.Errorf("a CONNECT has no content, and so no %s", name)
 		}
@@ -91,7 +103,19 @@ func Parse(header []byte) (Target, error) {
 	if hosts != 1 {
 		return Target{}, fmt.Errorf("expected one Host in the header, not %d", hosts)
 	}
-	return parseTarget(words[1])
+	target, err := parseTarget(words[1])
+	target.For = source
+	return target, err
+}
+
+// forwardedFor reads what a gateway writes; others may write more of RFC 7239, of which nothing is needed here.
+func forwardedFor(value string) (source netip.AddrPort) {
+	quoted, found := strings.CutPrefix(strings.TrimSpace(value), `for="`)
+	text, closed := strings.CutSuffix(quoted, `"`)
+	if read, err := netip.ParseAddrPort(text); found && closed && err == nil && read.Addr().Zone() == "" {
+		source = unmapped(read)
+	}
+	return source
 }
 
 func parseTarget(text string) (Target, error) {

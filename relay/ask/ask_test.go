@@ -14,6 +14,8 @@ func TestWhatIsAskedForIsReadAsItWasWritten(t *testing.T) {
 	for _, target := range []Target{
 		Of(netip.MustParseAddrPort("45.0.0.2:443")), Of(netip.MustParseAddrPort("[2a0f::2]:80")), {Name: "example.com", Port: 65535},
 		{Name: "xn--bcher-kva.example.", Port: 1},
+		{Name: "a.example", Port: 1, For: netip.MustParseAddrPort("192.168.7.2:40000")},
+		{Address: netip.MustParseAddr("2a0f::2"), Port: 80, For: netip.MustParseAddrPort("[fd07::2]:40000")},
 	} {
 		header, behind, err := Header(bytes.NewReader(append(target.Request(), "first"...)), make([]byte, HeaderBytes), nil)
 		if err != nil || string(behind) != "first" {
@@ -26,6 +28,15 @@ func TestWhatIsAskedForIsReadAsItWasWritten(t *testing.T) {
 	curls := "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\nUser-Agent: curl/7.88.1\r\nProxy-Connection: Keep-Alive"
 	if read, err := Parse([]byte(curls)); err != nil || read != (Target{Name: "example.com", Port: 443}) {
 		t.Fatalf("what curl asks is read as %v (%v)", read, err)
+	}
+}
+
+func TestASourceThatCannotBeReadIsNotTold(t *testing.T) {
+	for _, value := range []string{"for=192.168.7.2", `for="192.168.7.2"`, `for="[fe80::1%eth0]:1"`, `for="_hidden"`, `for="1.2.3.4:1";by=x`, ""} {
+		target, err := Parse([]byte("CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\nForwarded: " + value))
+		if err != nil || target.For.IsValid() {
+			t.Errorf("%s is read as %v (%v)", value, target.For, err)
+		}
 	}
 }
 
@@ -75,6 +86,7 @@ func TestAHeaderMayComeInAnyPieces(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80"))
+	f.Add([]byte("CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\nForwarded: for=\"[fd07::2]:1\""))
 	f.Add([]byte("CONNECT [2a0f::2]:80 HTTP/1.1\r\nHost: [2a0f::2]:80"))
 	f.Fuzz(func(t *testing.T, header []byte) {
 		target, err := Parse(header)

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
-	"strconv"
 
 	"bicast/internal/claim"
 	"bicast/internal/tool"
@@ -20,18 +19,23 @@ import (
 
 const (
 	table  = "bicast-take"
-	mark   = 0xb1ca57 // of what is led to the proxy
-	routes = "45514"  // the table of routes, which is "B1CA"
-	rank   = "11"     // of the rule: before those that choose uplinks by source
+	routes = "45514" // the table of routes, which is "B1CA"
+	rank   = "11"    // of the rule: before those that choose uplinks by source
+
+	// Two bits of the packet mark are ours. The other bits belong to other programs, such as mwan3 and VPNs, and stay as they are.
+	markMask    = 0x60000000
+	intercepted = 0x20000000 // a packet for the proxy
 )
 
 // Order is what shall be taken.
 type Order struct {
 	Four, Six uint16         // ports of the proxy, at 127.0.0.1 and ::1; 0: there is none
-	From      []netip.Prefix // terminals; none: whoever sends through this host
+	Inside    []string       // the devices by which terminals' packets come; a ground has its own
+	From      []netip.Prefix // the networks of terminals
+	Relays    []netip.Addr   // the addresses of relays: what a relay sends was relayed already, and is left alone
 	Except    []netip.Prefix // destinations, beside this host's own
 	Block     bool           // what is not taken although it should be is refused: else it passes
-	Ground    *Ground        // by which devices terminals come; nil: by any
+	Ground    *Ground        // devices towards a bridge that has the terminals; nil: this host has them
 }
 
 // Diverted is an order that stands.
@@ -98,10 +102,10 @@ func (d *Diverted) lead(order Order) error {
 		return nil
 	}
 	for _, family := range families(order.Six != 0) {
-		ip(family, "rule", "del", "fwmark", strconv.Itoa(mark), "lookup", routes) // where one was left
+		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routes) // where one was left
 		if err := errors.Join(
 			ip(family, "route", "replace", "local", "default", "dev", "lo", "table", routes),
-			ip(family, "rule", "add", "fwmark", strconv.Itoa(mark), "lookup", routes, "priority", rank),
+			ip(family, "rule", "add", "fwmark", fwmark(intercepted), "lookup", routes, "priority", rank),
 		); err != nil {
 			return err
 		}
@@ -117,7 +121,7 @@ func (d *Diverted) Close() error { return errors.Join(Undo(), d.name.Close()) }
 func Undo() error {
 	err := nft(removal)
 	for _, family := range families(true) {
-		ip(family, "rule", "del", "fwmark", strconv.Itoa(mark), "lookup", routes)
+		ip(family, "rule", "del", "fwmark", fwmark(intercepted), "lookup", routes)
 		ip(family, "route", "flush", "table", routes)
 	}
 	return errors.Join(err, lift())
@@ -148,6 +152,14 @@ func left() (bool, error) {
 	}
 	there, err := links()
 	return slices.ContainsFunc(there, link.ours), err
+}
+
+// fwmark is a value of our two bits as `ip rule` takes it.
+func fwmark(value uint32) string { return fmt.Sprintf("%#x/%#x", value, uint32(markMask)) }
+
+// setMark is the statement of nft that sets our two bits and keeps all others.
+func setMark(value uint32) string {
+	return fmt.Sprintf("meta mark set meta mark & %#x | %#x", ^uint32(markMask), value)
 }
 
 func families(six bool) []string {

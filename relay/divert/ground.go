@@ -32,8 +32,8 @@ type Uplink struct {
 func Host(port string) string { return port + "-h" }
 
 const (
-	// Answering is the mark of what the proxy sends to terminals.
-	Answering = 0xb1ca58
+	// Answering is the mark of what the proxy sends to terminals, within our two bits.
+	Answering = 0x40000000
 
 	hostMAC = "02:62:69:63:61:73" // of all ends at the host, which are known by it: the bridge learns nothing, and asks nobody
 	origin  = 202                 // of our routes and rules: what `ip` calls protocol
@@ -87,7 +87,7 @@ func (g *Ground) answers(rule func(string)) {
 	rule("chain output {\ntype route hook output priority mangle; policy accept;")
 	rule("meta l4proto != tcp accept")
 	for _, family := range []string{"ip daddr @from4", "ip6 daddr @from6"} {
-		rule(fmt.Sprintf("%s meta mark != %#x fib saddr type != local meta mark set %#x", family, Answering, Answering))
+		rule(fmt.Sprintf("%s meta mark & %#x != %#x fib saddr type != local %s", family, markMask, Answering, setMark(Answering)))
 	}
 	rule("}")
 }
@@ -179,7 +179,7 @@ func (g *Ground) routes(family string) string {
 	say("rule flush")
 	say("route flush table all")
 	say("route add default via %s dev %s onlink table %d", bridge(family), Host(g.Port), first)
-	say("rule add fwmark %#x lookup %d priority %s", Answering, first, here)
+	say("rule add fwmark %s lookup %d priority %s", fwmark(Answering), first, here)
 	say("rule add iif %s lookup %d priority %s", Host(g.Port), first, here)
 	say("rule add lookup %d priority %s", back, last)
 	for i, uplink := range g.Uplinks {

@@ -3,6 +3,7 @@ package divert
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -12,34 +13,40 @@ const opens = "tcp flags & (fin|syn|rst|ack) == syn"
 // own are this host's addresses, and those of many. Of another one the host may know no route: a bridge has it.
 const own = "fib daddr type { local, broadcast, anycast, multicast }"
 
-// rules are the table. Only packets that open connections are led to the proxy: what was there before goes on as it did.
-// Without a proxy that listens TPROXY does nothing and the next rule decides.
+// rules are the table. Only packets that open connections are led to the proxy, and of those only what comes from a terminal's
+// network by a device towards terminals: what strangers send to terminals stays with the firewall. What was there before
+// goes on as it did. Without a proxy that listens TPROXY does nothing and the next rule decides.
 func (o Order) rules() string {
 	var text strings.Builder
 	rule := func(words string) { fmt.Fprintln(&text, words) }
 	rule("table inet " + table + " {")
 	writeSet(&text, "except", o.Except)
 	writeSet(&text, "from", o.From)
+	writeSet(&text, "relays", hosts(o.Relays))
 	rule("chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;")
 	if o.Ground != nil {
 		o.Ground.guard(rule)
 	}
-	marked := fmt.Sprintf("meta mark set %#x accept", mark)
+	marked := setMark(intercepted) + " accept"
 	rule("meta l4proto != tcp accept")
 	rule(opens + " goto opening")
 	rule("socket transparent 1 " + marked)
 	rule("}")
 	rule("chain opening {")
+	rule("iifname != " + o.inside() + " accept")
 	if o.Ground != nil {
 		rule(own + " reject with tcp reset")
 	}
 	rule(own + " accept")
+	if o.Ground == nil {
+		rule("fib daddr oifname " + o.inside() + " accept") // from one terminal to another
+	}
 	rule("ip daddr @except4 accept")
 	rule("ip6 daddr @except6 accept")
-	if len(o.From) > 0 {
-		rule("ip saddr != @from4 accept")
-		rule("ip6 saddr != @from6 accept")
-	}
+	rule("ip saddr != @from4 accept")
+	rule("ip6 saddr != @from6 accept")
+	rule("ip saddr @relays4 accept")
+	rule("ip6 saddr @relays6 accept")
 	if o.Six == 0 {
 		rule("meta nfproto ipv6 accept")
 	}
@@ -60,6 +67,30 @@ func (o Order) rules() string {
 	}
 	rule("}")
 	return text.String()
+}
+
+// inside is the set of devices by which terminals' packets come. Where nobody named any, it has a name that no device can have,
+// so that nothing is intercepted.
+func (o Order) inside() string {
+	devices := o.Inside
+	if o.Ground != nil {
+		devices = []string{Host(o.Ground.Port)}
+	}
+	if len(devices) == 0 {
+		devices = []string{"/"}
+	}
+	var names []string
+	for _, device := range devices {
+		names = append(names, strconv.Quote(device))
+	}
+	return "{ " + strings.Join(names, ", ") + " }"
+}
+
+func hosts(addresses []netip.Addr) (all []netip.Prefix) {
+	for _, address := range addresses {
+		all = append(all, netip.PrefixFrom(address, address.BitLen()))
+	}
+	return all
 }
 
 // writeSet is of both families; a set may be empty.

@@ -57,7 +57,7 @@ func leads(conn *netlink.Conn, family byte) bool {
 	address[0] = 0x2d // in the Internet, in both
 	attributes := netlink.NewAttributeEncoder()
 	attributes.Bytes(unix.RTA_DST, address)
-	attributes.Uint32(unix.RTA_MARK, mark)
+	attributes.Uint32(unix.RTA_MARK, intercepted)
 	encoded, err := attributes.Encode()
 	if err != nil {
 		return false

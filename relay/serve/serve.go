@@ -42,7 +42,11 @@ type Server struct {
 	tls    *tls.Config // by the order
 	visits map[*visit]struct{}
 	of     map[string]int // visits, by gateway
+	made   map[ends]struct{}
 }
+
+// ends are a connection's that this relay made to a server.
+type ends struct{ source, to netip.AddrPort }
 
 // Order is how it serves, for those who come from then on.
 type Order struct {
@@ -62,7 +66,7 @@ type visit struct {
 
 // New has no guests yet.
 func New(order Order, strangers *seldom.Teller) *Server {
-	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}}
+	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{}}
 	s.Obey(order)
 	return s
 }
@@ -148,7 +152,35 @@ func (s *Server) connect(ctx context.Context, target ask.Target) (*net.TCPConn, 
 	if order.Draining {
 		return nil, ask.No(ask.Unable, "this relay is being drained")
 	}
+	if target.For.IsValid() && s.own(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
+		return nil, ask.No(ask.Loop, "the connection from %v is this relay's own: its packets come back by a gateway; leave this "+
+			"relay's address out of the networks that the gateway relays", target.For)
+	}
 	return order.Reach.Connect(ctx, target)
+}
+
+func (s *Server) own(one ends) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	_, own := s.made[one]
+	return own
+}
+
+// note keeps which connection this relay has made, until the returned function is called.
+func (s *Server) note(conn *net.TCPConn) (forget func()) {
+	at := func(address net.Addr) netip.AddrPort {
+		one := address.(*net.TCPAddr).AddrPort()
+		return netip.AddrPortFrom(one.Addr().Unmap(), one.Port())
+	}
+	one := ends{at(conn.LocalAddr()), at(conn.RemoteAddr())}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.made[one] = struct{}{}
+	return func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		delete(s.made, one)
+	}
 }
 
 // request is what is wanted; no target and no answer: the peer has gone.
@@ -178,6 +210,7 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 	s.count.carried.Add(1)
 	s.count.connections.Add(1)
 	defer s.count.connections.Add(-1)
+	defer s.note(conn)()
 	far := carry.OfTCP(conn)
 	stop := context.AfterFunc(ctx, far.Reset)
 	defer stop()

@@ -9,18 +9,24 @@ import (
 // Plan is whose connections are taken, and by what they go. It is replaced as a whole.
 type Plan struct {
 	Terminals map[netip.Addr]*Terminal // by the addresses that they have
-	Anybody   *Terminal                // whoever else comes; nil: nobody does
+	Inside    *Terminal                // all who have an address of Networks; nil: nobody has
+	Networks  []netip.Prefix
 	Relays    []*Relay
 	Choices   *Choices
 	Sought    *Sought
 	Block     bool // what cannot be relayed is reset; else it is connected by this host
 }
 
+// terminal is whose connection one from an address is; nil: nobody's, whatever led it here.
 func (p *Plan) terminal(at netip.Addr) *Terminal {
-	if one := p.Terminals[at.Unmap()]; one != nil {
+	at = at.Unmap()
+	if one := p.Terminals[at]; one != nil {
 		return one
 	}
-	return p.Anybody
+	if slices.ContainsFunc(p.Networks, func(network netip.Prefix) bool { return network.Contains(at) }) {
+		return p.Inside
+	}
+	return nil
 }
 
 // roads are those to try, the best first; directly: it is chosen that there is none.

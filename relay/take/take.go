@@ -130,7 +130,9 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 		pair.Cut()
 		return over
 	}
-	if _, err = relay.Write(append(ask.Of(c.to).Request(), first...)); err != nil { // so little goes as a whole, or not at all
+	target := ask.Of(c.to)
+	target.For = c.near.RemoteAddr().(*net.TCPAddr).AddrPort()
+	if _, err = relay.Write(append(target.Request(), first...)); err != nil { // so little goes as a whole, or not at all
 		relay.Reset()
 		return another
 	}
@@ -171,7 +173,7 @@ func elsewhere(code int) outcome {
 	switch code {
 	case ask.Unable, ask.TooMany, ask.TooLong:
 		return another
-	case ask.Forbidden: // which any relay would say
+	case ask.Forbidden, ask.Loop: // which any relay would say
 		return without
 	default:
 		return over

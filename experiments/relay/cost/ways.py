@@ -66,7 +66,7 @@ def _direct(_net: Stage) -> Iterator[Way]:
 
 @contextmanager
 def _pair(net: Stage) -> Iterator[Way]:
-    taking = ("--from", TERMINALS, "--except", f"{LEFT_ALONE}/32")
+    taking = ("--inside", "left", "--from", TERMINALS, "--except", f"{LEFT_ALONE}/32")
     with paired(net.machine("gateway"), net.machine("relay"), DOOR, str(WEB), taking) as pair:
         yield Way(PAIR, TAKEN, gateway=pair.gateway, relay=pair.relay)
 
