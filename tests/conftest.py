@@ -11,6 +11,7 @@ import mininet.log  # noqa: F401 (for what importing it does)
 import pytest
 from hypothesis import settings
 
+from tests.counted import Counted
 from tests.turns import Turns
 
 # How long an example takes says more of what else runs on the machine than of the code.
@@ -23,6 +24,11 @@ logging.setLoggerClass(logging.Logger)
 
 IS_ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ
 TURNS = Turns(Path(__file__).parents[1] / "build" / "turns") if IS_ONE_OF_SEVERAL else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not IS_ONE_OF_SEVERAL:
+        config.pluginmanager.register(Counted())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import FunctionType
 
 import httpx
 import pytest
@@ -21,27 +23,39 @@ document = make_app(core.read, core.program, core.decisions, core, SETTINGS).ope
 schema = schemathesis.openapi.from_dict(document)
 
 
-generously = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+generously = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@schema.parametrize()
-@generously
-def test_every_answer_is_one_that_the_document_describes(case: Case, serving: Serving) -> None:
+def answers_as_described(case: Case, serving: Serving) -> None:
     """All of schemathesis' checks: status, type, schema and headers of the answer, refusal of what is malformed."""
     case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=30)
 
 
-@schema.include(path_regex="{name}").parametrize()
-@generously
-def test_every_answer_about_what_is_there_is_one_that_the_document_describes(
-    case: Case, serving: Serving, desk: Desk
-) -> None:
+def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk: Desk) -> None:
     desk.snapshot = replace(WITH_CLASSES, access_points=SHARED.access_points, relays=RELAYED.relays)
     names = {"gateways": "home", "terminals": "client", "agents": "phone", "relays": "tokyo"}
     classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
     case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
     answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", timeout=30)
     assert answer.status_code != 404
+
+
+def of_each_operation(check: Callable[..., None], path_regex: str = "") -> dict[str, Callable[..., None]]:
+    """Return a test for each operation, each with a name of its own: pytest names schemathesis' items by function."""
+    tests: dict[str, Callable[..., None]] = {}
+    for operation in (each.ok() for each in schema.include(path_regex=path_regex).get_all_operations()):
+        alone = schema.include(path=operation.path, method=operation.method)
+        tests[f"test_{check.__name__}[{operation.label}]"] = alone.parametrize()(generously(copied(check)))
+    return tests
+
+
+def copied(check: Callable[..., None]) -> Callable[..., None]:
+    """Return the same function once more: schemathesis and hypothesis write on what they are given."""
+    return FunctionType(check.__code__, check.__globals__, check.__name__, check.__defaults__, check.__closure__)
+
+
+globals().update(of_each_operation(answers_as_described))
+globals().update(of_each_operation(answers_about_what_is_there_as_described, "{name}"))
 
 
 @pytest.mark.parametrize("path", sorted(document["paths"]))
