@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import logging
 import os
 import signal
@@ -39,6 +40,7 @@ def main() -> int:
 def run(path: str) -> int:
     """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
     logs.begin()
+    faulthandler.enable()  # a crash in a C extension leaves the threads' tracebacks on stderr
     threading.excepthook = _end_all
     garbage.spare()
     # Before any thread is started, so that each inherits it and the signals wait for this one.

@@ -60,6 +60,7 @@ class Controller:
         self._python = python
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._heard: list[str] = []
+        self._killed = False
 
     def start(self) -> None:
         """Returns when it awaits switches and answers questions."""
@@ -76,12 +77,16 @@ class Controller:
             preexec_fn=lambda: place(self._listeners),
             process_group=0,  # Ctrl-C is for who started it, and who stops it
         )
+        self._killed = False
         self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
         self._listener = threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True)
         self._listener.start()
         self._await_gateways(lambda _: True, "it answers for its file", LOOK_EVERY_S)
 
     def stop(self) -> int:
+        """Return its exit code. One that had ended before is a failure, unless `kill` ended it."""
+        if self.process.poll() is not None and not self._killed:
+            raise self._ended()
         self.process.terminate()
         try:
             return self.process.wait(STOPS_WITHIN_S)
@@ -90,6 +95,7 @@ class Controller:
             raise ControllerFailed(f"the controller did not stop within {STOPS_WITHIN_S} s; {self._last()}") from None
 
     def kill(self) -> None:
+        self._killed = True
         self.process.kill()
         self.process.wait()
 
