@@ -20,6 +20,12 @@ ip link set lo up
 # Elsewhere Open vSwitch's service does this.
 modprobe openvswitch
 
+mkdir -p "$tree/results/vm"
+mount -t 9p -o trans=virtio,version=9p2000.L results "$tree/results/vm"
+# What crashes leaves its core.
+echo "$tree/results/vm/core.%e.%p" >/proc/sys/kernel/core_pattern
+ulimit -c unlimited
+
 cd "$tree" || exit
 # For tests: that they are here, and how many times longer than elsewhere things take.
 export BICAST_VM=1 BICAST_SLOWNESS=10

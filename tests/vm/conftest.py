@@ -6,11 +6,13 @@ These tests want a kernel that has that datapath, and netem: `make vm` boots one
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from mininet.topo import Topo
@@ -19,7 +21,7 @@ from controller import config
 from controller.web import client
 from controller.web.client import Client, NoAnswer
 from experiments.live.agents import SETTINGS_FOR_HOSTS
-from experiments.running import API, Controller
+from experiments.running import API, TREE, Controller
 from tests.system.conftest import PAPER, WIDE, Home, place, snoop, wish
 from tests.system.evidence import SLOWNESS
 from tests.system.tunnelled import NATTED, Tunnelled, ruled
@@ -39,6 +41,27 @@ client.TIMEOUT_S *= SLOWNESS  # of a question to the controller; it is read at e
 FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (config.COPIES.floor_ms, config.COPIES.ceiling_ms))
 COPIES = f"\n    copies: {{window_floor_ms: {FLOOR_MS}, window_ceiling_ms: {CEILING_MS}}}"
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
+RESULTS = TREE / "results" / "vm"  # on the machine that emulates this one
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        keep_logs(RESULTS / re.sub(r"\W+", "-", f"{item.name}-{report.when}"))
+    return report
+
+
+def keep_logs(place: Path) -> None:
+    """Copy what the controllers, the agents and Open vSwitch have written so far."""
+    logs = [each for each in isolate.RUN_DIRECTORY.rglob("*log") if each.is_file()]
+    for log in logs:
+        kept = place / log.relative_to(isolate.RUN_DIRECTORY)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, kept)
+    for number, controller in enumerate(Patient.started):
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"controller-{number}.log").write_text(controller.heard())
 
 
 class Insistent(Client):
@@ -57,10 +80,12 @@ class Patient(Controller):
     """On an emulated processor all takes longer."""
 
     PATIENCE_S = Controller.PATIENCE_S * SLOWNESS
+    started: ClassVar[list[Controller]] = []
 
     def __init__(self, file: Path, settings: str, *, directory: Path) -> None:
         super().__init__(file, settings, directory=directory)
         self.client = Insistent(API)
+        self.started.append(self)
 
 
 class Prepared(Gateway):
