@@ -17,7 +17,7 @@ from controller.events import (
     ModifyGroup,
     ModifyMeter,
 )
-from controller.program import Program
+from controller.program import Program, ToGroup
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -37,7 +37,14 @@ ORDER: tuple[type[Change], ...] = (
 
 
 def diff(installed: Program, wanted: Program) -> tuple[Change, ...]:
-    return tuple(sorted(_changes(installed, wanted), key=lambda change: ORDER.index(type(change))))
+    return tuple(sorted(_changes(installed, wanted), key=_step))
+
+
+def _step(change: Change) -> tuple[int, int]:
+    """A new flow that leads to no group comes before the groups: a bucket may resubmit to its table."""
+    if isinstance(change, AddFlow) and not any(isinstance(action, ToGroup) for action in change.flow.actions):
+        return ORDER.index(AddGroup), -1
+    return ORDER.index(type(change)), 0
 
 
 def _changes(installed: Program, wanted: Program) -> Iterator[Change]:

@@ -168,6 +168,11 @@ def test_a_dead_uplink_is_left_the_hard_way() -> None:
     assert decision and decision.prefer == "lte" and decision.hard
 
 
+def test_of_two_uplinks_that_are_as_good_the_default_is_taken_wherever_it_stands_in_the_file() -> None:
+    decision = chosen(ON_LTE, dsl=told(CLEAN), lte=told(STALLED), wifi=told(CLEAN))
+    assert decision and decision.prefer == "wifi"
+
+
 def test_nobody_moves_to_what_is_no_better() -> None:
     for both in (Path(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
         assert chosen(ON_WIFI, wifi=both, lte=both) is None

@@ -187,15 +187,22 @@ class FakeSwitch:
 
     def taken(self, table: int, packet: Packet, in_port: int) -> Flow | None:
         """The flow that takes this packet in this table."""
-        headers = packet.headers | {"in_port": in_port}
-        found = [flow for flow in self.flows.values() if flow.table == table and _matches(flow.match, headers)]
-        best = [flow for flow in found if flow.priority == max(flow.priority for flow in found)]
-        if len(best) > 1:
-            raise IllDefined(f"{len(best)} flows of one priority match {packet}: {best}")
+        best = self.best(table, packet, in_port)
         if not best:
             return None
-        _count(self._flow_counters, best[0].key, packet)
-        return best[0]
+        taken = best[0] if len(best) == 1 else self.any_of(best, packet)
+        _count(self._flow_counters, taken.key, packet)
+        return taken
+
+    def best(self, table: int, packet: Packet, in_port: int) -> list[Flow]:
+        """Return the flows of the highest priority that match this packet in this table."""
+        headers = packet.headers | {"in_port": in_port}
+        found = [flow for flow in self.flows.values() if flow.table == table and _matches(flow.match, headers)]
+        return [flow for flow in found if flow.priority == max(flow.priority for flow in found)]
+
+    def any_of(self, flows: list[Flow], packet: Packet) -> Flow:
+        """Choose between flows of one priority: OpenFlow leaves it open, so no program may depend on it."""
+        raise IllDefined(f"{len(flows)} flows of one priority match {packet}: {flows}")
 
     def metered(self, meter_id: int, packet: Packet) -> bool:
         """Whether it passes."""
