@@ -26,6 +26,8 @@ from controller.policy.health import DEAD_AFTER_MS
 from controller.policy.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHING, Evidence, Source, Tally, total
 
 WINDOW_S = 1.0  # in which trouble shows
+WINDOW_PACKETS = 30  # of one source; where a second has fewer the window is longer
+WINDOW_AT_MOST_S = 60.0
 LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
 LOSING_FROM = 0.02
 LATE_FROM = 0.10
@@ -36,7 +38,7 @@ TRY_S = 30.0  # what is not, until one path is tried
 PAUSE_AT_MOST_S = 300.0
 KEPT_S = 30.0  # on one path for so long: the end of copies was no mistake
 MEASURED_S = 3.0  # what has not been measured for so long is not measured any more
-MOST_HEARD = 64  # pieces of evidence in a window
+MOST_HEARD = 128  # pieces of evidence in a window
 
 SEEN_BY = {
     Source.SENDERS: "as senders tell",
@@ -166,7 +168,14 @@ def decided(watch: Watch, decision: Decision) -> Watch:
 
 
 def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
-    return tuple((at, each) for at, each in watch.heard if 0 <= now - at < WINDOW_S)
+    """The evidence of the last second, and of each source as much more as it needs for WINDOW_PACKETS."""
+    found, packets = [], dict.fromkeys(Source, 0)
+    for at, each in reversed(watch.heard):
+        is_wanted = now - at < WINDOW_S or packets[each.source] < WINDOW_PACKETS
+        if is_wanted and 0 <= now - at < WINDOW_AT_MOST_S:
+            found.append((at, each))
+            packets[each.source] += each.tally.packets
+    return tuple(reversed(found))
 
 
 def _trouble(watch: Watch, now: float) -> str | None:

@@ -139,6 +139,20 @@ def test_probes_begin_copies_where_nobody_sends() -> None:
     assert begun_and_ended(made) == [(True, 0.75)] and "as probes tell" in made[0].because
 
 
+def test_probes_of_one_a_second_begin_copies_too() -> None:
+    """A metered uplink is probed once a second: fewer than 3 packets are ever lost within one second."""
+    chance = Random(3)
+    for loss, within_s in ((0.5, 10.0), (0.08, 120.0)):
+        once_a_second = [replace(probed(1, drawn(chance, loss, 1)), lasted_s=1.0) for _ in range(600)]
+        _, made = after(ONE_PATH, *once_a_second, every_s=1.0)
+        assert made and made[0].copies and made[0].at - START <= within_s
+
+
+def test_a_probe_lost_now_and_then_begins_nothing() -> None:
+    once_a_second = [replace(probed(1, number % 60 == 0), lasted_s=1.0) for number in range(600)]
+    assert not after(ONE_PATH, *once_a_second, every_s=1.0)[1]
+
+
 def test_many_clean_packets_of_a_sender_do_not_hide_what_probes_lose() -> None:
     both = [each for _ in range(4) for each in (sent(1000), probed(3, 1))]
     assert after(ONE_PATH, *both, every_s=PERIOD_S / 2)[1]
