@@ -29,7 +29,8 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         "that was refused, a flow or group that a switch refused, a switch that is not connected, two of one dpid, an "
         "uplink that is down and what carries its terminals meanwhile, an agent that is silent, lacks something, "
         "or was revoked and still tries. Packets and bytes are those of the last reading of the switch, which is read "
-        "every 10 seconds; SINCE counts from the last change that it was sent.",
+        "every 10 seconds, or each second where copies are decided by that; SINCE counts from the last change that it "
+        "was sent.",
     )
     parser.add_argument("--json", action="store_true", help="everything, as /api/v1/status gives it")
     add_options(parser)

@@ -103,6 +103,7 @@ class Core:
                 yield from self._left(switch, now)
             case SwitchRead():
                 yield from switch.read(event, self.wanted, now)
+                self.copying.traffic.read(switch.site, switch.installed, now)
                 self.budgets.read(switch.site, switch.observed.ports, switch.installed)
                 yield from self._within_budgets(now, switch)
             case SwitchApplied():
@@ -132,9 +133,11 @@ class Core:
                 self.pilot.logbook.closed(switch.session)
                 yield from self._left(switch, now)
             switch.door.forget(now)
+            switch.count_often(self.copying.counts(switch.site))
             yield from switch.tick(self.wanted, now)
         yield from self._copy(now)
         yield from self.pilot.tend(self.wanted, now)
+        self.measuring.watched = self.copying.watched
         yield from self.measuring.tend(now)
         yield from self.relaying.tend(self.wanted, now)
 

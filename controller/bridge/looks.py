@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 EVERY_S = 10
-COUNTED_EVERY_S = 1  # where copies are paid for by the byte
+COUNTED_EVERY_S = 1  # where copies are paid for by the byte, or somebody decides by what terminals send
 
 
 class Looks:

@@ -58,6 +58,7 @@ class Measuring:
         self._delivered: dict[Heading, Measured] = {}  # the most that flows got of late
         self.pages: Mapping[Heading, Page] = kept  # a new one whenever anything in it changes
         self._roads: dict[At, Road] = {}
+        self.watched: frozenset[At] = frozenset()  # roads whose loss is to be known soon, as somebody else needs it
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -192,7 +193,7 @@ class Measuring:
         others = () if alone else (each for road in self._roads_of.get(end, ()) for each in road.ends)
         for each in sorted({end, *others} & self._at.keys()):
             host, roads = self._at[each], self._roads_of.get(each, ())
-            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
+            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads, self.watched)
             yield from host.tell(answer, health, self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:

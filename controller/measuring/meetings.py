@@ -8,11 +8,11 @@ What is met stays so while one of them is away: agents go on with what they were
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.measuring.host import Host
-from controller.measuring.pace import PAUSE_MS, PAUSE_SPARED_MS
+from controller.measuring.pace import PAUSE_MS, PAUSE_SPARED_MS, PAUSE_WATCHED_MS
 from controller.measuring.roads import HEALTH_PORT, At, Road
 from controller.orders import Answer, AnswerSession, Health, HealthPath
 from controller.tickets import Tickets
@@ -59,9 +59,10 @@ class Meetings:
         """`roads`: those that it is an end of."""
         return Answer(tuple(_session(met) for met in self._met(roads) if met.far == far.session))
 
-    def health(self, near: Host, roads: Iterable[Road]) -> Health:
+    def health(self, near: Host, roads: Iterable[Road], watched: Collection[At]) -> Health:
+        """`watched`: roads whose packets are to follow each other fast."""
         ours = (met for met in self._met(roads) if met.near == near.session and met.number in self._answered)
-        return Health(tuple(map(_path, ours)))
+        return Health(tuple(_path(met, met.road.at in watched) for met in ours))
 
     def _met(self, roads: Iterable[Road]) -> Iterator[Meeting]:
         return (self._of[road.at] for road in roads if road.at in self._of)
@@ -71,8 +72,8 @@ def _session(met: Meeting) -> AnswerSession:
     return AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
 
 
-def _path(met: Meeting) -> HealthPath:
+def _path(met: Meeting, watched: bool) -> HealthPath:
     road = met.road
     spared = road.budget_bytes_per_day is not None or road.air is not None
-    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_MS
+    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if watched else PAUSE_MS
     return HealthPath(road.uplink, road.way, HEALTH_PORT, road.number, pause_ms, met.number)

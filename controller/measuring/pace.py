@@ -14,6 +14,7 @@ DAY_S = 86_400.0
 KEPT_PAID_S = 3 * DAY_S  # a figure of what is paid for by the byte: it may be probed every second day alone
 FIRST_AFTER_S = 5.0  # of answers
 PAUSE_MS = 100  # between packets of its health
+PAUSE_WATCHED_MS = 20  # where somebody sends what nobody else tells of
 PAUSE_SPARED_MS = 1000  # where it is paid for by the byte, or many share the air
 AGAIN_AFTER_S = 30.0  # where a probe could not begin
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from controller.farend.brought import Brought
 from controller.farend.ends import Ends
 from controller.known import Wanted, without
-from controller.model import Mode
+from controller.model import Mode, Site
 from controller.policy import adaptive
 from controller.policy.adaptive import Decision, Watch
 from controller.policy.health import Health
@@ -27,8 +27,11 @@ from controller.steering.pilot import Pilot
 from controller.steering.probes import Probes
 from controller.steering.senders import Senders
 from controller.steering.steered import Steered
+from controller.steering.traffic import Traffic
 
 UNHEARD_S = 10.0  # on one path: agents come back
+UNTOLD_S = 2.0  # it sends on one path what no agent tells of: reports and readings are not of one moment
+MOST_COUNTED = 32  # terminals of a site whose switch is read each second for this
 QUIET_S = 10.0  # who has sent nothing for so long
 LOOKS_APART_S = 0.1
 UNTOLD = "; but nobody would tell how it fares alone"
@@ -40,9 +43,11 @@ class Copying:
         self._decided_of: dict[str, None] = {}  # terminals, in order
         self._senders, self._brought, self._probes = Senders(), Brought(), Probes()
         self._downloads = Downloads()
+        self.traffic = Traffic()
         self._watches: dict[str, Watch] = {}  # by terminal
         self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
         self._looked_at = float("-inf")
+        self.watched: frozenset[tuple[str, str]] = frozenset()  # by home: uplinks that carry, alone, what none tells of
         self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
         self._sent_at: dict[str, float] = {}  # by terminal, as its own agent told last
         self.keep(wanted)
@@ -60,9 +65,11 @@ class Copying:
         return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
 
     def wants_often(self, session: int) -> bool:
-        """Whether this agent should report as often as it may: it speaks for somebody who sends by one path. With
-        copies nothing presses, and who sends nothing loses nothing."""
-        speaker = self._pilot.speaker(session)
+        """Whether this agent should report as often as it may: it speaks for somebody who sends by one path, or probes
+        a path of whose packets nobody else tells. With copies nothing presses, and who sends nothing loses nothing."""
+        ends, speaker = self._ends.at(session), self._pilot.speaker(session)
+        if ends is not None and any(home == ends[0].home for home, _ in self.watched):
+            return True
         return speaker is not None and speaker.sends and any(map(self._presses, speaker.terminals))
 
     def _presses(self, name: str) -> bool:
@@ -72,13 +79,20 @@ class Copying:
     def keep(self, wanted: Wanted) -> Wanted:
         """Of those alone who are in mode auto: who comes back to it begins anew."""
         here = self._pilot.steered
+        self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
         gone = {*wanted.copies, *self._watches} - self._decided_of.keys()
         if not gone:
             return wanted
         self._watches = without(self._watches, gone)
         self._sent_at = without(self._sent_at, gone)
+        self._unheard_since = without(self._unheard_since, gone)
         return replace(wanted, copies=without(wanted.copies, gone))
+
+    def counts(self, site: Site) -> bool:
+        """Whether it is to be known each second what this site's terminals send."""
+        homes = (self._pilot.steered[name].site.home for name in self._decided_of)
+        return len(site.terminals) <= MOST_COUNTED and site.home in set(homes)
 
     # What is heard
 
@@ -104,6 +118,8 @@ class Copying:
             sent = {name: evidence.tally.packets for name, evidence in told.items()}
             self._downloads.told(event, speaker.homes, sent, now)
         for name, evidence in told.items():
+            explained = self._downloads.explained(name) if speaker.sends else 0
+            self.traffic.told(name, evidence.tally.packets, explained, now)
             if speaker.sends and evidence.tally.packets:
                 self._sent_at[name] = now
             yield from self._told(self._pilot.steered[name], evidence, wanted, now)
@@ -137,11 +153,18 @@ class Copying:
     def look(self, wanted: Wanted, now: float) -> Iterator[Decision]:
         """What time tells, and what others know of active uplinks."""
         self._pilot.told_of_paths, self._looked_at = False, now
+        self.watched = frozenset(self._watched(wanted, now))
         for steered in (self._pilot.steered[name] for name in self._decided_of):
             watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
             unheard = self._unheard(steered, watch, wanted, now)
             decision = adaptive.unheard(steered.name, watch, unheard, now) if unheard is not None else None
             yield from self._decided(steered, watch, wanted, now, decision)
+
+    def _watched(self, wanted: Wanted, now: float) -> Iterator[tuple[str, str]]:
+        for steered in (self._pilot.steered[name] for name in self._decided_of):
+            alone = wanted.acting(steered.site, steered.terminal) is Mode.SINGLE
+            if alone and self.traffic.untold(steered.name, now) is not None:
+                yield steered.site.home, wanted.active_uplink(steered.site, steered.terminal)
 
     def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
         path = steered.paths[watch.active]
@@ -155,7 +178,8 @@ class Copying:
         if untold is None:
             self._unheard_since.pop(steered.name, None)
             return None
-        return untold if now - self._unheard_since.setdefault(steered.name, now) >= UNHEARD_S else None
+        patience_s = UNTOLD_S if self.traffic.untold(steered.name, now) is not None else UNHEARD_S
+        return untold if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
 
     def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
         """Why, on one path, there is nobody who would find out that it loses; None: there is."""
@@ -172,7 +196,7 @@ class Copying:
             return f"nobody tells how {uplink} fares"
         if self._downloads.mostly(steered.name, now):
             return "it mostly receives, and of acknowledgements no sender tells that they were lost"
-        return None
+        return self.traffic.untold(steered.name, now)
 
     def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):

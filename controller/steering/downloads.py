@@ -42,6 +42,14 @@ class Downloads:
             while not 0 <= now - of_late[0][0] <= OVER_S:
                 of_late.popleft()
 
+    def explained(self, terminal: str) -> int:
+        """Packets that the terminal sent by its agent's last report: with data, or as acknowledgements."""
+        of_late = self._of_late.get(terminal)
+        if not of_late:
+            return 0
+        _, received, sent = of_late[-1]
+        return sent + received // SEGMENT_BYTES
+
     def mostly(self, terminal: str, now: float) -> bool:
         of_late = [each for each in self._of_late.get(terminal, ()) if 0 <= now - each[0] <= OVER_S]
         received = sum(bytes_ for _, bytes_, _ in of_late)

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
 from controller.known import Neighbour, Port
 from controller.model import Site
 from controller.program import Bucket, Group, Output, Resubmit, SetField
 from controller.tables.metered import through
-from controller.tables.served import served
+from controller.tables.served import answered, served
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Whose packets a group leads to uplinks."""
+
+    terminal: str
+    traffic: str  # the name of their class
+    sent: bool  # by the terminal; else to it, from the other end
+
+
+@lru_cache(maxsize=256)
+def leaving_ways(site: Site) -> Mapping[int, Way]:
+    """By group."""
+    own = {
+        name.group_id: Way(each.terminal.name, traffic.name, sent=True)
+        for each in served(site)
+        for traffic, name in each.leaving
+    }
+    back = {
+        name.group_id: Way(each.returned.terminal.name, traffic.name, sent=False)
+        for each in answered(site)
+        for traffic, name in each.leaving
+    }
+    return {**own, **back}
 
 
 def remembered(site: Site, ports: Mapping[str, Port], groups: Mapping[int, Group]) -> dict[Neighbour, str]:

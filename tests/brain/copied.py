@@ -10,7 +10,7 @@ from controller.steering.logbook import Entry
 from tests.brain.sites import PORTS
 from tests.brain.test_steering import RELAY_ADDRESS, Scene
 from tests.fakes.hand import FakeHand
-from tests.fakes.packet import tcp
+from tests.fakes.packet import tcp, udp
 from tests.fakes.switch import FakeSwitch
 
 PERIOD_S = 0.25
@@ -55,6 +55,17 @@ class Uploading(Scene):
     def reports(self, hand: FakeHand) -> None:
         self.tell(hand.report(int(PERIOD_S * 1000)))
         self.drain()
+
+    def calls(self, seconds: float, segments: int = 0) -> None:
+        """A call of 50 packets a second, beside so many segments of TCP each quarter of a second."""
+        packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+        for _ in range(round(seconds / PERIOD_S)):
+            for _ in range(round(50 * PERIOD_S)):
+                self.fakes[1].send(packet, PORTS["c1"].number)
+            segment = tcp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+            for _ in range(segments * len(self.world[0].carrying())):
+                self.fakes[1].send(segment, PORTS["c1"].number)
+            self.uploads(PERIOD_S, segments=segments)
 
     def leaves(self, dpid: int = 1) -> set[str]:
         """By which uplinks a packet of its TCP does."""

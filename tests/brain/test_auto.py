@@ -22,9 +22,11 @@ from controller.steering.copying import QUIET_S, UNHEARD_S, Copying
 from controller.steering.downloads import OVER_S
 from controller.steering.logbook import By
 from tests.brain import sites
-from tests.brain.copied import ONE_PATH, Uploading, leaves
+from tests.brain.copied import GATEWAY_MAC, ONE_PATH, Uploading, leaves
+from tests.brain.sites import PORTS
 from tests.brain.test_mirrors import document as mirrored
-from tests.brain.test_steering import arms
+from tests.brain.test_steering import RELAY_ADDRESS, arms
+from tests.fakes.packet import udp
 from tests.fakes.switch import FakeSwitch
 
 LTE_IS_BARRED = {"home": frozenset({"lte"})}
@@ -302,6 +304,44 @@ def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None
     assert not scene.copying() and len(scene.leaves()) == 2
     watch = scene.core.copying.watch("client")
     assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+
+
+def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_there() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(2, segments=0)
+    assert scene.leaves() == {"wifi"}
+    scene.calls(3)
+    assert scene.core.copying.watched == {("home", "wifi")}, "probes are to follow each other faster"
+    scene.calls(3)
+    assert not scene.core.copying.watched
+    (entry,) = scene.copying()
+    assert entry.copies and entry.at <= 2 + 5, "two readings of the switch, and two seconds"
+    assert "packets that it sent in 3 s no agent tells (calls and games, say)" in entry.because
+    assert scene.leaves() == {"wifi", "lte"}
+
+
+def test_copies_of_a_call_do_not_end_by_the_little_tcp_beside_it() -> None:
+    scene = Uploading()
+    scene.calls(2 * TRY_S, segments=3)
+    assert not scene.copying()
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+
+
+def test_a_call_beside_much_tcp_is_on_one_path_as_long_as_that_tells_that_it_is_clean() -> None:
+    scene = Uploading()
+    scene.calls(TRY_S + 5, segments=15)
+    assert [entry.copies for entry in scene.copying()] == [False] and scene.leaves() == {"wifi"}
+
+
+def test_name_service_beside_an_agent_begins_no_copies() -> None:
+    scene = Uploading(ONE_PATH)
+    packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+    for _ in range(20):
+        for _ in range(5):
+            scene.fakes[1].send(packet, PORTS["c1"].number)
+        scene.uploads(1, segments=0)
+    assert not scene.copying()
 
 
 def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:

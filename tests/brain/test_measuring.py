@@ -96,6 +96,31 @@ def test_the_far_end_answers_before_the_near_one_sends() -> None:
     assert world.road().why_not is None and (world.road().near, world.road().far) == ("home", "far")
 
 
+def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_has_copies() -> None:
+    world, home, _ = both()
+
+    def pauses() -> dict[str, int]:
+        health = home.orders_of(Health)[-1]
+        assert isinstance(health, Health)
+        return {path.name: path.pause_ms for path in health.paths}
+
+    def calls(seconds: int) -> None:
+        for _ in range(seconds):
+            for _ in range(50):
+                world.leaves_home()
+            world.seconds(1)
+
+    world.seconds(45)
+    assert world.core.wanted.copies["client"] is False, "probes tell that it is clean"
+    calls(5)
+    assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "they tell enough"
+    home.links["wifi"] = Link(loses=0.08)
+    calls(2)
+    assert world.core.wanted.copies["client"]
+    calls(2)
+    assert pauses() == {"wifi": 100, "lte": 100}
+
+
 def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again() -> None:
     world = World(tunnelled())
     far, home = world.measurer("far", refuses={"Answer": "port 8620 is taken"}), world.measurer("home")
