@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.setup.place import TREE, run
+from tests.setup.systemd import booted
+from tests.system.evidence import until
 
 NOBODY = 65534
+SETTINGS = ("[Unit]", "DefaultDependencies=no", "[Service]", "StandardError=append:{log}")
 LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
 
@@ -110,3 +114,23 @@ def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path)
             if "switches are awaited" in line:
                 controller.terminate()
         assert controller.wait() == 0, said
+
+
+def test_a_controller_that_crashes_says_why_and_systemd_starts_it_again(tmp_path: Path) -> None:
+    log = tmp_path / "controller.log"
+    prepare = (
+        "mkdir -p /etc/bicast /etc/systemd/system/bicast.service.d",
+        "cp /opt/bicast/topologies/paper.yaml /etc/bicast/gateway.yaml",
+        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
+        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
+        f'printf "%s\\n" {" ".join(SETTINGS).format(log=log)} >/etc/systemd/system/bicast.service.d/test.conf',
+    )
+    with booted(tmp_path, "\n".join(prepare)) as systemd:
+        systemd.ctl("start", "bicast")
+        until(lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs")
+        first = systemd.property("bicast", "MainPID")
+        systemd.kill("bicast", signal.SIGSEGV)
+        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again")
+        assert systemd.property("bicast", "MainPID") != first
+        assert systemd.property("bicast", "NRestarts") == "1"
+    assert "Fatal Python error: Segmentation fault" in log.read_text()

@@ -1,0 +1,99 @@
+"""A real systemd as process 1 of namespaces of its own, with units of this tree. It changes nothing outside them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.setup.place import TREE, run
+from tests.system.evidence import until
+
+# What is written inside stays in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
+# read-only, as systemd expects of a container, so that no unit changes the machine's settings.
+BOOT = """
+mount --make-rprivate /
+echo $$ >{group}/cgroup.procs
+mount -t tmpfs none /mnt
+mkdir /mnt/upper /mnt/work /mnt/root
+mount -t overlay -o lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work none /mnt/root
+mkdir -p /mnt/root{place} /mnt/root/opt/bicast
+mount --rbind /dev /mnt/root/dev
+mount --bind {place} /mnt/root{place}
+mount --bind {tree} /mnt/root/opt/bicast
+cd /mnt/root
+pivot_root . mnt
+exec unshare --cgroup bash -ec '
+    mount -t proc none /proc
+    umount -l /mnt
+    mount --bind /proc/sys /proc/sys
+    mount -o remount,bind,ro /proc/sys
+    mount -t sysfs -o ro none /sys
+    mount -t cgroup2 none /sys/fs/cgroup
+    mount -t tmpfs -o mode=755 none /run
+    ip link set lo up
+    {prepare}
+    printf "[Unit]\\nDefaultDependencies=no\\n" >/etc/systemd/system/probe.target
+    exec env container=lxc /lib/systemd/systemd --system --unit=probe.target --log-target=console --show-status=no
+'
+"""
+
+
+class Systemd:
+    def __init__(self, first: int) -> None:
+        self._inside = ("nsenter", f"--target={first}", "--mount", "--pid", "--net")
+
+    def ctl(self, *words: str) -> str:
+        """What systemctl prints."""
+        done = run([*self._inside, "systemctl", *words], os.environ)
+        if done.returncode:
+            raise AssertionError(f"systemctl {' '.join(words)} ended with {done.returncode}: {done.stderr}")
+        return done.stdout.strip()
+
+    def answers(self) -> bool:
+        return run([*self._inside, "systemctl", "show", "--property=Version"], os.environ).returncode == 0
+
+    def property(self, unit: str, name: str) -> str:
+        return self.ctl("show", "--property", name, "--value", unit)
+
+    def kill(self, unit: str, number: signal.Signals) -> None:
+        self.ctl("kill", "--kill-whom=main", f"--signal={number.name}", unit)
+
+
+@contextmanager
+def booted(place: Path, prepare: str) -> Iterator[Systemd]:
+    """A systemd that has started nothing yet; `prepare` runs before it, where /etc may be written."""
+    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+    group = Path(next(fields[1] for fields in mounts if fields[2] == "cgroup2")) / f"bicast-test-{os.getpid()}"
+    group.mkdir()
+    script = BOOT.format(group=group, tree=TREE, place=place, prepare=prepare)
+    namespaces = ("--pid", "--mount", "--net", "--uts", "--ipc", "--fork", "--kill-child=KILL")
+    command = ["unshare", *namespaces, "bash", "-ec", script]
+    with (place / "systemd.log").open("w") as log:
+        world = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            until(lambda: bool(_children(world.pid)), "there is a process 1")
+            systemd = Systemd(_children(world.pid)[0])
+            until(systemd.answers, "systemd answers")
+            yield systemd
+        finally:
+            world.kill()
+            world.wait()
+            until(lambda: _removed(group), "its control groups are gone")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _removed(group: Path) -> bool:
+    """Whether the group and those in it could be removed: their last processes may be ending."""
+    try:
+        for directory, _, _ in os.walk(group, topdown=False):
+            Path(directory).rmdir()
+    except OSError:
+        return False
+    return True
