@@ -20,12 +20,21 @@ const (
 	began      = 2                // when one was wanted where none was in store; twice as many each time that it happens again
 	usedFor    = time.Minute      // after one was wanted; then only the least are in store
 	atOnce     = 8                // opened by the keeper
-	callers    = 64               // who open one each at the same time: of 256 whom a relay does not know yet it lets go some
+	callers    = 32               // who open one each at the same time
+	sharers    = 128              // likewise, of all pools with one Turns: a relay resets some of 256 that it does not know yet
 	keptFor    = 60 * time.Second // a relay lets go of those that ask for nothing
-	openWithin = time.Second      // for who waits; the keeper gives it more
+	openWithin = time.Second      // for who waits, without a sign of life; the keeper gives it more
 	fillWithin = 3 * time.Second
-	tryEvery   = time.Second // where the relay cannot be reached
+	openAtMost = 5 * time.Second // in all, which is what a relay gives a handshake
+	attempts   = 2               // of who waits, at a relay that lives
+	tryEvery   = time.Second     // where the relay cannot be reached
 )
+
+// Turns bounds how many connections are being opened to a relay at the same time, by all pools that share it.
+type Turns chan struct{}
+
+// NewTurns returns a bound for the pools of one relay.
+func NewTurns() Turns { return make(Turns, sharers) }
 
 // Pool is of one relay.
 type Pool struct {
@@ -39,12 +48,13 @@ type Pool struct {
 	idle     []*waiting // the oldest first
 	opening  int
 	down     error     // why the relay cannot be reached; nil: it can, as far as known
-	answered time.Time // when one was opened last
+	answered time.Time // when the relay was heard of last
 	shunned  time.Time // when one that was just opened was ended by the relay
 	heard    context.Context
 	silent   context.CancelFunc // ends it
 	stirred  chan struct{}
 	calls    chan struct{} // of those who wait for one that is opened
+	turns    Turns
 }
 
 type waiting struct {
@@ -56,11 +66,16 @@ type waiting struct {
 // ErrEnded is of a pool whose keeper has ended.
 var ErrEnded = errors.New("no connections to the relay are opened any more")
 
-var errSilent = errors.New("the relay does not answer")
+var (
+	errSilent = errors.New("the relay does not answer")
+	errSlow   = errors.New("the relay answers others, and not this")
+)
 
 // New is a pool without a connection, that fills itself.
-func New(open func(context.Context) (*carry.Secure, error), changed func(error)) *Pool {
-	p := &Pool{Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1), calls: make(chan struct{}, callers)}
+func New(open func(context.Context) (*carry.Secure, error), changed func(error), turns Turns) *Pool {
+	p := &Pool{
+		Open: open, Changed: changed, least: stored, stirred: make(chan struct{}, 1), calls: make(chan struct{}, callers), turns: turns,
+	}
 	p.heard, p.silent = context.WithCancel(context.Background())
 	return p
 }
@@ -88,11 +103,13 @@ func (p *Pool) Stored() (int, error) {
 	return len(p.idle), p.down
 }
 
-// Take gives an opened connection, or why there is none: at once where the relay is known to be out of reach, and within a
-// second elsewhere. A relay to which none could be opened just now may be silent on those that wait, too.
+// Take returns an opened connection, or why there is none: at once where the relay is known to be out of reach, and elsewhere
+// within a second in which nothing is heard of the relay. A relay to which none could be opened just now may be silent on those
+// that wait, too.
 func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 	defer p.stir()
-	for called := false; ; {
+	called := false
+	for tried := 0; ; {
 		one, down := p.stored()
 		switch {
 		case one != nil && one.claim():
@@ -101,7 +118,10 @@ func (p *Pool) Take(ctx context.Context) (*carry.Secure, error) {
 		case down != nil:
 			return nil, down
 		case called:
-			return p.open(ctx, openWithin)
+			end, err := p.open(ctx, openWithin)
+			if tried++; err == nil || tried == attempts || errors.Is(err, errSlow) || ctx.Err() != nil {
+				return end, err
+			}
 		default:
 			select {
 			case p.calls <- struct{}{}:
@@ -133,20 +153,72 @@ func (p *Pool) stored() (*waiting, error) {
 	return one, nil
 }
 
-func (p *Pool) open(ctx context.Context, within time.Duration) (*carry.Secure, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// open opens a connection. It gives the relay a time from its last sign of life: under load, or over a full or lossy uplink, one
+// handshake may take long while others are answered.
+func (p *Pool) open(parent context.Context, within time.Duration) (*carry.Secure, error) {
+	select {
+	case p.turns <- struct{}{}:
+		defer func() { <-p.turns }()
+	case <-parent.Done():
+		return nil, parent.Err()
+	}
+	ctx, cancel := context.WithTimeout(parent, openAtMost)
 	defer cancel()
+	began := time.Now()
+	go p.hold(ctx, began, within, cancel)
 	end, err := p.Open(ctx)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+	case parent.Err() != nil:
+		return nil, parent.Err() // which tells nothing of the relay
+	case ctx.Err() != nil && p.heardSince(began):
+		err = fmt.Errorf("%w, within %v", errSlow, time.Since(began).Round(time.Millisecond))
+	case ctx.Err() != nil:
 		err = fmt.Errorf("%w within %v", errSilent, within)
 	}
-	p.found(err)
+	p.found(began, err)
 	return end, err
 }
 
-// found is whether the relay can be reached.
-func (p *Pool) found(err error) {
+// hold gives up when nothing was heard of the relay for a time.
+func (p *Pool) hold(ctx context.Context, began time.Time, within time.Duration, giveUp func()) {
+	for last := began; ; {
+		select {
+		case <-time.After(time.Until(last.Add(within))):
+		case <-ctx.Done():
+			return
+		}
+		p.mutex.Lock()
+		answered := p.answered
+		p.mutex.Unlock()
+		if !answered.After(last) {
+			giveUp()
+			return
+		}
+		last = answered
+	}
+}
+
+func (p *Pool) heardSince(began time.Time) bool {
 	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.answered.After(began)
+}
+
+// Answered says that the relay has just been heard of, by a connection that was taken.
+func (p *Pool) Answered() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.answered = time.Now()
+}
+
+// found is whether the relay can be reached. One that has answered since an opening began can, whatever became of that one.
+func (p *Pool) found(began time.Time, err error) {
+	p.mutex.Lock()
+	if err != nil && p.answered.After(began) {
+		p.mutex.Unlock()
+		return
+	}
 	changed := (err == nil) != (p.down == nil)
 	p.down = err
 	if err == nil {
@@ -193,7 +265,7 @@ func (p *Pool) Keep(ctx context.Context) {
 		}
 	}
 	openings.Wait()
-	p.found(ErrEnded)
+	p.found(time.Now(), ErrEnded)
 	p.retire(time.Now().Add(2 * keptFor))
 }
 
@@ -234,11 +306,10 @@ func (p *Pool) wanted() int {
 }
 
 func (p *Pool) fill(ctx context.Context) {
-	began := time.Now()
 	end, err := p.open(ctx, fillWithin)
 	p.mutex.Lock()
 	p.opening--
-	if errors.Is(err, errSilent) && ctx.Err() == nil && p.answered.Before(began) {
+	if errors.Is(err, errSilent) && ctx.Err() == nil {
 		p.silent()
 	}
 	if err == nil {

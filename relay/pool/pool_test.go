@@ -73,7 +73,7 @@ func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
 			return nil, ctx.Err()
 		}
 		return open(ctx)
-	}, func(err error) { changes <- err })
+	}, func(err error) { changes <- err }, NewTurns())
 	ctx, cancel := context.WithCancel(context.Background())
 	kept := make(chan struct{})
 	go func() {
@@ -226,7 +226,7 @@ func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
 		opening <- true
 		<-opened
 		return &carry.Secure{}, nil
-	}, nil)
+	}, nil, NewTurns())
 	took := make(chan error, many)
 	for range many {
 		go func() {
@@ -244,6 +244,95 @@ func TestWhoWantsHundredsAtOnceIsNoCrowdToARelay(t *testing.T) {
 	}
 	close(opened)
 	for range many {
+		if err := await(t, "all have one", took); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// slow is a pool whose relay answers at once, but for one opening that it never answers.
+func slow(t *testing.T) (pool *Pool, stuck chan struct{}) {
+	t.Helper()
+	var opened atomic.Int64
+	stuck = make(chan struct{})
+	return New(func(ctx context.Context) (*carry.Secure, error) {
+		if opened.Add(1) == 1 {
+			close(stuck)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return &carry.Secure{}, nil
+	}, nil, NewTurns()), stuck
+}
+
+func TestARelayThatAnswersOthersIsInReachHoweverLongOneOpeningTakes(t *testing.T) {
+	pool, stuck := slow(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*openWithin)
+	defer cancel()
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := pool.Take(ctx)
+		gaveUp <- err
+	}()
+	<-stuck
+	for ctx.Err() == nil {
+		if _, err := pool.Take(context.Background()); err != nil {
+			t.Fatalf("while one opening is not answered another one's fails: %v", err)
+		}
+		time.Sleep(openWithin / 10)
+	}
+	if err := await(t, "who waits gives up with his own context", gaveUp); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the slow opening ended with %v, expected it to be waited for while the relay answers others", err)
+	}
+	if _, err := pool.Stored(); err != nil {
+		t.Fatalf("the relay is said to be out of reach: %v", err)
+	}
+}
+
+func TestATerminalThatGoesAwayTellsNothingOfTheRelay(t *testing.T) {
+	pool, stuck := slow(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-stuck
+		cancel()
+	}()
+	if _, err := pool.Take(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v, expected the opening to end with who waited for it", err)
+	}
+	if _, err := pool.Stored(); err != nil {
+		t.Fatalf("the relay is said to be out of reach: %v", err)
+	}
+}
+
+func TestPoolsOfOneRelayOpenNoMoreAtOnceThanItTakesFromStrangers(t *testing.T) {
+	const pools = sharers/callers + 2
+	opening, release := make(chan bool, pools*callers), make(chan bool)
+	open := func(context.Context) (*carry.Secure, error) {
+		opening <- true
+		<-release
+		return &carry.Secure{}, nil
+	}
+	turns := NewTurns()
+	took := make(chan error, pools*callers)
+	for range pools {
+		pool := New(open, nil, turns)
+		for range callers {
+			go func() {
+				_, err := pool.Take(context.Background())
+				took <- err
+			}()
+		}
+	}
+	for range sharers {
+		await(t, "as many as may be are opened", opening)
+	}
+	select {
+	case <-opening:
+		t.Errorf("more than %d are opened at once", sharers)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(release)
+	for range pools * callers {
 		if err := await(t, "all have one", took); err != nil {
 			t.Fatal(err)
 		}

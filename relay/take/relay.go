@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"bicast/relay/carry"
+	"bicast/relay/pool"
 )
 
 // Relay is one that terminals' connections may go by. It lives on while plans come and go.
@@ -17,6 +18,7 @@ type Relay struct {
 
 	ctx         context.Context
 	cancel      context.CancelFunc
+	turns       pool.Turns // of those who open connections to it
 	draining    atomic.Bool
 	connections atomic.Int64
 	setup       atomic.Int64 // in ns, of the last connection that was opened; 0: none was
@@ -25,7 +27,10 @@ type Relay struct {
 }
 
 // Begin has connections go by it until End.
-func (r *Relay) Begin(ctx context.Context) { r.ctx, r.cancel = context.WithCancel(ctx) }
+func (r *Relay) Begin(ctx context.Context) {
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	r.turns = pool.NewTurns()
+}
 
 // End cuts them.
 func (r *Relay) End() { r.cancel() }

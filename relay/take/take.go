@@ -142,6 +142,9 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 	if !silent() {
 		err = errors.Join(errSilent, err)
 	}
+	if err == nil {
+		road.pool.Answered()
+	}
 	if err == nil && answer.Code == ask.OK {
 		c.terminal.counts.relayed.Add(1)
 		c.near.settle()

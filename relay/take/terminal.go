@@ -101,7 +101,7 @@ func (t *Terminal) to(relay *Relay) *road {
 		return one
 	}
 	ctx, rest := context.WithCancel(t.ctx)
-	one = &road{relay: relay, rest: rest, pool: pool.New(relay.timed(t.Open(relay)), relay.Changed)}
+	one = &road{relay: relay, rest: rest, pool: pool.New(relay.timed(t.Open(relay)), relay.Changed, relay.turns)}
 	one.pool.Least(0)
 	t.by[relay] = one
 	if t.ended {
