@@ -79,7 +79,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
         unmoved=choice.unmoved,
         own_end=_own_end(core.pilot, steered),
         other_end=_other_end(core.pilot, steered),
-        uplinks=tuple(_uplinks(steered, wall_offset_s)),
+        uplinks=tuple(_uplinks(steered, core.wanted, now, wall_offset_s)),
         reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
         decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
     )
@@ -98,12 +98,15 @@ def _copying(core: Core, steered: Steered, wall_offset_s: float) -> CopyingView:
     return CopyingView(mode, acting, watch.because, watch.since + wall_offset_s)
 
 
-def _uplinks(steered: Steered, wall_offset_s: float) -> Iterator[HealthView]:
+def _uplinks(steered: Steered, wanted: Wanted, now: float, wall_offset_s: float) -> Iterator[HealthView]:
     tellers = ", ".join(steered.agents)
+    kept_because = steered.kept_because(now) if steered.is_policies(wanted) else None
     for uplink, path in steered.paths.items():
         because = path.because
         if tellers and because == NO_REPORT:
             because = f"nothing that {tellers} told says how it fares"
+        if kept_because is not None and uplink == steered.course.active:
+            because = f"{because}; {kept_because}"
         yield HealthView(uplink, path.health, because, path.since + wall_offset_s, steered.where.get(uplink, ()))
 
 

@@ -25,6 +25,7 @@ from controller.relays import ONWARD_PORTS
 from controller.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
+FULL_SEGMENTS = 4  # a smaller window says nothing of who limits the sender
 THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
 
 
@@ -76,6 +77,7 @@ class _Sum:
     acked_bytes: int = 0
     stalled_ms: int = 0
     delivers: bool = False
+    limited: bool = False
 
 
 def weigh(
@@ -115,7 +117,9 @@ def weigh(
         accused.stalled_ms = max(accused.stalled_ms, stalled_ms)
     for where, one in sums.items():
         stalled_ms = 0 if one.delivers else one.stalled_ms
-        weighed.readings[where] = Reading(one.segments, one.retransmits, one.acked_bytes, stalled_ms)
+        weighed.readings[where] = Reading(
+            one.segments, one.retransmits, one.acked_bytes, stalled_ms, interval_ms, one.limited
+        )
         weighed.late[where] = one.late
     return weighed
 
@@ -154,6 +158,7 @@ def _count(
         sums.setdefault((way.terminal, own), _Sum()).delivers = True
     found = sums.setdefault((way.terminal, laid_to or own), _Sum())
     found.acked_bytes += acked
+    found.limited |= acked > 0 and _fills_its_window(subflow)
     if laid_to is not None and is_late(subflow):
         found.late += now.segments_sent - old.segments_sent
     if laid_to is not None and not _queues(subflow):
@@ -163,6 +168,11 @@ def _count(
 
 def _queues(subflow: Subflow) -> bool:
     return subflow.min_rtt_us > 0 and subflow.srtt_us > 2 * subflow.min_rtt_us + QUEUE_US
+
+
+def _fills_its_window(subflow: Subflow) -> bool:
+    """A paced sender keeps half of it in flight."""
+    return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
 
 
 def is_late(subflow: Subflow) -> bool:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from controller.counting import counted
+from controller.policy import throughput
+from controller.policy.throughput import UNMEASURED, Throughput
 
 LOSSY_FROM = 0.10
 CLEAN_UNTIL = 0.03
@@ -67,10 +69,16 @@ class Reading:
     retransmits: int
     acked_bytes: int
     stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
+    interval_ms: int = 1000  # since the report before
+    limited: bool = False  # a sender has filled its congestion window: the path is what it waits for
 
     @property
     def loss(self) -> float:
         return self.retransmits / max(1, self.segments)
+
+    @property
+    def delivered_bps(self) -> float:
+        return self.acked_bytes * 8000 / max(1, self.interval_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ class Path:
 
     silent: str | None = None  # why it is taken to bring no copies where they come in
     before: Health = Health.UNKNOWN  # the one that it had before this one
+    throughput: Throughput = UNMEASURED
 
     @property
     def loss(self) -> float:
@@ -123,6 +132,9 @@ def silence(path: Path, because: str | None, now: float) -> Path:
 def reported(path: Path, reading: Reading, now: float) -> Path:
     if not path.port_up:
         return path
+    if reading.acked_bytes:
+        measured = throughput.reported(path.throughput, reading.delivered_bps, reading.limited, now)
+        path = replace(path, throughput=measured)
     if reading.stalled_ms >= DEAD_AFTER_MS:
         stalled = replace(path, heard_at=now, window=(), clean_since=None)
         waited = f"no acknowledgement for {reading.stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"

@@ -4,6 +4,9 @@ The best health wins; among equals the one in use stays, and what was bad until 
 A terminal goes back to its default uplink when that is known to be good, or, when nothing is known of it any more,
 after a pause that doubles with every return that failed: an uplink that carries nothing can only be tried.
 
+A lossy uplink may still carry more than a clean one. It is not left for one that is known to carry less than it
+delivers; and a terminal goes back when the other one, used up, turns out to carry less.
+
 Whatever is reported, a terminal that was moved a few times in a short while rests: it is moved at once, and cannot be
 driven to and fro. Only a port that is down moves it all the same, for that is told by the switch.
 """
@@ -14,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.policy.health import Health, Path
+from controller.policy.rates import said
+from controller.policy.throughput import LIMITED_FOR_S
 
 RANK = {Health.GOOD: 0, Health.UNKNOWN: 1, Health.LOSSY: 2, Health.DEAD: 3}
 RETURN_AFTER_S = 30.0
@@ -21,6 +26,7 @@ RETURN_AT_MOST_S = 600.0
 KEPT_AFTER_S = 60.0  # on the default uplink for so long: the return has not failed
 MOST_MOVES = 3  # away, back when that was worse, and away again
 MOVES_WITHIN_S = 15.0
+WORTH = 0.9  # of what was left behind: who carries as much for a clean path is no reason to go back
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,14 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """The lossy uplink that a policy left last, and what it delivered."""
+
+    uplink: str
+    delivered_bps: float
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """Where a terminal is, and how its returns went."""
 
@@ -41,15 +55,16 @@ class Course:
     returns_failed: int = 0
     returned: bool = False  # that it is on its default is a return, which can fail
     moves: tuple[float, ...] = ()  # when the last ones were
+    left: Left | None = None
 
-    def moved(self, to: str, default: str, now: float) -> Course:
+    def moved(self, to: str, default: str, now: float, left: Left | None = None) -> Course:
         moves = (*self.moves, now)[-MOST_MOVES:]
         if to == default:
-            return Course(to, now, self.returns_failed, True, moves)
+            return Course(to, now, self.returns_failed, True, moves, left)
         failed = self.returns_failed
         if self.active == default:
             failed = failed + 1 if self.returned and now - self.since < KEPT_AFTER_S else 0
-        return Course(to, now, failed, False, moves)
+        return Course(to, now, failed, False, moves, left)
 
     def rests(self, now: float) -> bool:
         return len(self.moves) == MOST_MOVES and now - self.moves[0] < MOVES_WITHIN_S
@@ -60,8 +75,12 @@ def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path
     active = paths.get(course.active)
     if active is None or (course.rests(now) and active.port_up):
         return None
-    ranks = {name: _rank(path, now) for name, path in paths.items()}
-    best = min(paths, key=lambda name: (ranks[name], name != course.active, name != default))
+    slower = _slower(course, paths, now)
+    if slower is not None:
+        return Decision(terminal, slower.uplink, _outdone(course.active, active, slower, now), now, hard=False)
+    worth = [name for name, path in paths.items() if name == course.active or not _carries_less(path, active, now)]
+    ranks = {name: _rank(paths[name], now) for name in worth}
+    best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (Health.LOSSY, Health.DEAD)  # that nothing is known is no reason to leave
     if bad and ranks[best] < ranks[course.active]:
         because = f"{_told(course.active, active)}; {_told(best, paths[best])}"
@@ -78,6 +97,47 @@ def _rank(path: Path, now: float) -> int:
     """One that was bad when it was last heard of counts as lossy for a while: else two of them take turns."""
     suspect = path.health is Health.UNKNOWN and path.before in (Health.LOSSY, Health.DEAD)
     return RANK[Health.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
+
+
+def left_by(decision: Decision, active: str, path: Path) -> Left | None:
+    """What a decision leaves behind, if that could be worth going back to."""
+    if path.health is not Health.LOSSY:
+        return None
+    return Left(active, path.throughput.delivered_bps(decision.at))
+
+
+def kept_because(active: str, paths: Mapping[str, Path], now: float) -> str | None:
+    """Why a lossy uplink is not left for others that fare better; None: it would be."""
+    path = paths[active]
+    if path.health is not Health.LOSSY:
+        return None
+    better = [name for name, other in paths.items() if _rank(other, now) < _rank(path, now)]
+    if not better or not all(_carries_less(paths[name], path, now) for name in better):
+        return None
+    rates = ", ".join(f"{name} carries {said(paths[name].throughput.carries_bps(now) or 0)} at most" for name in better)
+    return f"it is kept: it delivers {said(path.throughput.delivered_bps(now))}, and {rates}"
+
+
+def _carries_less(other: Path, active: Path, now: float) -> bool:
+    """Whether it is known to carry less than the active one delivers, which is not dead."""
+    carries = other.throughput.carries_bps(now)
+    if active.health is Health.DEAD or carries is None:
+        return False
+    return carries < WORTH * active.throughput.delivered_bps(now)
+
+
+def _slower(course: Course, paths: Mapping[str, Path], now: float) -> Left | None:
+    """What was left, if the active one has been used up since and carries less."""
+    left, throughput = course.left, paths[course.active].throughput
+    if left is None or left.uplink not in paths or paths[left.uplink].health is Health.DEAD:
+        return None
+    measured = throughput.limit_at is not None and throughput.limit_at > course.since + LIMITED_FOR_S
+    return left if measured and throughput.limit_bps < WORTH * left.delivered_bps else None
+
+
+def _outdone(active: str, path: Path, left: Left, now: float) -> str:
+    carries, delivered = said(path.throughput.carries_bps(now) or 0), said(left.delivered_bps)
+    return f"{active} carries {carries} at most, and {left.uplink} delivered {delivered} when it was left"
 
 
 def _told(name: str, path: Path) -> str:

@@ -217,7 +217,7 @@ class Pilot:
         decision = steered.decision(now)
         if decision is None:
             return []
-        steered.move(decision.prefer, now)
+        steered.follow(decision)
         log.info("%s: from %s to %s, because %s", steered.name, left, decision.prefer, decision.because)
         self._touched[steered.name] = None
         name, to = steered.name, decision.prefer

@@ -11,7 +11,7 @@ from controller.policy import health
 from controller.policy.health import Path, Reading
 from controller.policy.reach import Choice, Reach, choose
 from controller.policy.reflexes import Reflex, reflex
-from controller.policy.switching import Course, Decision, decide
+from controller.policy.switching import Course, Decision, decide, kept_because, left_by
 from controller.policy.ways import Leaves, Paths, able, paths, way
 from controller.reports import Prefer, Role
 from controller.steering.found import SEEN_AFTER_S, Found
@@ -114,8 +114,22 @@ class Steered:
         return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
 
     def decision(self, now: float) -> Decision | None:
-        known = {name: self.paths[name] for name in self.able}
-        return decide(self.name, self.terminal.default_uplink, self.course, known, now)
+        return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
+
+    def kept_because(self, now: float) -> str | None:
+        """Why it is kept on a lossy uplink."""
+        active = self.course.active
+        return kept_because(active, self._able_paths, now) if active in self.able else None
+
+    @property
+    def _able_paths(self) -> dict[str, Path]:
+        return {name: self.paths[name] for name in self.able}
+
+    def follow(self, decision: Decision) -> None:
+        active, default = self.course.active, self.terminal.default_uplink
+        left = left_by(decision, active, self.paths[active])
+        self.course = self.course.moved(decision.prefer, default, decision.at, left)
+        self._followed.clear()
 
     def move(self, uplink: str, now: float) -> None:
         self.course = self.course.moved(uplink, self.terminal.default_uplink, now)
@@ -150,10 +164,9 @@ class Steered:
             return None
         standing = agent.standings.get(self.name)
         srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
-        known = {name: self.paths[name] for name in self.able}
         leaves = way(self.site, self.terminal, wanted).leaves
         copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
-        return reflex(self.name, self.course.active, self.where_of(agent), known, srtt_us, copied)
+        return reflex(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
 
     def expected(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
         """The reflex that fired. One that was armed before we were started is told by what we would arm now."""

@@ -1,0 +1,130 @@
+"""A terminal leaves a lossy uplink for a better one, and for none that carries less. No clock, no sleeping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.policy import health, throughput
+from controller.policy.health import Health, Path, Reading
+from controller.policy.switching import MOST_MOVES, Course, Decision, decide, kept_because, left_by
+from controller.policy.throughput import KNOWN_FOR_S, LATELY_S, Throughput
+
+FIRST = 100.0
+
+
+def reading(mbps: float, loss_percent: int, limited: bool = True) -> Reading:
+    return Reading(1000, 10 * loss_percent, int(mbps * 1e6 / 8), 0, limited=limited)
+
+
+class Line:
+    """Two uplinks, each with a rate and a loss, and a sender that wants so much; a second is a report."""
+
+    def __init__(self, wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float = 1000.0) -> None:
+        self.carries = {"wifi": wifi, "lte": lte}
+        self.wants_mbps = wants_mbps
+        self.paths = {"wifi": Path(), "lte": Path()}
+        self.course = Course("wifi", FIRST)
+        self.now = FIRST
+        self.moves: list[Decision] = []
+        self.delivered: list[float] = []
+
+    def run(self, seconds: int) -> Line:
+        for _ in range(seconds):
+            self.now += 1
+            mbps, loss = self.carries[self.course.active]
+            got = min(mbps, self.wants_mbps)
+            self.delivered.append(got)
+            active, said = self.course.active, reading(got, loss, limited=self.wants_mbps >= mbps)
+            self.paths[active] = health.reported(self.paths[active], said, self.now)
+            self.paths = {name: health.passed(path, self.now) for name, path in self.paths.items()}
+            decision = decide("phone", "wifi", self.course, self.paths, self.now)
+            if decision is not None:
+                self.moves.append(decision)
+                left = left_by(decision, active, self.paths[active])
+                self.course = self.course.moved(decision.prefer, "wifi", self.now, left)
+        return self
+
+
+def test_a_fast_lossy_uplink_is_not_left_for_a_slow_clean_one_for_longer_than_a_trial() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(120)
+    assert line.course.active == "wifi"
+    assert [each.prefer for each in line.moves] == ["lte", "wifi"]
+    assert line.delivered.count(10) <= 5
+    assert "lte carries 10 Mbit/s at most, and wifi delivered 60 Mbit/s" in line.moves[-1].because
+
+
+def test_why_says_what_it_is_kept_for() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(60)
+    assert kept_because("wifi", line.paths, line.now) == (
+        "it is kept: it delivers 60 Mbit/s, and lte carries 10 Mbit/s at most"
+    )
+
+
+def test_a_lossy_uplink_is_left_for_a_faster_one() -> None:
+    line = Line(wifi=(6, 12), lte=(10, 0)).run(25)
+    assert line.course.active == "lte"
+    assert len(line.moves) == 1
+
+
+def test_who_needs_little_leaves_a_lossy_uplink_also_for_a_slow_one() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0), wants_mbps=2).run(25)
+    assert line.course.active == "lte"
+    assert line.delivered == [2] * 25
+
+
+def test_when_the_kept_one_gets_slower_than_the_other_it_is_left_after_all() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    line.carries["wifi"] = (5, 12)
+    assert line.run(8).course.active == "lte"
+
+
+def test_a_dead_uplink_is_left_for_a_slow_one() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    dead = health.reported(line.paths["wifi"], Reading(1, 1, 0, 600), line.now)
+    decision = decide("phone", "wifi", line.course, line.paths | {"wifi": dead}, line.now)
+    assert decision is not None and decision.prefer == "lte"
+
+
+def test_what_is_dead_is_not_gone_back_to() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(4)
+    assert line.course.active == "lte"
+    line.paths["wifi"] = replace(line.paths["wifi"], health=Health.DEAD)
+    line.run(6)
+    assert line.course.active == "lte"
+
+
+def test_what_was_measured_long_ago_is_tried_again() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
+    line.carries["lte"] = (80, 0)
+    line.run(int(KNOWN_FOR_S))
+    assert line.course.active == "lte" or line.delivered[-1] == 80
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
+    seen = Throughput()
+    for second in range(4):
+        seen = throughput.reported(seen, 7e6, limited, FIRST + second)
+    assert seen.carries_bps(FIRST + 3) == (7e6 if limited else None)
+    assert seen.delivered_bps(FIRST + 3) == 7e6
+    assert seen.delivered_bps(FIRST + 3 + LATELY_S) == 0
+    assert seen.carries_bps(FIRST + 3 + KNOWN_FOR_S) is None
+
+
+@given(
+    st.tuples(st.sampled_from([1, 5, 20, 60, 100]), st.integers(10, 40)),
+    st.tuples(st.sampled_from([1, 5, 20, 60, 100]), st.integers(0, 2)),
+    st.sampled_from([0.5, 3.0, 30.0, 1000.0]),
+)
+def test_whatever_the_rates_at_most_a_trial_is_slower_than_staying(
+    wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float
+) -> None:
+    line = Line(wifi, lte, wants_mbps).run(200)
+    staying = min(wifi[0], wants_mbps)
+    slower = [got for got in line.delivered if got < 0.9 * staying]
+    assert len(slower) <= 5
+    assert len(line.moves) <= 2 * MOST_MOVES
