@@ -69,9 +69,21 @@ def run(args: argparse.Namespace) -> int:
     print("\n\n".join(["\n".join(warnings), *tables] if warnings else tables))
     if any(map(_is_wished, status["terminals"])):
         print("* somebody set it with `bicast`; that holds, whatever the file says")
+    for gateway in dict.fromkeys(one["gateway"] for one in status["terminals"] if _is_copied_alone(status, one)):
+        print(
+            f"no site mirrors {gateway}: what is copied there reaches servers twice, or from two addresses "
+            "(docs/home-gateway.md)"
+        )
     if any(one["active_by"] == "policies" for one in status["terminals"]):
         print("+ policies chose it; `bicast why TERMINAL` tells why")
     return OK
+
+
+def _is_copied_alone(status: dict[str, Any], terminal: dict[str, Any]) -> bool:
+    """Its packets are copied, and no site of ours is at the other end."""
+    gateway = next(each for each in status["gateways"] if each["name"] == terminal["gateway"])
+    modes = (terminal, *terminal["classes"])
+    return gateway["copies"] is None and len(gateway["uplinks"]) > 1 and any(one["acting"] == "bicast" for one in modes)
 
 
 def _is_wished(terminal: dict[str, Any]) -> bool:
@@ -165,7 +177,18 @@ def _taking(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    yield ("TERMINAL", "GATEWAY", "MODE", "ACTIVE", "ADDRESSES", "PACKETS UP", "DOWN", "BYTES UP", "DOWN")
+    yield (
+        "TERMINAL",
+        "GATEWAY",
+        "MODE",
+        "ACTIVE",
+        "ADDRESSES",
+        "PACKETS UP",
+        "DOWN",
+        "BYTES UP",
+        "DOWN",
+        "COPIED OF LATE",
+    )
     gateways = {one["name"]: one for one in status["gateways"]}
     for one in status["terminals"]:
         gateway = gateways[one["gateway"]]
@@ -177,7 +200,13 @@ def _terminals(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         if uplink is not None and link(gateway, uplink) in ("down", "missing"):
             active += f" ({link(gateway, uplink)}; on {carrier(gateway, one) or 'nothing'})"
         traffic = _traffic(one["sent"], one["received"])
-        yield (one["name"], one["gateway"], mode, active, addresses, *traffic)
+        yield (one["name"], one["gateway"], mode, active, addresses, *traffic, _copied(one["traffic"]))
+
+
+def _copied(traffic: dict[str, Any]) -> str:
+    """Packets of the last minute, both ways."""
+    copied, alone = (sum(each[kind] for each in traffic["passed"]) for kind in ("copied", "alone"))
+    return f"{copied} of {copied + alone}" if traffic["passed"] else "-"
 
 
 def _mode(one: dict[str, Any]) -> str:

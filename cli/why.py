@@ -66,6 +66,7 @@ def _lines(course: dict[str, Any]) -> Iterator[str]:
     chosen = {"people": "somebody chose it", "policies": "policies chose it", "default": "its default"}
     yield f"{course['terminal']} is on {course['active_uplink']}: {chosen[course['active_by']]}"
     yield _copying(course["copying"])
+    yield from _copied(course["copying"])
     movers = ", ".join(course["movers"])
     yield f"its connections are moved by {movers}" if movers else f"nobody moves its connections: {course['unmoved']}"
     for end, there in (("own", course["own_end"]), ("other", course["other_end"])):
@@ -85,6 +86,18 @@ def _copying(one: dict[str, Any]) -> str:
     acts = {"bicast": "with copies", "single": "on one path", "off": "as if we were not here"}
     since = f" since {_clock(one['since'])}" if one["since"] is not None else ""
     return f"it is in mode {one['mode']}, {acts[one['acting']]}{since}: {one['because']}"
+
+
+def _copied(one: dict[str, Any]) -> Iterator[str]:
+    """What is copied and what is not, and how many packets that was."""
+    if one["acting"] == "bicast":
+        why_not = f" alone: {one['whole']}" if one["whole"] is not None else ""
+        yield f"copied is {', '.join(one['copied'])}{why_not}"
+    for sent, what in ((True, "it sent"), (False, "it was sent")):
+        passed = [each for each in one["traffic"]["passed"] if each["sent"] is sent]
+        if passed:
+            counts = (f"{each['traffic']}: {each['copied']} copied, {each['alone']} not" for each in passed)
+            yield f"packets that {what} in the last {one['traffic']['seconds']:.0f} s: {'; '.join(counts)}"
 
 
 def _reflex(one: dict[str, Any]) -> str:

@@ -12,8 +12,8 @@ from controller.configuration.document import ConfigError, Mapped, Place
 from controller.configuration.hosts import a_host, interfaces, one_a_family
 from controller.configuration.measured import OF_MEASURING, can_be_measured, measure_of
 from controller.configuration.metered import OF_BUDGETS, limits_of
-from controller.configuration.mirrors import mirrored
-from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of, without_copies
+from controller.configuration.mirrors import mirrored, without_copies
+from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
 from controller.configuration.settings import listeners, settings_of
 from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
 from controller.model import (

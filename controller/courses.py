@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from controller.core import Core
 from controller.known import Wanted
-from controller.model import Mode, Site, Terminal
+from controller.model import REST, Mode, Site, Terminal, TrafficClass
 from controller.policy.health import Path
 from controller.policy.reflexes import LEASE_S
 from controller.reports import Role
@@ -21,12 +21,15 @@ from controller.snapshot import (
     HandView,
     HealthView,
     MissingView,
+    PassedView,
     ReflexView,
+    TrafficView,
 )
 from controller.steering.hands import Agent
 from controller.steering.logbook import Entry
 from controller.steering.pilot import Pilot
 from controller.steering.steered import Steered
+from controller.steering.traffic import Traffic
 from controller.wishes import unknown_terminal
 
 NO_REPORT = Path().because
@@ -72,7 +75,7 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
     choice = steered.choose(now)
     return CourseView(
         terminal=name,
-        copying=_copying(core, steered, wall_offset_s),
+        copying=_copying(core, steered, now, wall_offset_s),
         active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),
         active_by=active_by(core.wanted, steered.site, steered.terminal),
         movers=choice.movers,
@@ -85,17 +88,60 @@ def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseVie
     )
 
 
-def _copying(core: Core, steered: Steered, wall_offset_s: float) -> CopyingView:
-    wanted, site, terminal = core.wanted, steered.site, steered.terminal
+def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
+    wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
     mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
-    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, wanted)
+    because, since = _because(core, steered, mode)
+    return CopyingView(
+        mode=mode,
+        acting=acting,
+        because=because,
+        since=None if since is None else since + wall_offset_s,
+        copied=tuple(_named(site, each) for each in site.classes if each is not REST),
+        whole=_why_not_whole(core, site),
+        traffic=traffic_view(core.copying.traffic, site, terminal, now),
+    )
+
+
+def _because(core: Core, steered: Steered, mode: Mode) -> tuple[str, float | None]:
+    """Why it is copied, or is not, and since when that was decided, by the core's clock."""
+    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
     if mode is Mode.BICAST and barred is not None:
-        return CopyingView(mode, acting, barred, None)
+        return barred, None
     if mode is not Mode.AUTO:
-        return CopyingView(mode, acting, f"that is mode {mode.value}", None)
+        alone = mode is Mode.SINGLE and steered.site.other_end is None
+        no_peer = f"; no site mirrors {steered.site.name}, so copies would reach servers as they are" if alone else ""
+        return f"that is mode {mode.value}{no_peer}", None
     if watch is None:
-        return CopyingView(mode, acting, "nobody told anything yet from which it follows", None)
-    return CopyingView(mode, acting, watch.because, watch.since + wall_offset_s)
+        return "nobody told anything yet from which it follows", None
+    return watch.because, watch.since
+
+
+def _why_not_whole(core: Core, site: Site) -> str | None:
+    if not site.bicast.protocols:
+        return None
+    other = core.config.other_end(site)
+    if other is None:
+        return f"no site mirrors {site.name}, and what is not TCP would come twice"
+    if core.ends.eliminates(other.name):
+        return None  # it is written so
+    return f"at {other.name} no agent lets the first of several copies pass: {core.ends.why_not(other.name)}"
+
+
+def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -> TrafficView:
+    seconds, passed = traffic.passed(terminal.name, now)
+    names = {each.name: _named(site, each) for each in site.classes}
+    there = (PassedView(names.get(each.traffic, each.traffic), each.sent, each.copied, each.alone) for each in passed)
+    return TrafficView(seconds, tuple(there))
+
+
+def _named(site: Site, traffic: TrafficClass) -> str:
+    """A class as people know it."""
+    if traffic in site.named:
+        return traffic.name
+    if traffic.protocols:
+        return ", ".join(protocol.label for protocol in traffic.protocols)
+    return "everything" if traffic is not REST and not site.named else "everything else"
 
 
 def _uplinks(steered: Steered, wanted: Wanted, now: float, wall_offset_s: float) -> Iterator[HealthView]:

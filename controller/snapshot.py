@@ -163,6 +163,24 @@ class ClassView:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedView:
+    """Packets of one class of a terminal's traffic, in one direction."""
+
+    traffic: str  # a class that has a name, or protocols, or "everything", or "everything else"
+    sent: bool  # by the terminal; else to it
+    copied: int  # by several uplinks
+    alone: int  # by one
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficView:
+    """What passed of late, by the switches' counters."""
+
+    seconds: float  # so long, up to the last reading
+    passed: tuple[PassedView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalView:
     name: str
     gateway: str
@@ -177,6 +195,7 @@ class TerminalView:
     sent: Counters | None
     received: Counters | None
     classes: tuple[ClassView, ...] = ()
+    traffic: TrafficView = TrafficView(0.0, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +285,11 @@ class CopyingView:
     acting: Mode  # never auto
     because: str
     since: float | None  # it is decided so; None: it is not decided, or was not yet
+    copied: tuple[
+        str, ...
+    ] = ()  # what is copied in mode bicast: classes that have names, and protocols, or "everything"
+    whole: str | None = None  # why not everything is; None: everything is, or what is was written
+    traffic: TrafficView = TrafficView(0.0, ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from controller.bridge.switch import Switch
 from controller.core import Core
-from controller.courses import active_by, agent_view
+from controller.courses import active_by, agent_view, traffic_view
 from controller.events import Counters
 from controller.farend.ends import Ends
 from controller.known import Wanted, in_class
@@ -39,7 +40,7 @@ def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> 
     """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
     return Snapshot(
         gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
-        terminals=tuple(each for switch in core.switches.values() for each in _terminals(switch, core.wanted)),
+        terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
         agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
         config_path=config_path,
         config_loaded_at=core.config_loaded_at + wall_offset_s,
@@ -151,11 +152,12 @@ def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
     return next(chain(counted, sent), None)
 
 
-def _terminals(switch: Switch, wanted: Wanted) -> Iterator[TerminalView]:
+def _terminals(core: Core, switch: Switch, now: float) -> Iterator[TerminalView]:
     ids, counted = counting_ids(switch.site), _flows_counted(switch)
     for terminal in switch.site.terminals:
         sent, received = ids[terminal.name]
-        yield _terminal(switch, terminal, wanted, _counted(counted, sent), _counted(counted, received))
+        view = _terminal(switch, terminal, core.wanted, _counted(counted, sent), _counted(counted, received))
+        yield replace(view, traffic=traffic_view(core.copying.traffic, switch.site, terminal, now))
 
 
 def _terminal(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.configuration.classes import MOST_FLOWS, flows_of, too_many
 from controller.configuration.document import ConfigError, Place
 from controller.configuration.metered import unlimited_at
-from controller.model import Family, Returned, Site
+from controller.model import Family, Mode, Returned, Site
 
 
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Place]) -> tuple[Site, ...]:
@@ -82,3 +82,18 @@ def _exit_in_place(site: Site, place: Place) -> None:
         if len(set(families)) != len(families):
             found = ", ".join(str(inside.address) for inside in terminal.addresses)
             raise ConfigError(place.file, f"{at}.addresses", found, "one address of each family: this is the exit")
+
+
+def without_copies(sites: Iterable[Site], places: Mapping[str, Place]) -> tuple[Site, ...]:
+    """Where no site is the other end nothing is copied unless that is written: where each uplink has a NAT of its own,
+    servers answer the second copy of a TCP segment with a reset."""
+    return tuple(_without_copies(site, places[site.name]) for site in sites)
+
+
+def _without_copies(site: Site, place: Place) -> Site:
+    if site.other_end is not None:
+        return site
+    written = place.named()["terminals"].named()
+    modes = (each.mode if "mode" in written[each.name].named() else Mode.SINGLE for each in site.terminals)
+    terminals = (replace(each, mode=mode) for each, mode in zip(site.terminals, modes, strict=True))
+    return replace(site, terminals=tuple(terminals))

@@ -14,7 +14,6 @@ from controller.model import (
     Choosing,
     Fallback,
     Family,
-    Mode,
     Relaying,
     RelayingUplink,
     Settings,
@@ -75,22 +74,6 @@ def can_be_relayed(sites: Iterable[Site], places: Mapping[str, Place], settings:
             raise place.wrong("controller.agents beside it: it is agents that take connections and carry them")
         if site.mirrors is not None:
             raise place.wrong(f"it at {site.mirrors}, which this site mirrors: relays are reached from there")
-
-
-def without_copies(sites: Iterable[Site], places: Mapping[str, Place]) -> tuple[Site, ...]:
-    """Where no site is the other end, who is relayed is copied only where that is written: NAT may be between."""
-    return tuple(_without_copies(site, places[site.name]) for site in sites)
-
-
-def _without_copies(site: Site, place: Place) -> Site:
-    if site.relaying is None or site.other_end is not None:
-        return site
-    written = place.named()["terminals"].named()
-    alone = (
-        replace(each, mode=Mode.SINGLE) if each.relayed and "mode" not in written[each.name].named() else each
-        for each in site.terminals
-    )
-    return replace(site, terminals=tuple(alone))
 
 
 def _port(place: Place) -> str:

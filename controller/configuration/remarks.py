@@ -16,18 +16,22 @@ def remarks(config: Config) -> Iterator[str]:
             if one.name not in joined:
                 at = f"sites.{site.name}.access_points.{one.name}"
                 yield f"{at}: no terminal names it (`access_point: {one.name}`), so it bounds nobody"
-        if site.relaying:
-            yield from _of_relaying(site)
+        if site.relaying and not any(terminal.relayed for terminal in site.terminals):
+            yield f"sites.{site.name}.relaying: no terminal is relayed (`relayed: true`), so nothing goes by relays"
+        if site.other_end is None and len(site.uplinks) > 1:
+            yield _of_copies(site)
 
 
-def _of_relaying(site: Site) -> Iterator[str]:
-    relayed = [terminal for terminal in site.terminals if terminal.relayed]
-    if not relayed:
-        yield f"sites.{site.name}.relaying: no terminal is relayed (`relayed: true`), so nothing goes by relays"
-    copied = [terminal.name for terminal in relayed if terminal.mode in WITH_COPIES]
-    if copied and site.other_end is None:
-        yield (
-            f"sites.{site.name}.terminals: of {', '.join(copied)} copies are made on the way to relays, and no site is "
-            "the other end: where each uplink has a NAT of its own, relays answer those with resets; leave `mode` out "
-            "then (docs/relay.md)"
+def _of_copies(site: Site) -> str:
+    """Return what comes of modes where nobody at the other end lets the first of several copies pass."""
+    copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
+    if not copied:
+        return (
+            f"sites.{site.name}: nothing is copied, as no site mirrors it: terminals without `mode` are in mode single "
+            "(docs/home-gateway.md)"
         )
+    return (
+        f"sites.{site.name}.terminals: packets of {', '.join(copied)} are copied, and no site mirrors {site.name}: "
+        "where each uplink has a NAT of its own, servers and relays answer copies with resets; leave `mode` out then "
+        "(docs/home-gateway.md)"
+    )

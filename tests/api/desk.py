@@ -59,10 +59,12 @@ from controller.snapshot import (
     HealthView,
     MissingView,
     NextHopView,
+    PassedView,
     ReflexView,
     SilentView,
     Snapshot,
     TerminalView,
+    TrafficView,
     TunnelView,
     UplinkView,
 )
@@ -172,6 +174,9 @@ TUNNELLED = replace(
 )
 
 
+TRAFFIC = TrafficView(60.0, (PassedView("tcp", True, 1200, 30), PassedView("everything else", True, 0, 3000)))
+
+
 def _terminal(name: str, address: str) -> TerminalView:
     return TerminalView(
         name=name,
@@ -186,6 +191,7 @@ def _terminal(name: str, address: str) -> TerminalView:
         addresses=(AddressView(ip_address(address), "wifi-side", "gw-c1", None),),
         sent=Counters(10, 1000),
         received=Counters(20, 2000),
+        traffic=TRAFFIC,
     )
 
 
@@ -209,7 +215,15 @@ LOST = replace(
 )
 COURSE = CourseView(
     terminal="client",
-    copying=CopyingView(Mode.AUTO, Mode.BICAST, "wifi: 6.1% of 300 packets lost", 1_700_000_002.0),
+    copying=CopyingView(
+        Mode.AUTO,
+        Mode.BICAST,
+        "wifi: 6.1% of 300 packets lost",
+        1_700_000_002.0,
+        ("tcp",),
+        "no site mirrors home, and what is not TCP would come twice",
+        TRAFFIC,
+    ),
     active_uplink="lte",
     active_by=ActiveBy.POLICIES,
     movers=("relay-1",),

@@ -38,7 +38,7 @@ def document() -> dict[str, Any]:
     for each in (phone, home["terminals"]["client"]):
         each |= {"relayed": True, "mode": "auto"}
     phone["addresses"].append({"address": "fd00:1::7", "port": "lan0"})
-    home["terminals"]["laptop"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0"}]}
+    home["terminals"]["laptop"] = {"mode": "auto", "addresses": [{"address": "10.1.0.8", "port": "lan0"}]}
     return written
 
 

@@ -40,6 +40,7 @@ PAPER: dict[str, Any] = {
             "access_points": {"air": {"bandwidth_bps": "100000000"}},
             "terminals": {
                 "client": {
+                    "mode": "auto",
                     "access_point": "air",
                     "addresses": [
                         {"address": "192.168.110.3", "port": "c1", "mac": "08:00:27:86:0d:bc"},
@@ -47,7 +48,11 @@ PAPER: dict[str, Any] = {
                         {"address": "fd00:110::3", "port": "c1", "mac": "08:00:27:86:0d:bc"},
                     ],
                 },
-                "phone": {"default_uplink": "lte", "addresses": [{"address": "10.1.0.7", "port": "lan0"}]},
+                "phone": {
+                    "mode": "auto",
+                    "default_uplink": "lte",
+                    "addresses": [{"address": "10.1.0.7", "port": "lan0"}],
+                },
             },
         }
     }
@@ -109,10 +114,11 @@ def many(terminals: int, uplinks: int = 2, dpid: int = 1, site: str = "big") -> 
         "subnets": {"lan": {"gateways": ["10.0.0.1/16", "fd00:1::1/64"], "mac": "02:00:00:00:03:01"}},
         "terminals": {
             f"{site}-t{at}": {
+                "mode": "auto",
                 "addresses": [
                     {"address": f"10.0.1.{at}", "port": f"{site}-lan"[:15], "mac": f"02:00:00:00:04:{at:02x}"},
                     {"address": f"fd00:1::{at + 1:x}", "port": f"{site}-lan"[:15], "mac": f"02:00:00:00:04:{at:02x}"},
-                ]
+                ],
             }
             for at in range(1, terminals + 1)
         },

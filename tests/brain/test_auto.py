@@ -21,7 +21,8 @@ from controller.reports import ReportEvery, Role
 from controller.steering.copying import QUIET_S, UNHEARD_S, Copying
 from controller.steering.downloads import OVER_S
 from controller.steering.logbook import By
-from tests.brain import sites
+from controller.views import snapshot
+from tests.brain import relayed, sites
 from tests.brain.copied import GATEWAY_MAC, ONE_PATH, Uploading, leaves
 from tests.brain.sites import PORTS
 from tests.brain.test_mirrors import document as mirrored
@@ -225,6 +226,41 @@ def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
 
 def asked(scene: Uploading) -> list[int]:
     return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
+
+
+# Where nobody says how
+
+
+@pytest.mark.parametrize("relaying", [False, True])
+def test_where_no_site_is_the_other_end_nothing_is_copied_unless_that_is_written(relaying: bool) -> None:
+    written = relayed.document() if relaying else sites.document()
+    del written["sites"]["home"]["terminals"]["phone"]["mode"]
+    site = sites.loaded(written).sites[0]
+    modes = {each.name: each.mode for each in site.terminals}
+    assert modes["phone"] is Mode.SINGLE and modes["client"] is Mode.AUTO, "the second one is written"
+    written = mirrored()
+    del written["sites"]["home"]["terminals"]["phone"]["mode"]
+    assert {each.mode for each in sites.loaded(written).sites[0].terminals} == {Mode.AUTO}
+
+
+def test_it_is_told_that_nothing_is_copied_and_why() -> None:
+    written = sites.document()
+    scene = Uploading(mode="single", written=written)
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.because == "that is mode single; no site mirrors home, so copies would reach servers as they are"
+
+
+def test_it_is_told_what_is_copied_what_is_not_and_how_many_packets_that_is() -> None:
+    scene = Uploading()
+    for _ in range(5):
+        scene.calls(1, segments=5)
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.copied == ("tcp",) and told.whole == "no site mirrors home, and what is not TCP would come twice"
+    tcp, rest = told.traffic.passed
+    assert (tcp.traffic, tcp.sent, tcp.alone) == ("tcp", True, 0) and 100 <= tcp.copied <= 200
+    assert (rest.traffic, rest.copied) == ("everything else", 0) and 150 <= rest.alone <= 250
+    terminal = next(each for each in snapshot(scene.core, "", scene.now, 0.0).terminals if each.name == "client")
+    assert terminal.traffic == told.traffic
 
 
 # What others know of the active uplink

@@ -27,6 +27,7 @@ from tests.brain import relayed
 
 Captured = pytest.CaptureFixture[str]
 
+ROOT = Path(__file__).parents[2]
 GOOD = """\
 sites:
   home:
@@ -330,6 +331,8 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         "client is on lte: policies chose it",
         "\nit is in mode auto, with copies since 20",
         ": wifi: 6.1% of 300 packets lost\n",
+        "\ncopied is tcp alone: no site mirrors home, and what is not TCP would come twice\n",
+        "\npackets that it sent in the last 60 s: tcp: 1200 copied, 30 not; everything else: 0 copied, 3000 not\n",
         "policies: copies begin\n    because lte: 6.1% of 300 packets lost",
         "its connections are moved by relay-1",
         "\narmed at relay-1: from lte to wifi after 200 ms without progress\n",
@@ -401,7 +404,8 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
     told, remark, good = capsys.readouterr().out.splitlines()
     assert told == f"{file}: {counts}" and good == f"{file} is good"
-    assert "sites.home.terminals: of client, phone copies are made" in remark and "leave `mode` out" in remark
+    assert "sites.home.terminals: packets of client, phone, laptop are copied, and no site mirrors home" in remark
+    assert "leave `mode` out" in remark
     assert main(["render", str(file), "--into", str(tmp_path)]) == REFUSED
     assert "TCP is taken by an agent as a controller orders; take `relaying` out" in capsys.readouterr().err
 
@@ -419,7 +423,21 @@ def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsy
     assert "sites.home.access_points.attic: no terminal names it (`access_point: attic`)" in told and "air:" not in told
     assert "sites.home.relaying: no terminal is relayed (`relayed: true`)" in told and "is good" in told
     assert main(["check", str(file), "--json"]) == OK
-    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 2
+    assert len(json.loads(capsys.readouterr().out)["remarks"]) == 3
+
+
+def test_check_says_that_nothing_is_copied_where_no_site_is_the_other_end(tmp_path: Path, capsys: Captured) -> None:
+    """The very file of docs/home-gateway.md, with no mode written at its first terminal."""
+    page = (ROOT / "docs" / "home-gateway.md").read_text()
+    file = tmp_path / "gateway.yaml"
+    file.write_text(page[page.index("```yaml\n") + 8 :].partition("```")[0])
+    assert main(["check", str(file)]) == OK
+    _, remark, good = capsys.readouterr().out.splitlines()
+    assert "sites.home: nothing is copied, as no site mirrors it" in remark and good == f"{file} is good"
+    file.write_text(file.read_text().replace("mode: single", "mode: auto"))
+    assert main(["check", str(file)]) == OK
+    _, remark, _ = capsys.readouterr().out.splitlines()
+    assert "packets of television are copied" in remark and "answer copies with resets" in remark
 
 
 def test_check_names_file_place_value_and_expectation(tmp_path: Path, capsys: Captured) -> None:
