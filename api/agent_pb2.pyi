@@ -232,7 +232,7 @@ class Elimination(_message.Message):
     def __init__(self, window_us: _Optional[int] = ..., paths: _Optional[_Iterable[_Union[PathCopies, _Mapping]]] = ..., missing: _Optional[_Iterable[_Union[Missing, _Mapping]]] = ...) -> None: ...
 
 class PathCopies(_message.Message):
-    __slots__ = ("name", "first", "eliminated", "late", "rogue", "evicted", "unidentified", "skew", "native")
+    __slots__ = ("name", "first", "eliminated", "late", "rogue", "evicted", "unidentified", "skew", "native", "not_forwarded")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     ELIMINATED_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +242,7 @@ class PathCopies(_message.Message):
     UNIDENTIFIED_FIELD_NUMBER: _ClassVar[int]
     SKEW_FIELD_NUMBER: _ClassVar[int]
     NATIVE_FIELD_NUMBER: _ClassVar[int]
+    NOT_FORWARDED_FIELD_NUMBER: _ClassVar[int]
     name: str
     first: int
     eliminated: int
@@ -251,7 +252,8 @@ class PathCopies(_message.Message):
     unidentified: int
     skew: _containers.RepeatedScalarFieldContainer[int]
     native: bool
-    def __init__(self, name: _Optional[str] = ..., first: _Optional[int] = ..., eliminated: _Optional[int] = ..., late: _Optional[int] = ..., rogue: _Optional[int] = ..., evicted: _Optional[int] = ..., unidentified: _Optional[int] = ..., skew: _Optional[_Iterable[int]] = ..., native: _Optional[bool] = ...) -> None: ...
+    not_forwarded: int
+    def __init__(self, name: _Optional[str] = ..., first: _Optional[int] = ..., eliminated: _Optional[int] = ..., late: _Optional[int] = ..., rogue: _Optional[int] = ..., evicted: _Optional[int] = ..., unidentified: _Optional[int] = ..., skew: _Optional[_Iterable[int]] = ..., native: _Optional[bool] = ..., not_forwarded: _Optional[int] = ...) -> None: ...
 
 class Missing(_message.Message):
     __slots__ = ("port", "because")
@@ -584,12 +586,14 @@ class Eliminate(_message.Message):
     def __init__(self, paths: _Optional[_Iterable[_Union[CopyPath, _Mapping]]] = ..., numbered_ports: _Optional[_Iterable[str]] = ..., window_floor_ms: _Optional[int] = ..., window_ceiling_ms: _Optional[int] = ...) -> None: ...
 
 class CopyPath(_message.Message):
-    __slots__ = ("name", "port")
+    __slots__ = ("name", "port", "mac")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
+    MAC_FIELD_NUMBER: _ClassVar[int]
     name: str
     port: str
-    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ...) -> None: ...
+    mac: str
+    def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., mac: _Optional[str] = ...) -> None: ...
 
 class Tunnels(_message.Message):
     __slots__ = ("tunnels", "fitted_ports")

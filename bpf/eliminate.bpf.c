@@ -194,8 +194,14 @@ int eliminate(struct xdp_md *ctx)
 	if (!counters)
 		return XDP_PASS;
 	sip_begin(&s, ours->secret);
-	if (!identify(ctx, &s)) {
+	switch (identify(ctx, &ours->macs[path], &s)) {
+	case IDENTIFIED:
+		break;
+	case UNIDENTIFIED:
 		counters->unidentified++;
+		return XDP_PASS;
+	case NOT_FORWARDED:
+		counters->not_forwarded++;
 		return XDP_PASS;
 	}
 	sip_end(&s, mark);

@@ -10,6 +10,12 @@
 #define WAYS 4			/* entries of a bucket */
 #define SKEW_STEPS 32		/* of the histogram: step n counts skews of 2^n to 2^(n+1) ns */
 
+/* A MAC address, with what makes it a word. */
+struct mac {
+	__u8 bytes[6];
+	__u8 pad[2];
+};
+
 struct settings {
 	__u64 window_ns;	/* a copy comes within so long of the first */
 	__u64 lease_until_ns;	/* of bpf_ktime_get_ns(); after that everything passes */
@@ -17,6 +23,7 @@ struct settings {
 	__u32 buckets_mask;	/* buckets in use - 1, a power of two: few are near the processor */
 	__u32 devices[PATHS_MAX];	/* by which each path's packets come in; 0: none */
 	__u32 everyone;		/* a bit for each path that there is */
+	struct mac macs[PATHS_MAX];	/* to which what a site forwards is sent, by path */
 };
 
 /* A packet that was let through, by the mark of its identity. */
@@ -33,7 +40,8 @@ struct counters {
 	__u64 late;		/* passed: another path has brought it, longer ago than the window */
 	__u64 rogue;		/* passed: this path itself has brought it within the window */
 	__u64 evicted;		/* of those that this path won, forgotten for want of room before all had brought them */
-	__u64 unidentified;	/* passed: no IP, or none that its receiver would take */
+	__u64 unidentified;	/* passed: longer than PACKET_MAX, with IPv4 options, or what no receiver takes */
+	__u64 not_forwarded;	/* passed: no IP, not for the port's MAC address, or near the end of its hop limit */
 	__u64 skew[SKEW_STEPS];	/* of what was eliminated or late: how long after the first */
 };
 

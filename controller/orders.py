@@ -43,7 +43,8 @@ class Disarm:
 class Eliminate:
     """Let the first of several copies pass; with no paths everything passes."""
 
-    paths: tuple[tuple[str, str], ...] = ()  # an uplink's name, and the port by which it comes in
+    paths: tuple[tuple[str, str, str | None], ...] = ()  # an uplink's name, its port, and the MAC address that is
+    # written for it; None: the device's own
     numbered_ports: tuple[str, ...] = ()  # where comes in what is to be copied
     window_floor_ms: int = 0
     window_ceiling_ms: int = 0

@@ -123,7 +123,8 @@ class PathCopies:
     late: int  # passed: another path had brought it, longer ago than the window
     rogue: int  # passed: this path itself had brought it within the window
     evicted: int  # won by this path, and forgotten for want of room
-    unidentified: int  # passed: no IP, or nothing that tells it from another
+    unidentified: int  # passed: too long, with IPv4 options, or what no receiver takes
+    not_forwarded: int  # passed: no IP, not for the port's MAC address, or near the end of its hop limit
     skew: tuple[int, ...]  # [n]: copies that came 2^n to 2^(n+1) ns after the first
 
     @property

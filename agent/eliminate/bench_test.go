@@ -45,7 +45,7 @@ func newBench(t testing.TB, identities, paths int) *bench {
 				return err
 			}
 			b.at[path] = uint32(device.Index)
-			if err := e.at(b.at[path], uint32(path)); err != nil {
+			if err := e.at(b.at[path], uint32(path), own); err != nil {
 				return err
 			}
 		}
@@ -104,6 +104,14 @@ func (b *bench) expect(verdict uint32, path int, frame []byte, why string) {
 	b.t.Helper()
 	if got := b.comes(path, frame); got != verdict {
 		b.t.Fatalf("%s: verdict %d, expected %d", why, got, verdict)
+	}
+}
+
+// passesTwice shows what is not remembered, twice by each of two paths.
+func (b *bench) passesTwice(frame []byte, why string) {
+	b.t.Helper()
+	for _, path := range []int{wifi, wifi, lte, lte} {
+		b.expect(passed, path, frame, why)
 	}
 }
 

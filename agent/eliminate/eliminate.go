@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"net"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -40,6 +41,22 @@ type settings struct {
 	BucketsMask  uint32
 	Devices      [PathsMost]uint32
 	Everyone     uint32
+	MACs         [PathsMost]mac
+}
+
+// mac is a MAC address with what makes it a word.
+type mac struct {
+	Bytes [6]byte
+	_     [2]byte
+}
+
+func macOf(address net.HardwareAddr) (mac, error) {
+	var m mac
+	if len(address) != len(m.Bytes) {
+		return m, fmt.Errorf("the MAC address %q has %d bytes, expected %d", address, len(address), len(m.Bytes))
+	}
+	copy(m.Bytes[:], address)
+	return m, nil
 }
 
 // Counters are of one path.
@@ -49,7 +66,8 @@ type Counters struct {
 	Late         uint64 // passed: another path had brought it, longer ago than the window
 	Rogue        uint64 // passed: this path itself had brought it within the window
 	Evicted      uint64 // won by this path, and forgotten for want of room before all had brought it
-	Unidentified uint64 // passed: no IP, or none that its receiver would take
+	Unidentified uint64 // passed: too long, with IPv4 options, or what no receiver takes
+	NotForwarded uint64 // passed: no IP, not for the port's MAC address, or near the end of its hop limit
 	Skew         skews  // of copies and late ones: [n] came 2^n to 2^(n+1) ns after the first
 }
 
@@ -100,18 +118,33 @@ func (e *Eliminator) Close() error {
 	return errors.Join(failures...)
 }
 
-// Stand has what comes in by a port count as brought by a path, from 0 on. The port may have gone and come back since.
-func (e *Eliminator) Stand(port string, path uint32) error {
-	index, before, err := e.ports.Stand(port)
-	if index == before {
-		return err
+// Stand has what comes in by a port for a MAC address count as brought by a path, from 0 on. Without an address it is the
+// device's own. The port may have gone and come back since, or have another address.
+func (e *Eliminator) Stand(port string, path uint32, address net.HardwareAddr) error {
+	index, _, err := e.ports.Stand(port)
+	if err != nil {
+		return errors.Join(err, e.at(index, path, mac{}))
 	}
-	return errors.Join(err, e.at(index, path))
+	if address == nil {
+		device, err := net.InterfaceByIndex(int(index))
+		if err != nil {
+			return errors.Join(fmt.Errorf("the network device %s cannot be read: %w", port, err), e.at(0, path, mac{}))
+		}
+		address = device.HardwareAddr
+	}
+	wanted, err := macOf(address)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%s: %w", port, err), e.at(0, path, mac{}))
+	}
+	return e.at(index, path, wanted)
 }
 
-// at says which device brings a path's packets; 0: none does.
-func (e *Eliminator) at(index, path uint32) error {
-	e.settings.Devices[path] = index
+// at says which device brings a path's packets, and to which MAC address they are sent; 0: none does.
+func (e *Eliminator) at(index, path uint32, address mac) error {
+	if e.settings.Devices[path] == index && e.settings.MACs[path] == address {
+		return nil
+	}
+	e.settings.Devices[path], e.settings.MACs[path] = index, address
 	e.settings.Everyone &^= 1 << path
 	if index != 0 {
 		e.settings.Everyone |= 1 << path
@@ -168,6 +201,7 @@ func (c *Counters) add(o Counters) {
 	c.Rogue += o.Rogue
 	c.Evicted += o.Evicted
 	c.Unidentified += o.Unidentified
+	c.NotForwarded += o.NotForwarded
 	for step := range c.Skew {
 		c.Skew[step] += o.Skew[step]
 	}

@@ -1,7 +1,11 @@
 package eliminate
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
+// A TTL of zero is what a packet usually has left.
 type ipv4 struct {
 	id       uint16
 	flags    uint16 // with the fragment's offset
@@ -20,7 +24,7 @@ func (p ipv4) frame() []byte {
 	binary.BigEndian.PutUint16(header[2:], uint16(len(header)+len(p.payload)))
 	binary.BigEndian.PutUint16(header[4:], p.id)
 	binary.BigEndian.PutUint16(header[6:], p.flags)
-	header[8], header[9] = p.ttl, p.protocol
+	header[8], header[9] = cmp.Or(p.ttl, 64), p.protocol
 	copy(header[12:], []byte{10, 0, 0, p.source})
 	copy(header[16:], []byte{10, 9, 9, 9})
 	copy(header[20:], p.options)
@@ -28,6 +32,7 @@ func (p ipv4) frame() []byte {
 	return ethernet(p.tags, 0x0800, append(header, p.payload...))
 }
 
+// Zero hops are as many as a packet usually has left.
 type ipv6 struct {
 	label, hops uint8
 	next        uint8
@@ -38,7 +43,7 @@ func (p ipv6) frame() []byte {
 	header := make([]byte, 40)
 	header[0], header[3] = 0x60, p.label
 	binary.BigEndian.PutUint16(header[4:], uint16(len(p.payload)))
-	header[6], header[7] = p.next, p.hops
+	header[6], header[7] = p.next, cmp.Or(p.hops, 64)
 	header[8], header[24] = 0xfd, 0xfd
 	return ethernet(nil, 0x86dd, append(header, p.payload...))
 }
@@ -52,8 +57,12 @@ func mended(frame []byte, change func(packet []byte)) []byte {
 	return frame
 }
 
+// own is the MAC address of every port here, but where a test says otherwise.
+var own = mac{Bytes: [6]byte{2, 0, 0, 0, 0, 1}}
+
 func ethernet(tags []uint16, kind uint16, packet []byte) []byte {
-	frame := make([]byte, 12, 64)
+	frame := append(make([]byte, 0, 64), own.Bytes[:]...)
+	frame = append(frame, 2, 0, 0, 0, 0, 9)
 	for _, tag := range tags {
 		frame = binary.BigEndian.AppendUint16(frame, 0x8100)
 		frame = binary.BigEndian.AppendUint16(frame, tag)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -145,7 +146,8 @@ func (h *Hand) see() {
 func (h *Hand) tend() {
 	err := h.within(func() error {
 		for number, path := range h.order.GetPaths() {
-			h.found(path.GetPort(), h.copies.Stand(path.GetPort(), uint32(number)))
+			address, _ := net.ParseMAC(path.GetMac()) // nil where none is written; check has read it
+			h.found(path.GetPort(), h.copies.Stand(path.GetPort(), uint32(number), address))
 		}
 		return nil
 	})
@@ -189,7 +191,7 @@ func (c Counters) message(name string, native bool) *agentv1.PathCopies {
 	}
 	return &agentv1.PathCopies{
 		Name: name, Native: native, First: c.First, Eliminated: c.Eliminated, Late: c.Late, Rogue: c.Rogue,
-		Evicted: c.Evicted, Unidentified: c.Unidentified, Skew: c.Skew[:counted],
+		Evicted: c.Evicted, Unidentified: c.Unidentified, NotForwarded: c.NotForwarded, Skew: c.Skew[:counted],
 	}
 }
 
@@ -199,6 +201,9 @@ func check(order *agentv1.Eliminate) error {
 	names, ports := map[string]bool{}, map[string]bool{}
 	for _, path := range paths {
 		names[path.GetName()], ports[path.GetPort()] = true, true
+		if address, err := net.ParseMAC(path.GetMac()); path.GetMac() != "" && (err != nil || len(address) != 6) {
+			return fmt.Errorf("the path %s has the MAC address %q, expected one like 02:00:00:00:00:01", path.GetName(), path.GetMac())
+		}
 	}
 	for _, port := range order.GetNumberedPorts() {
 		ports[port] = true

@@ -40,10 +40,11 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
+// ordered is of ports with the address that all frames here are for.
 func ordered(ports ...string) *agentv1.Eliminate {
 	order := &agentv1.Eliminate{WindowFloorMs: 10, WindowCeilingMs: 1000}
 	for _, port := range ports {
-		order.Paths = append(order.Paths, &agentv1.CopyPath{Name: "by " + port, Port: port})
+		order.Paths = append(order.Paths, &agentv1.CopyPath{Name: "by " + port, Port: port, Mac: net.HardwareAddr(own.Bytes[:]).String()})
 	}
 	return order
 }
@@ -193,10 +194,12 @@ func TestAnOrderThatMakesNoSenseIsRefusedAndTheOneBeforeStands(t *testing.T) {
 	s.order(ordered("wifi", "lte"))
 	twice, nameless, long := ordered("wifi", "lte", "lte"), ordered("wifi", ""), ordered("wifi", "lte")
 	long.WindowCeilingMs = 60000
+	homeless := ordered("wifi", "lte")
+	homeless.Paths[1].Mac = "02:00:00:00:00:00:00:01"
 	numberedToo := ordered("wifi", "lte")
 	numberedToo.NumberedPorts = []string{"lte"}
 	for why, order := range map[string]*agentv1.Eliminate{
-		"1 path": ordered("wifi"), "named twice": twice, "no name": nameless, "window": long, "twice": numberedToo,
+		"1 path": ordered("wifi"), "named twice": twice, "no name": nameless, "window": long, "twice": numberedToo, "MAC address": homeless,
 	} {
 		if _, err := s.hand.Order(order); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, expected a refusal with %q", err, why)

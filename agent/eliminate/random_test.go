@@ -28,6 +28,7 @@ type coming struct {
 	path  int
 	sent  uint64 // its number; equal packets have equal numbers
 	frame []byte
+	ends  bool // the site does not forward it, and nothing may be concluded from it
 	drops bool
 }
 
@@ -43,7 +44,7 @@ func sent(flow int, number uint64) (packet func(ttl uint8) []byte) {
 	case 2: // not numbered
 		p.flags = dontFragment
 	case 3:
-		p.protocol, p.options = esp, []byte{1, 1, 1, 0}
+		p.protocol = esp
 	case 4:
 		p.id, p.flags = uint16(number), uint16(0x2000|number%8)
 	case 5:
@@ -63,6 +64,16 @@ func sent(flow int, number uint64) (packet func(ttl uint8) []byte) {
 
 const flows = 8
 
+// ending is the packet as the site does not forward it.
+func ending(random *rand.Rand, flow int, number uint64) []byte {
+	if random.IntN(2) == 0 {
+		return sent(flow, number)(uint8(1 + random.IntN(2)))
+	}
+	frame := sent(flow, number)(64)
+	frame[random.IntN(6)] ^= 1 << random.IntN(8)
+	return frame
+}
+
 // newJourney sends so many packets; of each flow every `again` ones are equal.
 func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *journey {
 	j := &journey{random: random, paths: paths}
@@ -80,7 +91,12 @@ func newJourney(random *rand.Rand, paths, packets, again int, repeats bool) *jou
 				if random.Float64() < lost {
 					continue
 				}
-				j.arrivals = append(j.arrivals, coming{float64(n) + late*random.Float64(), path, number, frame, false})
+				at := float64(n) + late*random.Float64()
+				j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: frame})
+				if random.Float64() < 0.1 {
+					at -= 2 * random.Float64() // before the sound one, or behind another path's
+					j.arrivals = append(j.arrivals, coming{at: at, path: path, sent: number, frame: ending(random, flow, number), ends: true})
+				}
 				if random.Float64() < repeated {
 					copies++
 				}
@@ -135,6 +151,9 @@ type fate struct {
 func (j *journey) fates() map[uint64]*fate {
 	fates := map[uint64]*fate{}
 	for _, one := range j.arrivals {
+		if one.ends {
+			continue
+		}
 		if fates[one.sent] == nil {
 			fates[one.sent] = &fate{}
 		}

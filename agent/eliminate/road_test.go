@@ -62,7 +62,7 @@ func newRoad(b *testing.B, flags link.XDPAttachFlags, bytes, room int) *road {
 			if err != nil {
 				return err
 			}
-			if err := r.e.at(uint32(device.Index), uint32(path)); err != nil {
+			if err := r.e.at(uint32(device.Index), uint32(path), own); err != nil {
 				return err
 			}
 			options := link.XDPOptions{Program: r.idle[path], Interface: device.Index, Flags: flags}

@@ -1,6 +1,7 @@
 package eliminate
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -66,9 +67,10 @@ func (r *rule) before(one, other *known) bool {
 	return one.tick < other.tick
 }
 
-// identity is what all copies of a packet have in common and no other packet has; not ok where it has none.
+// identity is what all copies of a packet have in common and no other packet has; not ok where it has none, or where the
+// site sends it on to nobody: such a packet is not remembered.
 func identity(frame []byte) (name string, ok bool) {
-	if len(frame) < 14 || frame[0]&1 != 0 {
+	if len(frame) < 14 || !bytes.Equal(frame[:6], own.Bytes[:]) {
 		return "", false
 	}
 	var tags []uint16
@@ -81,22 +83,21 @@ func identity(frame []byte) (name string, ok bool) {
 		kind, packet = binary.BigEndian.Uint16(packet[2:]), packet[4:]
 	}
 	switch {
-	case kind == 0x0800 && len(packet) >= 20 && packet[0]>>4 == 4:
-		header, bytes := int(packet[0]&0x0f)*4, int(binary.BigEndian.Uint16(packet[2:]))
-		if header < 20 || bytes < header || bytes > 2048 || bytes > len(packet) || sum(packet[:header]) != 0 {
+	case kind == 0x0800 && len(packet) >= 20 && packet[0] == 0x45:
+		long := int(binary.BigEndian.Uint16(packet[2:]))
+		if long < 20 || long > 2048 || long > len(packet) || sum(packet[:20]) != 0 || packet[8] <= 2 {
 			return "", false
 		}
-		same := slices.Clone(packet[:bytes])
+		same := slices.Clone(packet[:long])
 		same[1], same[8], same[10], same[11] = 0, 0, 0, 0 // DSCP with ECN, TTL, checksum
-		same[6] &= 0x3f                                   // DF
-		clear(same[20:header])
+		same[6] &= 0xbf                                   // DF
 		return fmt.Sprintf("%v %s", tags, same), true
 	case kind == 0x86dd && len(packet) >= 40 && packet[0]>>4 == 6:
-		bytes := int(binary.BigEndian.Uint16(packet[4:]))
-		if bytes == 0 || bytes > 2048 || bytes > len(packet)-40 {
+		long := int(binary.BigEndian.Uint16(packet[4:]))
+		if long == 0 || long > 2048 || long > len(packet)-40 || packet[7] <= 2 {
 			return "", false
 		}
-		same := slices.Clone(packet[:40+bytes])
+		same := slices.Clone(packet[:40+long])
 		same[0], same[1], same[7] = 0x60, same[1]&0x0f, 0 // traffic class, hop limit
 		return fmt.Sprintf("%v %s", tags, same), true
 	}

@@ -13,7 +13,7 @@ func BenchmarkAPacket(b *testing.B) {
 	for name, bytes := range map[string]int{"64 bytes": 18, "1400 bytes": 1354} {
 		b.Run(name, func(b *testing.B) {
 			e := loaded(b)
-			if err := e.at(1, 0); err != nil { // lo, where it is shown
+			if err := e.at(1, 0, own); err != nil { // lo, where it is shown
 				b.Fatal(err)
 			}
 			_, took, err := e.objects.Program.Benchmark(datagram(bytes), 1_000_000, nil)

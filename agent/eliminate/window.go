@@ -16,7 +16,8 @@ const (
 type skews [32]uint64
 
 // sizing makes the window as long as copies took of late. It is never shorter than the floor, nor longer than the
-// ceiling, and the ceiling as long as little is known.
+// ceiling, and the ceiling as long as little is known. What came later than the ceiling has no say: no window that is
+// allowed would have known it as a copy.
 type sizing struct {
 	floor, ceiling time.Duration
 	now            time.Duration
@@ -52,7 +53,11 @@ func (s *sizing) take(counters [PathsMost]Counters) {
 
 func (s *sizing) window(of skews) time.Duration {
 	var copies uint64
-	for _, n := range of {
+	for step, n := range of {
+		if time.Duration(1)<<step >= s.ceiling {
+			of[step] = 0
+			continue
+		}
 		copies += n
 	}
 	if copies < enough {

@@ -1320,14 +1320,15 @@ func (x *Elimination) GetMissing() []*Missing {
 type PathCopies struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`               // passed: no other path had brought it, so this one won
-	Eliminated    uint64                 `protobuf:"varint,3,opt,name=eliminated,proto3" json:"eliminated,omitempty"`     // dropped: another path had brought it
-	Late          uint64                 `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`                 // passed: another path had brought it, longer ago than the window
-	Rogue         uint64                 `protobuf:"varint,5,opt,name=rogue,proto3" json:"rogue,omitempty"`               // passed: this path itself had brought it within the window
-	Evicted       uint64                 `protobuf:"varint,6,opt,name=evicted,proto3" json:"evicted,omitempty"`           // won by this path, and forgotten for want of room before another one matched it
-	Unidentified  uint64                 `protobuf:"varint,7,opt,name=unidentified,proto3" json:"unidentified,omitempty"` // passed: no IP, or nothing that tells it from another
-	Skew          []uint64               `protobuf:"varint,8,rep,packed,name=skew,proto3" json:"skew,omitempty"`          // [n]: copies that came 2^n to 2^(n+1) ns after the first; as long as something was counted
-	Native        bool                   `protobuf:"varint,9,opt,name=native,proto3" json:"native,omitempty"`             // the port's own driver runs the program, not the kernel after it
+	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`                                    // passed: no other path had brought it, so this one won
+	Eliminated    uint64                 `protobuf:"varint,3,opt,name=eliminated,proto3" json:"eliminated,omitempty"`                          // dropped: another path had brought it
+	Late          uint64                 `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`                                      // passed: another path had brought it, longer ago than the window
+	Rogue         uint64                 `protobuf:"varint,5,opt,name=rogue,proto3" json:"rogue,omitempty"`                                    // passed: this path itself had brought it within the window
+	Evicted       uint64                 `protobuf:"varint,6,opt,name=evicted,proto3" json:"evicted,omitempty"`                                // won by this path, and forgotten for want of room before another one matched it
+	Unidentified  uint64                 `protobuf:"varint,7,opt,name=unidentified,proto3" json:"unidentified,omitempty"`                      // passed: longer than 2048 bytes, with IPv4 options, or what no receiver takes
+	Skew          []uint64               `protobuf:"varint,8,rep,packed,name=skew,proto3" json:"skew,omitempty"`                               // [n]: copies that came 2^n to 2^(n+1) ns after the first; as long as something was counted
+	Native        bool                   `protobuf:"varint,9,opt,name=native,proto3" json:"native,omitempty"`                                  // the port's own driver runs the program, not the kernel after it
+	NotForwarded  uint64                 `protobuf:"varint,10,opt,name=not_forwarded,json=notForwarded,proto3" json:"not_forwarded,omitempty"` // passed: no IP, not for the port's MAC address, or near the end of its hop limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1423,6 +1424,13 @@ func (x *PathCopies) GetNative() bool {
 		return x.Native
 	}
 	return false
+}
+
+func (x *PathCopies) GetNotForwarded() uint64 {
+	if x != nil {
+		return x.NotForwarded
+	}
+	return 0
 }
 
 // A port of the order that has no program.
@@ -3316,6 +3324,7 @@ type CopyPath struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // the uplink's
 	Port          string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"` // the network device
+	Mac           string                 `protobuf:"bytes,3,opt,name=mac,proto3" json:"mac,omitempty"`   // to which is sent what the site forwards; empty: the device's own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3360,6 +3369,13 @@ func (x *CopyPath) GetName() string {
 func (x *CopyPath) GetPort() string {
 	if x != nil {
 		return x.Port
+	}
+	return ""
+}
+
+func (x *CopyPath) GetMac() string {
+	if x != nil {
+		return x.Mac
 	}
 	return ""
 }
@@ -5499,7 +5515,7 @@ const file_api_agent_proto_rawDesc = "" +
 	"\vElimination\x12\x1b\n" +
 	"\twindow_us\x18\x01 \x01(\rR\bwindowUs\x121\n" +
 	"\x05paths\x18\x02 \x03(\v2\x1b.bicast.agent.v1.PathCopiesR\x05paths\x122\n" +
-	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\xea\x01\n" +
+	"\amissing\x18\x03 \x03(\v2\x18.bicast.agent.v1.MissingR\amissing\"\x8f\x02\n" +
 	"\n" +
 	"PathCopies\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -5512,7 +5528,9 @@ const file_api_agent_proto_rawDesc = "" +
 	"\aevicted\x18\x06 \x01(\x04R\aevicted\x12\"\n" +
 	"\funidentified\x18\a \x01(\x04R\funidentified\x12\x12\n" +
 	"\x04skew\x18\b \x03(\x04R\x04skew\x12\x16\n" +
-	"\x06native\x18\t \x01(\bR\x06native\"7\n" +
+	"\x06native\x18\t \x01(\bR\x06native\x12#\n" +
+	"\rnot_forwarded\x18\n" +
+	" \x01(\x04R\fnotForwarded\"7\n" +
 	"\aMissing\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x12\x18\n" +
 	"\abecause\x18\x02 \x01(\tR\abecause\"\x95\x01\n" +
@@ -5678,10 +5696,11 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x05paths\x18\x01 \x03(\v2\x19.bicast.agent.v1.CopyPathR\x05paths\x12%\n" +
 	"\x0enumbered_ports\x18\x02 \x03(\tR\rnumberedPorts\x12&\n" +
 	"\x0fwindow_floor_ms\x18\x03 \x01(\rR\rwindowFloorMs\x12*\n" +
-	"\x11window_ceiling_ms\x18\x04 \x01(\rR\x0fwindowCeilingMs\"2\n" +
+	"\x11window_ceiling_ms\x18\x04 \x01(\rR\x0fwindowCeilingMs\"D\n" +
 	"\bCopyPath\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04port\x18\x02 \x01(\tR\x04port\"_\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x10\n" +
+	"\x03mac\x18\x03 \x01(\tR\x03mac\"_\n" +
 	"\aTunnels\x121\n" +
 	"\atunnels\x18\x01 \x03(\v2\x17.bicast.agent.v1.TunnelR\atunnels\x12!\n" +
 	"\ffitted_ports\x18\x02 \x03(\tR\vfittedPorts\"\x9f\x01\n" +

@@ -30,6 +30,7 @@ def elimination(one: pb.Elimination) -> Elimination:
                 rogue=path.rogue,
                 evicted=path.evicted,
                 unidentified=path.unidentified,
+                not_forwarded=path.not_forwarded,
                 skew=tuple(path.skew),
             )
             for path in one.paths

@@ -59,7 +59,7 @@ def directive(number: int, order: Directive) -> pb.FromController:
         case Disarm(name):
             word.disarm.name = name
         case Eliminate(paths, numbered_ports, floor_ms, ceiling_ms):
-            word.eliminate.paths.extend(pb.CopyPath(name=name, port=port) for name, port in paths)
+            word.eliminate.paths.extend(pb.CopyPath(name=name, port=port, mac=mac) for name, port, mac in paths)
             word.eliminate.numbered_ports.extend(numbered_ports)
             word.eliminate.window_floor_ms, word.eliminate.window_ceiling_ms = floor_ms, ceiling_ms
         case Tunnels(tunnels, fitted_ports):

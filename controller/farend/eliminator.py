@@ -41,7 +41,7 @@ class Eliminator:
     def fulfils(self, order: Eliminate, now: float) -> bool:
         if self.told is None:
             return not order.paths
-        wholly = not self.told.missing and _names(self.told) == {name for name, _ in order.paths}
+        wholly = not self.told.missing and _names(self.told) == {name for name, _, _ in order.paths}
         return wholly and self._heard_of_late(now)
 
     def why_not(self) -> str:

@@ -180,7 +180,7 @@ def _out(screens: Mapping[str, Screen]) -> frozenset[str]:
 
 def _order(site: Site) -> Eliminate:
     return Eliminate(
-        paths=tuple((uplink.name, uplink.port) for uplink in site.uplinks),
+        paths=tuple((uplink.name, uplink.port, uplink.mac) for uplink in site.uplinks),
         numbered_ports=site.inside_ports,
         window_floor_ms=site.copies.floor_ms,
         window_ceiling_ms=site.copies.ceiling_ms,

@@ -21,6 +21,9 @@ from controller.web.road_metrics import of_roads
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
+VERDICTS = ("first", "eliminated", "late", "rogue", "evicted", "unidentified", "not_forwarded")  # of PathCopies
+
+
 def registry_of(reader: Callable[[], Snapshot]) -> CollectorRegistry:
     """A registry of its own: one snapshot a scrape, and nothing of the process beside it."""
     registry = CollectorRegistry(auto_describe=False)
@@ -145,7 +148,7 @@ def _copies(gateways: tuple[GatewayView, ...]) -> Iterator[Family]:
         if copies.window_us is not None:
             window.add_metric([name], copies.window_us / 1e6)
         for path in copies.paths:
-            for verdict in ("first", "eliminated", "late", "rogue", "evicted", "unidentified"):
+            for verdict in VERDICTS:
                 packets.add_metric([name, path.name, verdict], getattr(path, verdict))
             skew.add_metric([name, path.name], *_histogram(path.skew))
             silent.add_metric([name, path.name], float(path.name in {each.uplink for each in copies.silent}))

@@ -137,8 +137,8 @@ HOME = GatewayView(
         because=None,
         window_us=20_000,
         paths=(
-            PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, ()),
-            PathCopies("lte", False, 4, 98, 2, 0, 0, 0, (0,) * 20 + (60, 40)),
+            PathCopies("wifi", True, 100, 3, 0, 1, 0, 2, 7, ()),
+            PathCopies("lte", False, 4, 98, 2, 0, 0, 0, 0, (0,) * 20 + (60, 40)),
         ),
         silent=(SilentView("lte", "it brings no copies: none for 1.0 s, while 50 packets came otherwise"),),
     ),

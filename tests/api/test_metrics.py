@@ -53,6 +53,7 @@ def test_every_number_of_the_snapshot_is_there(http: httpx.Client, desk: Desk) -
         _key("bicast_copies_window_seconds", gateway="home"): 0.02,
         _key("bicast_copies_packets_total", **wifi, verdict="first"): 100,
         _key("bicast_copies_packets_total", gateway="home", uplink="lte", verdict="eliminated"): 98,
+        _key("bicast_copies_packets_total", **wifi, verdict="not_forwarded"): 7,
         _key("bicast_copies_silent", **wifi): 0,
         _key("bicast_copies_silent", gateway="home", uplink="lte"): 1,
         _key("bicast_copies_skew_seconds_bucket", gateway="home", uplink="lte", le=str(2**21 / 1e9)): 60,

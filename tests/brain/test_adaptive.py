@@ -430,7 +430,7 @@ def test_a_clock_that_was_ahead_and_is_put_back_delays_nothing() -> None:
 
 
 def brought(first: int, eliminated: int, late: int = 0, skew: tuple[int, ...] = ()) -> PathCopies:
-    return PathCopies("", True, first, eliminated, late, 0, 0, 0, skew)
+    return PathCopies("", True, first, eliminated, late, 0, 0, 0, 0, skew)
 
 
 ZERO = {"wifi": brought(0, 0), "lte": brought(0, 0)}

@@ -28,7 +28,7 @@ def three(mode: str) -> Config:
 
 
 def told(**first: int) -> Elimination:
-    paths = (PathCopies(name, True, count, 0, 0, 0, 0, 0, ()) for name, count in first.items())
+    paths = (PathCopies(name, True, count, 0, 0, 0, 0, 0, 0, ()) for name, count in first.items())
     return Elimination(200_000, tuple(paths), ())
 
 

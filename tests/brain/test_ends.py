@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from controller import granting
+from controller.agency import writing
 from controller.events import Ask, NeighbourSeen
 from controller.farend.ends import BELIEVED_S
 from controller.farend.standing import AGAIN_AFTER_S
@@ -33,7 +34,10 @@ HOME, FAR = 1, 2
 CLIENT = "192.168.110.3"
 INSIDE, WIFI, LTE = (PORTS[name].number for name in ("c1", "wifi0", "lte0"))
 AT_FAR = Eliminate(
-    paths=(("wifi", "wifi0"), ("lte", "lte0")), numbered_ports=("c1",), window_floor_ms=200, window_ceiling_ms=1000
+    paths=(("wifi", "wifi0", None), ("lte", "lte0", None)),
+    numbered_ports=("c1",),
+    window_floor_ms=200,
+    window_ceiling_ms=1000,
 )
 
 
@@ -193,6 +197,16 @@ def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everythin
     del written["sites"]["far"]["mirrors"]
     _reconfigured(ends, written)
     assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
+
+
+def test_an_agent_is_told_the_mac_address_that_is_written_for_an_uplink() -> None:
+    """By any other the bridge takes nothing in, and the agent is to remember nothing."""
+    written = document()
+    written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
+    order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
+    assert Ends(written).agent("far").orders == [order]
+    word = writing.directive(2, order).directive
+    assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
 
 
 def test_who_eliminates_no_more_by_a_new_configuration_is_kept_at_once() -> None:

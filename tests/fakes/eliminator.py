@@ -20,7 +20,7 @@ from controller.reports import (
 )
 from tests.fakes.hand import FakeHand
 
-EMPTY = PathCopies("", True, 0, 0, 0, 0, 0, 0, ())
+EMPTY = PathCopies("", True, 0, 0, 0, 0, 0, 0, 0, ())
 
 
 class FakeEliminator(FakeHand):
@@ -57,7 +57,7 @@ class FakeEliminator(FakeHand):
             return super().carry_out(direct)
         self.orders.append(direct.order)
         self.order = direct.order if direct.order.paths else None
-        self._came = {name: replace(EMPTY, name=name) for name, _ in direct.order.paths}
+        self._came = {name: replace(EMPTY, name=name) for name, _, _ in direct.order.paths}
         missing = self._missing()
         said = f"{missing[0][0]}: {missing[0][1]}" if missing else "copies are eliminated"
         return Resulted(self.session, direct.directive, not missing, said, 0, 100)
@@ -87,5 +87,5 @@ class FakeEliminator(FakeHand):
         self._came[path] = replace(came, first=came.first + first, eliminated=came.eliminated + eliminated)
 
     def _missing(self) -> tuple[tuple[str, str], ...]:
-        ports = [port for _, port in self.order.paths] if self.order else []
+        ports = [port for _, port, _ in self.order.paths] if self.order else []
         return tuple((port, why) for port, why in self.gone.items() if port in ports)
