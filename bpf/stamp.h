@@ -4,8 +4,18 @@
  *
  * An atomic datagram (DF set, no fragment) has an identification without a meaning, which whoever forwards it may set
  * (RFC 6864, 4.1): Linux leaves it 0, and two equal datagrams of an application (a DNS question asked again, a keepalive)
- * could not be told from two copies of one. So they are numbered, all from one counter; 0 is left out, for it is no number.
- * Anything else stays as it is, what IPsec's AH has signed with it (RFC 4302, 3.3.3.1.1.1).
+ * could not be told from two copies of one. So they are numbered.
+ *
+ * The numbers of two addresses are a keyed permutation of a counter (RFC 7739, 5): they come round after 65,535 packets
+ * between these two, and who sees some of them learns nothing of the next ones or of what else a terminal sends. 0 is left
+ * out, for it is no number.
+ *
+ * Left as it is:
+ *   what IPsec's AH has signed with its identification (RFC 4302, 3.3.3.1.1.1)
+ *   IPv4 with options, which the eliminator does not know again (identity.h)
+ *   TCP that its sender has numbered
+ *   TCP with data and a time stamp: what is sent again has another stamp (RFC 7323, 4.1), and a receiver that merges
+ *   segments (GRO) wants numbers that are equal or in order
  */
 #ifndef STAMP_H
 #define STAMP_H
@@ -14,42 +24,96 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/tcp.h>
 
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "packet.h"
+#include "siphash.h"
 
 #define DONT_FRAGMENT 0x4000
 #define FRAGMENT 0x3fff		/* more of them, or not the first */
+#define TIMESTAMP 0x0101080a	/* RFC 7323, appendix A: as an option begins that is aligned */
+#define TIMESTAMP_WORDS 3
+#define COUNTERS 4096		/* a power of two; two pairs that meet in one share its numbers */
+#define NUMBERS 0xffff
+#define ROUNDS 6
+
+const volatile __u64 numbering_key[2];	/* drawn anew by each agent */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, COUNTERS);
 	__type(key, __u32);
 	__type(value, __u64);	/* or the one after the last would be the last again */
 } number SEC(".maps");
+
+/* A Feistel network over two bytes. */
+static __always_inline __u16 permuted(__u16 number, const __u64 key[2])
+{
+	const __u32 keys[4] = { key[0], key[0] >> 32, key[1], key[1] >> 32 };
+	__u8 left = number >> 8, right = number, before;
+	__u32 mixed;
+
+#pragma unroll
+	for (__u32 round = 0; round < ROUNDS; round++) {
+		mixed = (right ^ (keys[round % 4] + round)) * 0x85ebca6b; /* as in MurmurHash3's end */
+		mixed = (mixed ^ mixed >> 13) * 0xc2b2ae35;
+		before = left;
+		left = right;
+		right = before ^ mixed >> 24;
+	}
+	return (__u16)left << 8 | right;
+}
+
+/* One of 1 to 65,535; each once in as many. */
+static __always_inline __u16 numbered(__u64 drawn, const __u64 key[2])
+{
+	__u16 id = permuted(drawn % NUMBERS, key);
+
+	return id ? id : permuted(NUMBERS, key); /* which no draw is */
+}
+
+static __always_inline bool is_told_apart(const struct iphdr *ip, const void *end)
+{
+	const struct tcphdr *tcp = (const void *)(ip + 1);
+	const __be32 *options = (const void *)(tcp + 1);
+
+	if (ip->id)
+		return true;
+	if ((const void *)(options + TIMESTAMP_WORDS) > end || tcp->doff * 4 < sizeof(*tcp) + TIMESTAMP_WORDS * 4)
+		return false;
+	return *options == bpf_htonl(TIMESTAMP) && bpf_ntohs(ip->tot_len) > sizeof(*ip) + tcp->doff * 4;
+}
 
 static __always_inline void stamp(struct xdp_md *ctx)
 {
 	void *end = (void *)(long)ctx->data_end;
 	struct ethhdr *frame = (void *)(long)ctx->data;
 	struct iphdr *ip = (void *)(frame + 1);
-	__u32 only = 0;
-	__u64 *next, drawn;
+	__u64 key[2] = { numbering_key[0], numbering_key[1] };
+	struct sip s;
+	__u64 *next;
+	__u32 at;
 	__be16 id;
 
 	if ((void *)(ip + 1) > end || frame->h_proto != bpf_htons(ETH_P_IP))
 		return;
-	if (ip->version != 4 || ip->ihl < 5 || ip->protocol == IPPROTO_AH)
+	if (ip->version != 4 || ip->ihl != sizeof(*ip) / 4 || ip->protocol == IPPROTO_AH)
 		return;
 	if (!(ip->frag_off & bpf_htons(DONT_FRAGMENT)) || ip->frag_off & bpf_htons(FRAGMENT))
 		return;
-	next = bpf_map_lookup_elem(&number, &only);
+	if (ip->protocol == IPPROTO_TCP && is_told_apart(ip, end))
+		return;
+	sip_begin(&s, key);
+	sip_take(&s, (__u64)ip->saddr << 32 | ip->daddr);
+	sip_end(&s, key);
+	at = key[0] & (COUNTERS - 1);
+	next = bpf_map_lookup_elem(&number, &at);
 	if (!next)
 		return;
-	drawn = __sync_fetch_and_add(next, 1);
-	id = bpf_htons(drawn % 0xffff + 1);
+	id = bpf_htons(numbered(__sync_fetch_and_add(next, 1), key));
 	ip->check = mended(ip->check, ip->id, id);
 	ip->id = id;
 }

@@ -90,7 +90,7 @@ func (l *lane) passes(now int) {
 }
 
 // of makes a packet of a conversation. Of ten, one is IPv6's; four have numbers of the sender's own, which come round after
-// eight packets; five are numbered where copies begin, all from one counter.
+// eight packets; five are numbered where copies begin.
 func of(number int) []byte {
 	conversation := number % conversations
 	datagram := make([]byte, 16, 16+500)

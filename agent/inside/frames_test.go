@@ -62,6 +62,7 @@ func (b *bench) passes(frame []byte) []byte {
 }
 
 type ipv4 struct {
+	id       uint16
 	flags    uint16 // with the fragment's offset
 	protocol uint8
 	options  []byte
@@ -73,6 +74,7 @@ func (p ipv4) frame() []byte {
 	header := make([]byte, 20+len(p.options))
 	header[0] = 0x40 | byte(len(header)/4)
 	binary.BigEndian.PutUint16(header[2:], uint16(len(header)+len(p.payload)))
+	binary.BigEndian.PutUint16(header[4:], p.id)
 	binary.BigEndian.PutUint16(header[6:], p.flags)
 	header[8], header[9] = 64, p.protocol
 	from, to := p.from, p.to

@@ -2,7 +2,9 @@ package inside
 
 import (
 	"bytes"
+	"crypto/rand"
 	_ "embed"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -33,6 +35,7 @@ type program struct {
 	}
 	ports xdp.Ports
 	said  map[uint32]port // what is wanted, as the program knows it, by device
+	key   [2]uint64       // of the numbers that packets get
 }
 
 func load() (*program, error) {
@@ -41,6 +44,14 @@ func load() (*program, error) {
 		return nil, fmt.Errorf("the program for the ports of terminals cannot be read: %w", err)
 	}
 	p := &program{said: map[uint32]port{}}
+	var key [16]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, err
+	}
+	p.key = [2]uint64{binary.NativeEndian.Uint64(key[:]), binary.NativeEndian.Uint64(key[8:])}
+	if err := spec.Variables["numbering_key"].Set(p.key); err != nil {
+		return nil, fmt.Errorf("the program for the ports of terminals takes no key: %w", err)
+	}
 	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, fmt.Errorf("the kernel does not take the program for the ports of terminals (%s): %w", xdp.Wanted, err)
 	}
