@@ -10,12 +10,13 @@ from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 from gateway.host import run
 
 # What ethtool -k calls the offloads that make frames a userspace datapath must not see: frames longer than the
-# MTU and checksums that hardware was to fill in. lro is not in FACTS' list but makes the same.
+# MTU and checksums that hardware was to fill in.
 OFFLOADS = {
     "tcp-segmentation-offload": "tso",
     "generic-segmentation-offload": "gso",
     "generic-receive-offload": "gro",
     "large-receive-offload": "lro",
+    "rx-gro-hw": "rx-gro-hw",
     "tx-checksumming": "tx",
     "rx-checksumming": "rx",
 }

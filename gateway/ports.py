@@ -2,7 +2,8 @@
 
 A tunnel's port, and those of relaying, are made by the site's agent (`bicast-agent run --role gateway`), as they must
 be; the bridge has them from the beginning on, and takes a device when it is there. What arrives at the device by which
-a tunnel leaves must not be merged there: a tunnelled packet that was merged with others is longer than any port takes.
+a tunnel leaves must not be merged there, whichever datapath forwards: a tunnelled packet that was merged with others is
+longer than a port takes, and cannot be told from another.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from gateway.step import Seen, Step
 
 UNMADE = "asked for, and Open vSwitch could not make it"
 HIGHEST = 0xFEFF  # above are OpenFlow's reserved ones, and those OVS keeps
-MERGING = ("gro", "lro")
+MERGING = ("gro", "lro", "rx-gro-hw")
 
 
 def tunnels_of(site: Site) -> tuple[str, ...]:
@@ -37,10 +38,10 @@ def underlays_of(site: Site) -> dict[str, str]:
 
 
 def read_by_us(site: Site) -> set[str]:
-    """The links whose offloads are ours to turn off."""
-    if site.datapath is not Datapath.NETDEV:
-        return set()
-    return {*site.ports, *underlays_of(site)} - set(made_by_agent(site))
+    """The links whose offloads are ours to turn off: all of them at ports of a userspace datapath, and those that merge
+    packets at a device by which tunnels leave."""
+    ports = site.ports if site.datapath is Datapath.NETDEV else ()
+    return {*ports, *underlays_of(site)} - set(made_by_agent(site))
 
 
 def awaited(site: Site, links: Collection[str]) -> tuple[str, ...]:
@@ -61,11 +62,10 @@ def steps(site: Site, bridge: SeenBridge | None, seen: Seen) -> Iterator[Step]:
         yield Step(f"{name} link", "up" if link.up else "down", "up", up)
         if site.datapath is Datapath.NETDEV:
             yield _offloads_off(name, seen.offloads[name], port.offloads_taken if port else ())
-    if site.datapath is Datapath.NETDEV:
-        for device, name in underlays_of(site).items():
-            port = bridge.port(name) if bridge else None
-            if device in seen.links:
-                yield _merging_off(device, name, seen.offloads[device], port.underlay_taken if port else ())
+    for device, name in underlays_of(site).items():
+        port = bridge.port(name) if bridge else None
+        if device in seen.links:
+            yield _merging_off(device, name, seen.offloads[device], port.underlay_taken if port else ())
 
 
 def _port(site: Site, name: str, number: int, port: SeenPort | None, link: Link | None, there: bool) -> Step:

@@ -39,7 +39,7 @@ class Refusal:
 class Seen:
     ovs: SeenOvs
     links: Mapping[str, Link]
-    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads, and that its tunnels leave by
+    offloads: Mapping[str, Offloads]  # of the links that a netdev datapath reads, and that tunnels leave by
     room_bytes: int | None  # for what a netdev datapath sends; None: no such socket was seen
 
 

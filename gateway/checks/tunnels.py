@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.model import Datapath, Site, Tunnel, Uplink
+from controller.model import Site, Tunnel, Uplink
 from gateway import links
 from gateway.checks.kernel import KERNEL, able
 from gateway.checks.sysctls import STRICT, effective_rp_filter
@@ -123,17 +123,21 @@ def merging(scene: Scene) -> Iterator[Finding]:
     """That of a `device` is turned off by `bridge`, and undone by it."""
     for site in scene.sites:
         nowhere = [uplink for uplink in site.uplinks if uplink.tunnel and not uplink.tunnel.device]
-        if not nowhere or site.datapath is not Datapath.NETDEV:
+        if not nowhere:
             continue
-        on = [name for name in _ways_in(scene) if set(links.offloads(name).on) & set(MERGING)]
+        merges = {name: [each for each in links.offloads(name).on if each in MERGING] for name in _ways_in(scene)}
+        on = {name: features for name, features in merges.items() if features}
         names = " and ".join(uplink.port for uplink in nowhere)
         yield judged(
             f"{site.name} merging",
             not on,
             f"on at {', '.join(on)}" if on else "off",
-            f"off where {names} come in, for what was merged is longer than a userspace datapath takes; `device: NAME` "
-            f"in their uplinks has `bridge` turn it off, and on again at the end",
-            " && ".join(f"ethtool -K {name} gro off" for name in on) or None,
+            f"off where {names} come in: what was merged is longer than a userspace datapath takes, and no copy of it is "
+            "known; `device: NAME` in their uplinks has `bridge` turn it off, and on again at the end",
+            " && ".join(
+                f"ethtool -K {name} {' '.join(f'{each} off' for each in each_on)}" for name, each_on in on.items()
+            )
+            or None,
             else_=State.WARNING,
         )
 

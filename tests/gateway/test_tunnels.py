@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.__main__ import main
 from controller.config import load
-from gateway import links
+from controller.model import Datapath
+from gateway import links, ports
 from gateway.checks import switch, tunnels
 from gateway.doctor import Check
 from gateway.finding import Finding, State
+from gateway.ovs import SeenOvs
+from gateway.ports import read_by_us
 from gateway.scene import Scene
+from gateway.step import Seen, Step
 from tests.gateway.conftest import shell
 
 GATEWAY = """\
@@ -139,6 +145,24 @@ def test_what_merges_packets_under_a_tunnel_is_off_and_nothing_else_of_that_devi
     assert {name: set(links.offloads(name).on) for name in before} == before
 
 
+@pytest.mark.usefixtures("host")
+def test_it_is_off_for_the_kernel_s_datapath_as_well(tmp_path: Path) -> None:
+    """This kernel has none: what is planned is carried out without the bridge."""
+    (site,) = (replace(each, datapath=Datapath.SYSTEM) for each in load(written(tmp_path, "device: w0, ")).sites[:1])
+    here = {link.name: link for link in links.read()}
+
+    def planned() -> dict[str, Step]:
+        offloads = {name: links.offloads(name) for name in read_by_us(site)}
+        steps = ports.steps(site, None, Seen(SeenOvs("", (), None), here, offloads, None))
+        return {step.name: step for step in steps if step.name.split()[-1] in ("merging", "offloads")}
+
+    assert {name: step.right for name, step in planned().items()} == {"l0 merging": False, "w0 merging": False}
+    for step in planned().values():
+        shell(shlex.join(step.commands[-1]))
+    assert all(step.right for step in planned().values())
+    assert all("gro" not in links.offloads(name).on for name in ("w0", "l0"))
+
+
 @pytest.mark.usefixtures("ovs", "host")
 def test_a_port_that_was_made_anew_is_read_again(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Open vSwitch by itself goes on with a socket of the device that is gone."""
@@ -206,6 +230,10 @@ def test_without_a_device_it_is_said_what_to_do(tmp_path: Path) -> None:
     assert found.mend is not None
     shell(found.mend)
     assert findings(written(tmp_path, ""), tunnels.merging)["home merging"].state is State.OK
+    file = Path(written(tmp_path, ""))
+    file.write_text(file.read_text().replace("datapath: netdev", "datapath: system"))
+    shell("ethtool -K w0 gro on")
+    assert findings(str(file), tunnels.merging)["home merging"].state is State.WARNING
 
 
 @pytest.mark.usefixtures("ovs", "host")
