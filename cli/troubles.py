@@ -53,6 +53,8 @@ def _of_gateway(status: dict[str, Any], gateway: dict[str, Any], has_agent: bool
         yield f"{name}: every copy of a packet passes: {copies['because']}"
     for silent in copies["silent"] if copies is not None else ():
         yield f"{name}: {silent['uplink']}: {silent['because']}; it protects nobody now"
+    for one in copies["unidentified"] if copies is not None else ():
+        yield f"{name}: {one['uplink']}: {one['because']}; `./bicast bridge` turns off what merges below tunnels"
     for uplink in gateway["uplinks"]:
         if uplink["tunnel"] is not None and not uplink["tunnel"]["up"]:
             yield f"{name}: {uplink['name']}: its tunnel is down: {uplink['tunnel']['because']}"

@@ -96,6 +96,14 @@ class SilentView:
 
 
 @dataclass(frozen=True, slots=True)
+class UnidentifiedView:
+    """An uplink of which more than 1 % of the packets cannot be told from others: every copy of these passes."""
+
+    uplink: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class CopiesView:
     """Of a site whose uplinks end at another site of ours."""
 
@@ -105,6 +113,7 @@ class CopiesView:
     window_us: int | None  # within which a copy comes; None: nobody says
     paths: tuple[PathCopies, ...]  # since the order was given; empty: nobody says
     silent: tuple[SilentView, ...]
+    unidentified: tuple[UnidentifiedView, ...]
 
 
 @dataclass(frozen=True, slots=True)

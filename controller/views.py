@@ -29,6 +29,7 @@ from controller.snapshot import (
     Snapshot,
     TerminalView,
     TunnelView,
+    UnidentifiedView,
     UplinkView,
 )
 from controller.steering.budgets import Budgets
@@ -90,6 +91,7 @@ def _copies(site: Site, ends: Ends) -> CopiesView | None:
         window_us=told.window_us if told else None,
         paths=tuple(path for path in told.paths if path.name in names) if told else (),
         silent=tuple(SilentView(name, because) for name, because in ends.silent(site).items()),
+        unidentified=tuple(UnidentifiedView(name, because) for name, because in ends.unidentified(site).items()),
     )
 
 

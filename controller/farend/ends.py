@@ -15,8 +15,19 @@ from controller.farend.silence import Ports, Silence
 from controller.farend.tunnels import SiteTunnels
 from controller.known import Neighbour, Wanted
 from controller.model import Config, Site
+from controller.policy import unidentified
 from controller.policy.screening import Screen, answered, screened
-from controller.reports import AgentClosed, AgentEvent, AgentOpened, Direct, Eliminate, Reported, Resulted, Role
+from controller.reports import (
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    Direct,
+    Eliminate,
+    Elimination,
+    Reported,
+    Resulted,
+    Role,
+)
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
@@ -32,6 +43,7 @@ class Ends:
         self._here: dict[int, Eliminator] = {}  # by session
         self.tunnels = SiteTunnels(tickets)
         self._silence = Silence()
+        self._unidentified: dict[str, unidentified.Uplinks] = {}  # by site
         self._silent: dict[str, dict[str, str] | None] = {}  # by site, as told
         self._screens: dict[str, dict[str, Screen]] = {}  # by site and uplink
         self._out: dict[str, frozenset[str]] = {}  # by site: uplinks that get no copies, as told
@@ -56,7 +68,9 @@ class Ends:
             case AgentOpened(role=Role.GATEWAY):
                 self._here[event.session] = Eliminator(event)
             case AgentClosed():
-                self._here.pop(event.session, None)
+                left = self._here.pop(event.session, None)
+                if left is not None and self.eliminator(left.name) is None:
+                    self._unidentified.pop(left.name, None)
             case Resulted() if here:
                 here.resulted(event)
             case Reported() if here:
@@ -69,6 +83,18 @@ class Ends:
             return
         here, there = ends
         self._silence.look(here, there, who.told, here.name in self.once, wanted, ports, now)
+        self._look_for_unidentified(here, who.told, now)
+
+    def _look_for_unidentified(self, here: Site, told: Elimination, now: float) -> None:
+        names = {uplink.name for uplink in here.uplinks}
+        paths = {path.name: path for path in told.paths if path.name in names}
+        before = self.unidentified(here)
+        self._unidentified[here.name] = unidentified.reported(self._unidentified.get(here.name, {}), paths, now)
+        after = self.unidentified(here)
+        for name in after.keys() - before.keys():
+            log.warning("%s: %s: %s", here.name, name, after[name])
+        for name in before.keys() - after.keys():
+            log.info("%s: %s: copies are known again", here.name, name)
 
     def at(self, session: int) -> tuple[Site, Site] | None:
         """The site where this agent lets one copy of each packet pass, and its other end; None: it is at none."""
@@ -85,6 +111,11 @@ class Ends:
         return {
             name: why for site in sites if site.name in self.once for name, why in self._silence.at(site.name).items()
         }
+
+    def unidentified(self, site: Site) -> dict[str, str]:
+        """Uplinks of which too many packets cannot be told from others, and how many those are."""
+        uplinks = self._unidentified.get(site.name, {})
+        return {name: one.because for name, one in uplinks.items() if one.because is not None}
 
     def _dead(self, *ends: Site) -> dict[str, str]:
         """Those, and through whose tunnel nobody is heard."""

@@ -45,7 +45,7 @@ def stuck_offloads(scene: Scene) -> Iterator[Finding]:
             f"{name} fixed offloads",
             not stuck,
             " ".join(stuck) or "none",
-            "none that the driver holds on: with `datapath: system` the kernel deals with them at its ports, and no tunnel "
-            "should leave by a device that merges what it receives",
+            "none that the driver holds on: with `datapath: system` the kernel deals with them at its ports, and no "
+            "tunnel should leave by a device that merges what it receives",
             else_=State.WARNING,
         )

@@ -132,8 +132,8 @@ def merging(scene: Scene) -> Iterator[Finding]:
             f"{site.name} merging",
             not on,
             f"on at {', '.join(on)}" if on else "off",
-            f"off where {names} come in: what was merged is longer than a userspace datapath takes, and no copy of it is "
-            "known; `device: NAME` in their uplinks has `bridge` turn it off, and on again at the end",
+            f"off where {names} come in: what was merged is longer than a userspace datapath takes, and no copy of it "
+            "is known; `device: NAME` in their uplinks has `bridge` turn it off, and on again at the end",
             " && ".join(
                 f"ethtool -K {name} {' '.join(f'{each} off' for each in each_on)}" for name, each_on in on.items()
             )

@@ -66,6 +66,7 @@ from controller.snapshot import (
     TerminalView,
     TrafficView,
     TunnelView,
+    UnidentifiedView,
     UplinkView,
 )
 from controller.steering.logbook import By
@@ -141,6 +142,7 @@ HOME = GatewayView(
             PathCopies("lte", False, 4, 98, 2, 0, 0, 0, 0, (0,) * 20 + (60, 40)),
         ),
         silent=(SilentView("lte", "it brings no copies: none for 1.0 s, while 50 packets came otherwise"),),
+        unidentified=(UnidentifiedView("wifi", "every copy passes of 3% of 900 packets in 10 s"),),
     ),
     fitting=None,
 )

@@ -274,6 +274,28 @@ def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_an
     assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
 
 
+def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+
+    def bring(unidentified: int) -> Any:
+        for _ in range(12):
+            agent.brings("wifi", first=100, unidentified=unidentified)
+            agent.brings("lte", eliminated=100)
+            ends.second()
+        return ends.told("far").unidentified
+
+    (merged,) = bring(5)
+    assert merged.uplink == "wifi" and "5% of" in merged.because
+    assert [line for line in caplog.messages if "GRO" in line] == [f"far: wifi: {merged.because}"]
+    assert bring(0) == ()
+    assert bring(5) and ends.told("home").unidentified == ()
+    ends.leave(agent)
+    assert ends.told("far").unidentified == ()
+
+
 def test_one_that_is_silent_at_this_end_is_left_too() -> None:
     ends = Ends()
     agent = ends.agent("home")

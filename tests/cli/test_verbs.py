@@ -281,6 +281,7 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
             "sites.home.dpid",
             "client bicast: refused",
             "lte: it brings no copies",
+            "wifi: every copy passes of 3% of 900 packets in 10 s",
             "table 0, priority 10",
             "no port gw-wifi",
             "0000000000000002",
@@ -288,10 +289,10 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
     ):
         assert named in warnings[number]
     for part in ("loft", "0000000000000001", "127.0.0.1:51234", "192.0.2.9:40000", "datapath-id"):
-        assert part in warnings[6]
-    assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[7]
-    assert "agent client: it is connected and has not reported" in warnings[8]
-    assert len(warnings) == 9
+        assert part in warnings[7]
+    assert "agent relay-1 cannot clamp: this kernel has no sock_ops programs" in warnings[8]
+    assert "agent client: it is connected and has not reported" in warnings[9]
+    assert len(warnings) == 10
 
 
 def test_status_tells_which_uplink_carries_while_the_active_one_is_down(api: str, desk: Desk, capsys: Captured) -> None:

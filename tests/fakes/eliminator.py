@@ -81,10 +81,15 @@ class FakeEliminator(FakeHand):
         )
         return Tunnelling(tuple(ends), 1400, ())
 
-    def brings(self, path: str, first: int = 0, eliminated: int = 0) -> None:
+    def brings(self, path: str, first: int = 0, eliminated: int = 0, unidentified: int = 0) -> None:
         """So many more have come in by it."""
         came = self._came[path]
-        self._came[path] = replace(came, first=came.first + first, eliminated=came.eliminated + eliminated)
+        self._came[path] = replace(
+            came,
+            first=came.first + first,
+            eliminated=came.eliminated + eliminated,
+            unidentified=came.unidentified + unidentified,
+        )
 
     def _missing(self) -> tuple[tuple[str, str], ...]:
         ports = [port for _, port, _ in self.order.paths] if self.order else []

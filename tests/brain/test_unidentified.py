@@ -1,0 +1,47 @@
+"""Where more than 1 % of what an uplink brings cannot be told from other packets, somebody hears of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.policy.unidentified import MIN_PACKETS, WINDOW_S, Uplink, reported
+from controller.reports import PathCopies
+
+EMPTY = PathCopies("wifi", True, 0, 0, 0, 0, 0, 0, 0, ())
+
+
+def after(*windows: tuple[int, int], every_s: float = WINDOW_S) -> str | None:
+    """What is said of an uplink that brought so many known and unknown packets in each window."""
+    known: dict[str, Uplink] = reported({}, {"wifi": EMPTY}, 0.0)
+    path = EMPTY
+    for number, (first, unidentified) in enumerate(windows, 1):
+        path = replace(path, first=path.first + first, unidentified=path.unidentified + unidentified)
+        known = reported(known, {"wifi": path}, number * every_s)
+    return known["wifi"].because
+
+
+def test_more_than_one_in_a_hundred_is_said() -> None:
+    because = after((950, 50))
+    assert because is not None and "5% of 1000 packets in 10 s" in because
+    assert after((990, 10)) is None
+
+
+def test_a_few_packets_say_nothing() -> None:
+    assert after((0, MIN_PACKETS - 1)) is None
+    assert after((0, MIN_PACKETS // 2), (0, MIN_PACKETS // 2)) is not None, "they add up"
+    assert after((0, 5000), every_s=WINDOW_S / 2) is None, "nor does a moment"
+
+
+def test_it_is_said_until_a_window_is_in_order() -> None:
+    assert after((500, 500), (10, 0)) is not None, "of a few nothing is concluded"
+    assert after((500, 500), (1000, 0)) is None
+
+
+def test_what_the_site_does_not_forward_has_no_say() -> None:
+    known = reported(reported({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S)
+    assert known["wifi"].because is None and known["wifi"].since == 0.0
+
+
+def test_counters_that_begin_anew_begin_a_window() -> None:
+    known = reported(reported({}, {"wifi": replace(EMPTY, first=9000)}, 0.0), {"wifi": EMPTY}, WINDOW_S)
+    assert known["wifi"] == Uplink(EMPTY, WINDOW_S)
