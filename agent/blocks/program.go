@@ -22,11 +22,10 @@ import (
 var object []byte
 
 const (
-	wanted       = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
-	atCgroup     = "bicast_blocks" // the program's name, by which a killed agent's is known
-	orderMap     = "order"
-	heldMap      = "held"
-	onlyOneAgent = "another agent keeps the blocks of %s: one of them is enough"
+	wanted   = "sock_ops, iter/tcp and BTF, Linux 6.1, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN are wanted"
+	atCgroup = "bicast_blocks" // the program's name, by which a killed agent's is known
+	orderMap = "order"
+	heldMap  = "held"
 )
 
 // The map's contents: bpf/blocks.h.
@@ -42,7 +41,8 @@ type settings struct {
 // is killed, until its lease is over; the next one takes over what is held.
 type program struct {
 	within    func(func() error) error
-	directory *os.File // of the cgroup, locked
+	directory *os.File // of the cgroup
+	claim     io.Closer
 	objects   struct {
 		AtCgroup *ebpf.Program `ebpf:"bicast_blocks"`
 		Sweep    *ebpf.Program `ebpf:"sweep"`
@@ -76,8 +76,8 @@ func (p *program) open(cgroup string) (err error) {
 	if files.Type != unix.CGROUP2_SUPER_MAGIC {
 		return fmt.Errorf("%s is no directory of cgroup v2 (`grep cgroup2 /proc/mounts` tells where those are)", cgroup)
 	}
-	if err := lock(p.directory); err != nil {
-		return fmt.Errorf(onlyOneAgent, cgroup)
+	if p.claim, err = alone(p.directory); err != nil {
+		return err
 	}
 	var status unix.Stat_t
 	if err := unix.Fstat(int(p.directory.Fd()), &status); err != nil {
@@ -179,6 +179,9 @@ func (p *program) let() error {
 	}
 	for _, one := range []io.Closer{p.objects.AtCgroup, p.objects.Sweep, p.objects.Order, p.objects.Held} {
 		failures = append(failures, one.Close())
+	}
+	if p.claim != nil {
+		failures = append(failures, p.claim.Close())
 	}
 	if p.directory != nil {
 		failures = append(failures, p.directory.Close())

@@ -203,12 +203,22 @@ func TestASecondAgentIsRefusedTheCgroup(t *testing.T) {
 	second := NewHand(aSocket(t), host.Try, slog.New(slog.NewTextHandler(log, nil)))
 	second.Govern(cgroup)
 	endSecond := running(t, second)
-	await(t, "the second says why", func() bool { return log.have("another agent keeps the blocks of " + cgroup) })
+	await(t, "the second says why", func() bool { return log.have("keeps the blocks of " + cgroup) })
 	endSecond()
 	if there := count(t, cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
 	}
 	stop()
+}
+
+func TestALockThatAnyLocalUserCanHoldKeepsNoAgentAway(t *testing.T) {
+	host, cgroup := lab.One(t), newCgroup(t)
+	if err := os.Chmod(cgroup, 0o755); err != nil { // as cgroups are
+		t.Fatal(err)
+	}
+	host.Squat(nil, []string{cgroup})
+	governing(t, host, aSocket(t), cgroup)
+	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 }
 
 func TestWhatIsNoCgroupIsToldSo(t *testing.T) {

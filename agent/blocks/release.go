@@ -2,6 +2,8 @@ package blocks
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"bicast/agent/capping"
 	"bicast/agent/clock"
 	"bicast/agent/standing"
+	"bicast/internal/claim"
 )
 
 // Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
@@ -51,9 +54,16 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 		return 0, false, err
 	}
 	defer left.Close()
-	if count := len(left.Programs); count > 0 && lock(directory) != nil { // an agent lives, and the youngest is its own
-		its := left.Programs[count-1]
-		left.Keep(func(each *standing.Program) bool { return each != its })
+	if count := len(left.Programs); count > 0 {
+		switch mine, err := alone(directory); {
+		case err == nil:
+			defer mine.Close()
+		case errors.Is(err, claim.ErrTaken): // an agent lives, and the youngest is its own
+			its := left.Programs[count-1]
+			left.Keep(func(each *standing.Program) bool { return each != its })
+		default:
+			return 0, left.Blind, err
+		}
 	}
 	left.Left(netns, clock.Monotonic(), whose)
 	for _, each := range left.Programs {
@@ -88,5 +98,11 @@ func giveBack(left *standing.Program) error {
 	return errors.Join(p.takeOver(left.Maps), p.let())
 }
 
-// lock is had by one agent at a time.
-func lock(cgroup *os.File) error { return unix.Flock(int(cgroup.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+// alone claims a cgroup, which is one on the whole host.
+func alone(cgroup *os.File) (io.Closer, error) {
+	var status unix.Stat_t
+	if err := unix.Fstat(int(cgroup.Fd()), &status); err != nil {
+		return nil, err
+	}
+	return claim.TakeOnHost(fmt.Sprintf("blocks/%d", status.Ino), "keeps the blocks of "+cgroup.Name())
+}

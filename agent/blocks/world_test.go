@@ -193,7 +193,7 @@ func locked(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lock(place); err != nil {
+	if err := unix.Flock(int(place.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		place.Close()
 		return nil, err
 	}

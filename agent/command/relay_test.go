@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"bufio"
 	"context"
 	"net/netip"
 	"os"
@@ -166,6 +167,31 @@ func TestAGuardWhoseAgentIsKilledWhileItStartsHandsTheNamespaceBack(t *testing.T
 	}
 	if b.manager() != "0" {
 		t.Fatal("the namespace is left under the userspace path manager, with nobody for it")
+	}
+}
+
+func TestANameThatAnyLocalUserCanHoldKeepsNoGuardWaiting(t *testing.T) {
+	relay := lab.One(t)
+	relay.Squat([]string{"bicast-agent path manager"}, nil)
+	guard := agent(command.GuardVerb, relay.Path(), t.TempDir())
+	guard.Stderr = diary(t)
+	input, err := guard.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := guard.StdoutPipe()
+	if err == nil {
+		err = guard.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, err := bufio.NewReader(output).ReadString('\n'); said != "holding\n" {
+		t.Errorf("the guard says %q (%v), expected that it holds the path manager", said, err)
+	}
+	input.Close()
+	if err := guard.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

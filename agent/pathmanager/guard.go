@@ -1,17 +1,15 @@
 package pathmanager
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os/signal"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/claim"
 	"bicast/mptcp"
 )
 
@@ -21,8 +19,8 @@ const (
 	wait    = "waiting for another agent's guard"
 )
 
-// An abstract Unix socket is of one network namespace: there is one guard in each, and the next one waits its turn.
-const seat = "@bicast-agent path manager"
+// seat is the claim of a guard: there is one in each network namespace, and the next one waits its turn.
+const seat = "path manager"
 
 // Guard is the process: it holds the namespace until its input ends, closes its output when the namespace is handed
 // back, and returns when nobody needs it any more. The directory is where it notes that the namespace is held.
@@ -75,11 +73,11 @@ func eventsOf(netns string) (*mptcp.Handle, <-chan mptcp.Event, context.CancelFu
 func hold(
 	handle *mptcp.Handle, noted mark, events <-chan mptcp.Event, orphaned <-chan struct{}, out io.Writer,
 ) (err error) {
-	listener, err := sit(handle, orphaned, out)
-	if err != nil || listener == nil {
+	mine, err := sit(handle, orphaned, out)
+	if err != nil || mine == nil {
 		return err
 	}
-	defer listener.Close()
+	defer mine.Close()
 	if err := noted.put(); err != nil {
 		return err
 	}
@@ -100,39 +98,27 @@ func hold(
 	}
 }
 
-// sit takes the namespace's seat, or waits for who has it; nil when the agent ends before that.
-func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (net.Listener, error) {
-	for {
-		var other net.Conn
-		listener, err := takeSeat(handle)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			err = handle.Do(func() (err error) {
-				other, err = net.Dial("unix", seat)
-				return err
-			})
-		}
-		switch {
-		case errors.Is(err, syscall.ECONNREFUSED): // it left between the two
-		case err != nil:
-			return nil, fmt.Errorf("it cannot be told whether another agent holds the path manager: %w", err)
-		case other == nil:
-			return listener, nil
-		default:
-			fmt.Fprintln(out, wait)
-			left := make(chan struct{})
-			go func() {
-				defer close(left)
-				bufio.NewReader(other).ReadByte()
-			}()
-			select {
-			case <-left:
-				other.Close()
-			case <-orphaned:
-				other.Close()
-				return nil, nil
-			}
-		}
+// sit takes the namespace's seat, or waits for the guard that has it; nil when the agent ends before that.
+func sit(handle *mptcp.Handle, orphaned <-chan struct{}, out io.Writer) (io.Closer, error) {
+	mine, err := takeSeat(handle)
+	if !errors.Is(err, claim.ErrTaken) {
+		return mine, err
 	}
+	fmt.Fprintln(out, wait)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-orphaned:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	mine, err = claim.Await(ctx, handle.Do, seat)
+	if errors.Is(err, context.Canceled) {
+		return nil, nil
+	}
+	return mine, err
 }
 
 // listen is for the connections that are left.

@@ -1,14 +1,15 @@
 package pathmanager
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
+	"io"
 	"os/exec"
 	"syscall"
 	"time"
 
+	"bicast/internal/claim"
 	"bicast/mptcp"
 )
 
@@ -31,14 +32,14 @@ func Release(netns, directory string, command []string) (released bool, err erro
 	if standing, err := noted.stands(); err != nil || !standing {
 		return false, err
 	}
-	listener, err := vacated(handle)
+	mine, err := vacated(handle)
 	if err != nil {
 		return false, fmt.Errorf("it cannot be told whether an agent holds the path manager: %w", err)
 	}
-	if listener == nil {
+	if mine == nil {
 		return false, nil
 	}
-	defer listener.Close()
+	defer mine.Close()
 	if standing, err := noted.stands(); err != nil || !standing { // its guard has just given it back
 		return false, err
 	}
@@ -75,37 +76,20 @@ func Listen(netns string) error {
 const leavesWithin = time.Second
 
 // vacated takes the seat; nil where a guard lives.
-func vacated(handle *mptcp.Handle) (net.Listener, error) {
-	late := time.Now().Add(leavesWithin)
-	for {
-		listener, err := takeSeat(handle)
-		if !errors.Is(err, syscall.EADDRINUSE) {
-			return listener, err
-		}
-		var guard net.Conn
-		err = handle.Do(func() (err error) {
-			guard, err = net.Dial("unix", seat)
-			return err
-		})
-		if errors.Is(err, syscall.ECONNREFUSED) && time.Now().Before(late) {
-			continue // it left between the two
-		}
-		if err != nil {
-			return nil, err
-		}
-		guard.SetReadDeadline(late)
-		_, err = guard.Read(make([]byte, 1)) // it never writes
-		guard.Close()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, nil
-		}
+func vacated(handle *mptcp.Handle) (io.Closer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), leavesWithin)
+	defer cancel()
+	mine, err := claim.Await(ctx, handle.Do, seat)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
 	}
+	return mine, err
 }
 
-func takeSeat(handle *mptcp.Handle) (listener net.Listener, err error) {
-	err = handle.Do(func() (err error) {
-		listener, err = net.Listen("unix", seat)
+func takeSeat(handle *mptcp.Handle) (mine io.Closer, err error) {
+	err = handle.Do(func() error {
+		mine, err = claim.Take(seat, "holds the path manager of this network namespace")
 		return err
 	})
-	return listener, err
+	return mine, err
 }

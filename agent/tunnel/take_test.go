@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/api/agentv1"
+	"bicast/internal/lab"
 )
 
 func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
@@ -44,4 +45,16 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	w.kill(first)
 	w.away = w.site(w.far, w.far, away)
 	w.await("the ends hear each other", 20*time.Second, w.alive)
+}
+
+func TestWhatAnyLocalUserCanHoldKeepsNoTunnelAway(t *testing.T) {
+	host := lab.One(t)
+	host.Squat([]string{"bicast-tunnels", "bicast/tunnels"}, nil)
+	mine, err := alone(host.Try)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,86 +1,216 @@
-// Package claim keeps what two agents of one network namespace cannot both do for one of them.
+// Package claim keeps two agents from doing what only one of them can do, such as intercepting connections in one network
+// namespace.
+//
+// A claim is a lock (flock) on a file that only root can open. The kernel frees it when the process ends, however it ends. An
+// abstract Unix socket would not do: any local user can hold its name.
 package claim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"io/fs"
+	"net/url"
 	"os"
-	"time"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-const freeWithin = time.Second
-
-// ErrTaken is that another agent has a name, and lives.
+// ErrTaken is that another agent has a claim, and lives.
 var ErrTaken = errors.New("end that one, or leave it to that")
 
-// Take has a name for this process while it lives: the name is in no file system, and goes with the process. `does` is
-// what whoever has it does, for whom it is refused.
+// Take claims a name in the network namespace of the calling thread, until the claim is closed or this process ends. `does` is
+// what its holder does; the refusal says so.
 func Take(name, does string) (io.Closer, error) {
-	place := &net.UnixAddr{Name: "@bicast/" + name, Net: "unix"}
-	listener, err := net.ListenUnix("unix", place)
-	switch {
-	case err == nil:
-		go letGo(listener)
-		return taken{listener, place}, nil
-	case !errors.Is(err, unix.EADDRINUSE):
-		return nil, fmt.Errorf("%s cannot be claimed: %w", name, err)
-	}
-	owner, err := ownerOf(place)
+	path, err := here(name)
 	if err != nil {
-		return nil, fmt.Errorf("somebody has claimed %s, and who it is cannot be found out: %w", name, err)
+		return nil, err
 	}
-	if owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
-		return io.NopCloser(nil), nil // anybody may take a name; only an agent can do it
-	}
-	return nil, fmt.Errorf("another agent (process %d of this host) %s: %w", owner.Pid, does, ErrTaken)
+	return take(path, does)
 }
 
-type taken struct {
-	listener net.Listener
-	place    *net.UnixAddr
+// TakeOnHost claims a name that is one on the whole host, such as that of a cgroup.
+func TakeOnHost(name, does string) (io.Closer, error) {
+	path, err := file("host", name)
+	if err != nil {
+		return nil, err
+	}
+	return take(path, does)
 }
 
-// Close returns when the name is free: a child that is just being started has a copy of it until it is another program.
-func (t taken) Close() error {
-	if err := t.listener.Close(); err != nil {
+// Await claims as Take does in the network namespace where `within` runs its work, and waits as long as another process has the
+// claim.
+func Await(ctx context.Context, within func(func() error) error, name string) (io.Closer, error) {
+	var path string
+	if err := within(func() (err error) {
+		path, err = here(name)
 		return err
+	}); err != nil {
+		return nil, err
 	}
-	for end := time.Now().Add(freeWithin); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		conn, err := net.DialUnix("unix", nil, t.place)
-		if err != nil {
-			return nil
+	type outcome struct {
+		claim *claim
+		err   error
+	}
+	locked := make(chan outcome)
+	go func() {
+		one, err := lock(path, unix.LOCK_EX)
+		select {
+		case locked <- outcome{one, err}:
+		case <-ctx.Done():
+			if err == nil {
+				one.Close()
+			}
 		}
-		conn.Close()
+	}()
+	select {
+	case one := <-locked:
+		return one.claim, one.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	return nil // somebody else has it by now
 }
 
-// letGo of those who asked, or there would be no room for the next.
-func letGo(listener net.Listener) {
+// File is the path of a file, beside the claims, for what the holder of a claim in the calling thread's network namespace keeps.
+func File(name string) (string, error) { return here("kept " + name) }
+
+// Cookie is the number that the kernel gives to the calling thread's network namespace, and to no other one as long as it runs.
+// An inode is used again.
+func Cookie() (string, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return "", fmt.Errorf("the network namespace cannot be told from others: %w; that wants Linux 5.14 or newer", err)
+	}
+	return fmt.Sprint(cookie), nil
+}
+
+func take(path, does string) (io.Closer, error) {
+	one, err := lock(path, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("another agent%s %s: %w", holder(path), does, ErrTaken)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return one, nil
+}
+
+// holder is the process that has a claim, as it wrote it there.
+func holder(path string) string {
+	if number, err := os.ReadFile(path); err == nil && len(number) > 0 {
+		return " (process " + strings.TrimSpace(string(number)) + " of this host)"
+	}
+	return ""
+}
+
+// here is the file of a name in the calling thread's network namespace.
+func here(name string) (string, error) {
+	var namespace unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &namespace); err != nil {
+		return "", fmt.Errorf("%s cannot be claimed: this network namespace cannot be told from others: %w", name, err)
+	}
+	return file(fmt.Sprint(namespace.Ino), name)
+}
+
+func file(of, name string) (string, error) {
+	directory, err := room(places())
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be claimed: %w", name, err)
+	}
+	return filepath.Join(directory, of+"."+url.PathEscape(name)), nil
+}
+
+// places is where claims are. Android has no /run.
+func places() string {
+	for _, root := range []string{"/run", "/dev"} {
+		if there, err := os.Stat(root); err == nil && there.IsDir() {
+			return root + "/bicast-agent/claims"
+		}
+	}
+	return "/run/bicast-agent/claims"
+}
+
+// room makes the directory of claims, or says why others could write there.
+func room(directory string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(directory), 0o755); err != nil {
+		return "", fmt.Errorf("%w; that wants root, or systemd's RuntimeDirectory=bicast-agent", err)
+	}
+	if err := os.Mkdir(directory, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("%w; that wants root, or systemd's RuntimeDirectory=bicast-agent", err)
+	}
+	var there unix.Stat_t
+	if err := unix.Lstat(directory, &there); err != nil {
+		return "", err
+	}
+	if there.Mode&unix.S_IFMT != unix.S_IFDIR || int(there.Uid) != os.Geteuid() || there.Mode&0o077 != 0 {
+		return "", fmt.Errorf("%s is of user %d with mode %o, expected a directory of user %d with mode 700: take it away",
+			directory, there.Uid, there.Mode, os.Geteuid())
+	}
+	return directory, nil
+}
+
+// claim is a locked file.
+type claim struct {
+	path string
+	file *os.File
+}
+
+// lock locks the file that has the path once it is locked: who closes a claim removes its file.
+func lock(path string, how int) (*claim, error) {
 	for {
-		conn, err := listener.Accept()
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return // closed: the name is free
+			return nil, err
 		}
-		conn.Close()
+		one := &claim{path, file}
+		if err := one.lock(how); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		if one.stands() {
+			return one, one.sign()
+		}
+		file.Close()
 	}
 }
 
-func ownerOf(place *net.UnixAddr) (owner *unix.Ucred, err error) {
-	conn, err := net.DialUnix("unix", nil, place)
-	if err != nil {
-		return nil, err
+func (c *claim) lock(how int) error {
+	for {
+		if err := unix.Flock(int(c.file.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
 	}
-	defer conn.Close()
-	raw, err := conn.SyscallConn()
+}
+
+func (c *claim) stands() bool {
+	mine, err := c.file.Stat()
 	if err != nil {
-		return nil, err
+		return false
 	}
-	var failure error
-	err = raw.Control(func(fd uintptr) { owner, failure = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return owner, errors.Join(err, failure)
+	there, err := os.Lstat(c.path)
+	return err == nil && os.SameFile(mine, there)
+}
+
+// sign writes which process has the claim.
+func (c *claim) sign() error {
+	err := c.file.Truncate(0)
+	if err == nil {
+		_, err = c.file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
+}
+
+// Close frees the claim at once. A child that is just being started has a copy of the open file, so closing alone would not.
+func (c *claim) Close() error {
+	return errors.Join(os.Remove(c.path), unix.Flock(int(c.file.Fd()), unix.LOCK_UN), c.file.Close())
 }

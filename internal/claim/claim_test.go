@@ -1,15 +1,66 @@
 package claim
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"bicast/internal/lab"
 )
 
+const (
+	within = 10 * time.Second
+	claims = "CLAIM_TEST_NAME" // the test's own program claims this name, and ends with its input
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(claims); name != "" {
+		_, err := Take(name, "tests")
+		fmt.Println(err)
+		bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// another is a process that tries to claim a name, and what came of it.
+func another(t *testing.T, name string) (process *exec.Cmd, said string) {
+	t.Helper()
+	process = exec.Command("/proc/self/exe")
+	process.Env = append(os.Environ(), claims+"="+name)
+	input, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := process.StdoutPipe()
+	if err == nil {
+		err = process.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		input.Close()
+		process.Wait()
+	})
+	said, err = bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process, strings.TrimSpace(said)
+}
+
+func name(t *testing.T) string { return fmt.Sprintf("test/%s/%d", t.Name(), os.Getpid()) }
+
 func TestANameIsTakenOnceAndFreeWhenItIsGivenUp(t *testing.T) {
-	name := fmt.Sprintf("test/%d", os.Getpid())
+	name := name(t)
 	ended, end := make(chan struct{}), make(chan struct{})
 	go func() { // children have copies of what is open, until they are other programs
 		defer close(ended)
@@ -31,11 +82,107 @@ func TestANameIsTakenOnceAndFreeWhenItIsGivenUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Take(name, "tests"); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d of this host) tests", os.Getpid())) {
+		if _, err := Take(name, "tests"); !errors.Is(err, ErrTaken) ||
+			!strings.Contains(err.Error(), fmt.Sprintf("process %d of this host) tests", os.Getpid())) {
 			t.Fatalf("%v, expected to be told who has it", err)
 		}
 		if err := first.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestAKilledProcessHasItsClaimNoMore(t *testing.T) {
+	name := name(t)
+	first, said := another(t, name)
+	if said != "<nil>" {
+		t.Fatal(said)
+	}
+	if _, said := another(t, name); !strings.Contains(said, fmt.Sprintf("process %d of this host) tests", first.Process.Pid)) {
+		t.Fatalf("the second is told %q, expected that process %d has the claim", said, first.Process.Pid)
+	}
+	first.Process.Kill()
+	first.Wait()
+	mine, err := Take(name, "tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhoWaitsHasTheClaimNext(t *testing.T) {
+	name := name(t)
+	here := func(work func() error) error { return work() }
+	first, err := Take(name, "tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Await(impatient, here, name); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v, expected that who does not wait has it not", err)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), within)
+	defer stop()
+	has := make(chan error)
+	go func() {
+		second, err := Await(ctx, here, name)
+		if err == nil {
+			err = second.Close()
+		}
+		has <- err
+	}()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-has; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestANetworkNamespaceHasClaimsOfItsOwnAndTheHostHasOne(t *testing.T) {
+	name, other := name(t), lab.One(t)
+	mine, err := Take(name, "tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	other.Do(func() error {
+		theirs, err := Take(name, "tests")
+		if err != nil {
+			return err
+		}
+		return theirs.Close()
+	})
+	everywhere, err := TakeOnHost(name, "tests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer everywhere.Close()
+	if err := other.Try(func() error {
+		_, err := TakeOnHost(name, "tests")
+		return err
+	}); !errors.Is(err, ErrTaken) {
+		t.Fatalf("%v, expected the host's claim to be one in all network namespaces", err)
+	}
+}
+
+func TestADirectoryThatOthersCanWriteToIsRefused(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "claims")
+	if _, err := room(directory); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func() error{
+		"others may write there": func() error { return os.Chmod(directory, 0o777) },
+		"it is another user's":   func() error { return errors.Join(os.Chmod(directory, 0o700), os.Chown(directory, 65534, -1)) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := room(directory); err == nil || !strings.Contains(err.Error(), "expected a directory of user") {
+			t.Errorf("where %s: %v, expected a refusal", what, err)
 		}
 	}
 }

@@ -1,34 +1,20 @@
 package tune
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"os"
+	"io"
 
-	"golang.org/x/sys/unix"
-
+	"bicast/internal/claim"
 	"bicast/mptcp"
 )
 
-// lock has a namespace to ourselves until the file is closed: of two that set it up at once, each would take the other's
-// values for what was there before. It is the namespace's own file that is locked, whichever state file they keep.
-func lock(h *mptcp.Handle) (file *os.File, err error) {
-	err = h.Do(func() error {
-		file, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	})
+// lock claims a namespace until it is closed: of two that set it up at once, each would take the other's values for what was there
+// before. It is the namespace itself that is claimed, whichever state file they keep.
+func lock(h *mptcp.Handle) (io.Closer, error) {
+	alone, err := claim.Await(context.Background(), h.Do, "tune")
 	if err != nil {
-		return nil, err
-	}
-	for {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		file.Close()
 		return nil, fmt.Errorf("the network namespace cannot be had alone: %w; no other `setup` may run in it meanwhile", err)
 	}
-	return file, nil
+	return alone, nil
 }

@@ -1,0 +1,35 @@
+package tune
+
+import (
+	"testing"
+	"time"
+
+	"bicast/internal/lab"
+	"bicast/mptcp"
+)
+
+func TestALockThatAnyLocalUserCanHoldKeepsNobodyWaiting(t *testing.T) {
+	host := lab.One(t)
+	host.Squat(nil, nil)
+	handle, err := mptcp.Open(host.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer handle.Close()
+	locked := make(chan error, 1)
+	go func() {
+		alone, err := lock(handle)
+		if err == nil {
+			err = alone.Close()
+		}
+		locked <- err
+	}()
+	select {
+	case err := <-locked:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for somebody who has no right to it")
+	}
+}
