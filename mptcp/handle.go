@@ -1,6 +1,7 @@
 package mptcp
 
 import (
+	"context"
 	"errors"
 	"os"
 
@@ -95,6 +96,12 @@ func (h *Handle) NamespaceID() (uint64, error) { return h.namespace.id() }
 
 // Do runs work on a thread inside the namespace: for net.Interfaces and /proc/sys/net, which answer by the asker's own.
 func (h *Handle) Do(work func() error) error { return h.namespace.do(work) }
+
+// Dial runs work inside the namespace that waits for others, as connecting does. It has places of its own, so that no server that is
+// silent holds up what Do runs.
+func (h *Handle) Dial(ctx context.Context, work func() error) error {
+	return h.namespace.dial(ctx, work)
+}
 
 // refusal names what the kernel said no to; nil where it did not. That there is no right is its own kind.
 func refusal(what string, err error) error {

@@ -1,6 +1,8 @@
 package mptcp_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -8,17 +10,18 @@ import (
 	"bicast/internal/lab"
 )
 
-// A terminal that calls thousands of silent servers had the agent end: Go has no more than 10,000 threads.
-func TestWorksInANamespaceThatWaitAreBounded(t *testing.T) {
-	const works, bound = 1100, 1024
+// A terminal that calls thousands of silent servers had the agent end, for Go has no more than 10,000 threads; and then had all
+// else wait that the agent does in the namespace.
+func TestConnectingThatWaitsIsBoundedAndHoldsUpNothingElse(t *testing.T) {
+	const dials, bound = 1100, 1024
 	handle := open(t, lab.One(t))
-	begun, goOn := make(chan bool, works), make(chan bool)
+	begun, goOn := make(chan bool, dials), make(chan bool)
 	var all sync.WaitGroup
-	for range works {
+	for range dials {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			handle.Do(func() error {
+			handle.Dial(context.Background(), func() error {
 				begun <- true
 				<-goOn
 				return nil
@@ -30,8 +33,23 @@ func TestWorksInANamespaceThatWaitAreBounded(t *testing.T) {
 	}
 	select {
 	case <-begun:
-		t.Errorf("more than %d works have begun at once", bound)
+		t.Errorf("more than %d have begun at once", bound)
 	case <-time.After(100 * time.Millisecond):
+	}
+	impatient, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := handle.Dial(impatient, func() error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, expected who does not wait to be told so", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- handle.Do(func() error { return nil }) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("what the agent does itself waits for strangers")
 	}
 	close(goOn)
 	all.Wait()

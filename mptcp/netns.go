@@ -1,6 +1,7 @@
 package mptcp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,16 +17,16 @@ import (
 // Where `ip netns` keeps the namespaces that have a name.
 const namedNamespaces = "/run/netns"
 
-// Each work inside another namespace has a thread, and Go ends a process that has 10,000: what a stranger can have us wait for,
-// as for servers that are silent, waits for its turn beyond this many.
-const mostInside = 1024
+// Each work inside another namespace has a thread, and Go ends a process that has 10,000. Connecting waits for strangers, such as
+// servers that are silent: beyond so many the next one waits for its turn.
+const mostDials = 1024
 
 // A network namespace that stays open while we hold its file.
 type namespace struct {
 	file *os.File
 	own  bool // this process is inside already: entering it would ask for a right that is not needed
 
-	inside chan struct{} // works, each with a thread
+	dials chan struct{} // those that wait, each with a thread
 }
 
 // An empty name is the namespace of this process; a name with a slash is a path like /proc/PID/ns/net.
@@ -46,7 +47,7 @@ func openNamespace(name string) (*namespace, error) {
 	}
 	kind, err := unix.IoctlRetInt(int(file.Fd()), unix.NS_GET_NSTYPE)
 	if err == nil && kind == unix.CLONE_NEWNET {
-		return &namespace{file, name == "", make(chan struct{}, mostInside)}, nil
+		return &namespace{file, name == "", make(chan struct{}, mostDials)}, nil
 	}
 	file.Close()
 	if other := otherNamespaces[kind]; err == nil && other != "" {
@@ -104,8 +105,6 @@ func (n *namespace) do(work func() error) error {
 	if n.own {
 		return work()
 	}
-	n.inside <- struct{}{}
-	defer func() { <-n.inside }()
 	outcome := make(chan error)
 	go func() {
 		// Never unlocked: the thread ends with this goroutine, and nobody else ever runs in the namespace.
@@ -117,4 +116,18 @@ func (n *namespace) do(work func() error) error {
 		outcome <- work()
 	}()
 	return <-outcome
+}
+
+// dial is for work that waits for others. Work that nobody waits for any more is not begun.
+func (n *namespace) dial(ctx context.Context, work func() error) error {
+	if n.own {
+		return work()
+	}
+	select {
+	case n.dials <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-n.dials }()
+	return n.do(work)
 }

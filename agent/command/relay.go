@@ -87,7 +87,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 }
 
 // beHere does a work in the network namespace that the whole process is in.
-func beHere(work func() error) error { return work() }
+func beHere(_ context.Context, work func() error) error { return work() }
 
 // identityOptions are those of both verbs.
 func identityOptions(flags *flag.FlagSet) *identity.Files {

@@ -50,7 +50,8 @@ type Host struct {
 	walking   *walk.Hand
 	relaying  *relaying.Hand // nil: of a terminal or a gateway
 
-	mutex sync.Mutex // of the reader, which remembers when it read
+	mutex sync.Mutex              // of the reader, which remembers when it read
+	tells []func(*agentv1.Report) // what executors tell of themselves
 }
 
 // Settings are what whoever starts an agent chooses.
@@ -97,9 +98,46 @@ func Open(s Settings) (*Host, error) {
 		h.taking = taking.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
-		h.relaying = relaying.NewHand(within, s.Identity, log)
+		h.relaying = relaying.NewHand(within, func(ctx context.Context, work func() error) error {
+			if h.kernel.Handle == nil {
+				return within(work)
+			}
+			return h.kernel.Handle.Dial(ctx, work)
+		}, s.Identity, log)
 	}
+	h.tells = h.parts()
 	return h, nil
+}
+
+// parts are those of a report that executors tell.
+func (h *Host) parts() (all []func(*agentv1.Report)) {
+	capping := &part[*agentv1.Capping]{read: h.windows.report}
+	measured := &part[measured]{read: func() (m measured) {
+		m.answering, m.health = h.measuring.Report()
+		return m
+	}}
+	all = append(all, func(r *agentv1.Report) { r.Capping = capping.now() }, func(r *agentv1.Report) {
+		now := measured.now()
+		r.Answering, r.Health = now.answering, now.health
+	})
+	if h.copies != nil {
+		one := &part[*agentv1.Elimination]{read: h.copies.Report}
+		all = append(all, func(r *agentv1.Report) { r.Elimination = one.now() })
+	}
+	if h.tunnels != nil {
+		one, other := &part[*agentv1.Tunnelling]{read: h.tunnels.Report}, &part[*agentv1.Taking]{read: h.taking.Report}
+		all = append(all, func(r *agentv1.Report) { r.Tunnelling = one.now() }, func(r *agentv1.Report) { r.Taking = other.now() })
+	}
+	if h.relaying != nil {
+		one := &part[*agentv1.Relaying]{read: h.relaying.Report}
+		all = append(all, func(r *agentv1.Report) { r.Relaying = one.now() })
+	}
+	return all
+}
+
+type measured struct {
+	answering *agentv1.Answering
+	health    []*agentv1.PathHealth
 }
 
 func (h *Host) openLinks(netns string) (links *report.Links, err error) {
@@ -177,25 +215,24 @@ func (h *Host) Hello() *agentv1.Hello {
 	return hello
 }
 
-// Report reads the kernel now.
+// Report reads the kernel now. What an executor tells of itself is asked of all of them at once, and not waited for for long.
 func (h *Host) Report() (*agentv1.Report, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	report, err := h.reader.Read()
-	if err == nil && h.copies != nil {
-		report.Elimination = h.copies.Report()
+	if err != nil {
+		return report, err
 	}
-	if err == nil && h.tunnels != nil {
-		report.Tunnelling, report.Taking = h.tunnels.Report(), h.taking.Report()
+	var told sync.WaitGroup
+	for _, tell := range h.tells {
+		told.Add(1)
+		go func() {
+			defer told.Done()
+			tell(report)
+		}()
 	}
-	if err == nil && h.relaying != nil {
-		report.Relaying = h.relaying.Report()
-	}
-	if err == nil {
-		report.Capping = h.windows.report()
-		report.Answering, report.Health = h.measuring.Report()
-	}
-	return report, err
+	told.Wait()
+	return report, nil
 }
 
 // Fired tells of reflexes.

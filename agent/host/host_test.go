@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"bicast/agent/hands"
@@ -213,6 +216,61 @@ func TestAGatewayCanHaveTunnelsAndNobodyElse(t *testing.T) {
 	}
 	if able := told(t, open(t, host.Path(), agentv1.Role_ROLE_GATEWAY).Hello(), "tunnel"); !able.GetAvailable() {
 		t.Fatalf("%v, expected root to be able to here", able)
+	}
+}
+
+// nft waits here until the test lets it go on.
+func TestAnNftThatHangsHoldsUpNoReportAndNoOtherExecutor(t *testing.T) {
+	h := open(t, lab.One(t).Path(), agentv1.Role_ROLE_GATEWAY)
+	obey := func(order *agentv1.Directive) *agentv1.Result { return h.Obey(context.Background(), order) }
+	tunnels := func(all ...*agentv1.Tunnel) *agentv1.Directive {
+		return &agentv1.Directive{Order: &agentv1.Directive_Tunnels{Tunnels: &agentv1.Tunnels{Tunnels: all}}}
+	}
+	nft, err := exec.LookPath("nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	gate := filepath.Join(directory, "gate")
+	script := fmt.Sprintf("#!/bin/sh\nread -r go <%s\nexec %s \"$@\"\n", gate, nft)
+	if err := errors.Join(unix.Mkfifo(gate, 0o600), os.WriteFile(filepath.Join(directory, "nft"), []byte(script), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", directory+":"+path)
+	ordered := make(chan *agentv1.Result, 1)
+	go func() {
+		ordered <- obey(tunnels(&agentv1.Tunnel{
+			Name: "dsl", Port: "tun-busy", Vni: 4242, UdpPort: 4799, Remote: "127.0.0.1", Key: make([]byte, 32),
+		}))
+	}()
+	hangs, err := os.OpenFile(gate, os.O_WRONLY, 0) // until nft reads there
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Setenv("PATH", path)
+	others := make(chan error, 1)
+	go func() {
+		_, err := h.Report()
+		if result := obey(&agentv1.Directive{Order: &agentv1.Directive_Health{Health: &agentv1.Health{}}}); !result.GetDone() {
+			err = errors.Join(err, errors.New(result.GetSaid()))
+		}
+		others <- err
+	}()
+	select {
+	case err := <-others:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("nothing is reported while nft hangs")
+	}
+	if err := hangs.Close(); err != nil {
+		t.Error(err)
+	}
+	t.Log(<-ordered)
+	if result := obey(tunnels()); !result.GetDone() {
+		t.Error(result)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bicast/agent/clock"
@@ -31,10 +32,13 @@ var ErrNoRelay = errors.New("a relay stands in the Internet: run an agent of rol
 
 // Hand relays as a controller ordered.
 type Hand struct {
-	within   func(func() error) error // runs where gateways come to, and where servers are reached from
+	within   func(func() error) error // runs where gateways come to
+	dial     reach.Within             // runs where servers are reached from, and waits for them
 	identity func() (trust.Identity, error)
 	log      *slog.Logger
 	busy     busy
+
+	relays atomic.Bool // it is a relay
 
 	mutex   sync.Mutex
 	ended   bool
@@ -46,8 +50,8 @@ type Hand struct {
 }
 
 // NewHand has nothing to do yet.
-func NewHand(within func(func() error) error, identity func() (trust.Identity, error), log *slog.Logger) *Hand {
-	return &Hand{within: within, identity: identity, log: log}
+func NewHand(within func(func() error) error, dial reach.Within, identity func() (trust.Identity, error), log *slog.Logger) *Hand {
+	return &Hand{within: within, dial: dial, identity: identity, log: log}
 }
 
 // Order takes the place of the order before; one that cannot be carried out changes nothing. Where nothing can be passed on to
@@ -68,11 +72,12 @@ func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	}
 	unled := h.lead(wanted.onward)
 	if h.stands == nil {
-		if h.stands, err = newStand(h.within, h.log); err != nil {
+		if h.stands, err = newStand(h.within, h.dial, h.log); err != nil {
 			return "", err
 		}
 	}
 	h.wanted = wanted
+	h.relays.Store(true)
 	h.stands.obey(wanted)
 	h.open()
 	said := fmt.Sprintf("a relay at port %d for %s, to ports %v, sending with %s",
@@ -137,17 +142,14 @@ func (h *Hand) end() {
 	}
 	h.stands.end()
 	h.stands, h.trouble = nil, nil
+	h.relays.Store(false)
 	if err := h.lead(nil); err != nil {
 		h.log.Error("what was passed on to other relays is not all taken away", "because", err)
 	}
 }
 
-// Stands tells whether it is a relay.
-func (h *Hand) Stands() bool {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	return h.stands != nil
-}
+// Stands tells whether it is a relay. It waits for nobody.
+func (h *Hand) Stands() bool { return h.relays.Load() }
 
 // Report is what the contract's has of relaying; nil: it is no relay.
 func (h *Hand) Report() *agentv1.Relaying {
@@ -181,7 +183,7 @@ func (w wanted) order(stand *stand) serve.Order {
 	return serve.Order{
 		Shows: w.shows, Authority: w.identity.Authority(), Guests: w.guests, Draining: w.draining,
 		Reach: &reach.Reach{
-			Ports: w.reaches, Resolve: stand.resolve, Within: stand.within, Roads: stand.roads, Congestion: w.congestion,
+			Ports: w.reaches, Resolve: stand.resolve, Within: stand.dial, Roads: stand.roads, Congestion: w.congestion,
 		},
 	}
 }

@@ -54,7 +54,7 @@ func newRoad(t *testing.T) *road {
 		r.server.PlainEcho(address)
 	}
 	r.is = r.authority.Identity("tokyo", "controller:1")
-	r.hand = NewHand(r.relay.Try, func() (trust.Identity, error) { return r.is, nil }, slog.New(slog.DiscardHandler))
+	r.hand = NewHand(r.relay.Try, func(_ context.Context, work func() error) error { return r.relay.Try(work) }, func() (trust.Identity, error) { return r.is, nil }, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -20,6 +20,7 @@ import (
 // stand is a relay from the order that begins it to the one that ends it.
 type stand struct {
 	within  func(func() error) error
+	dial    reach.Within
 	resolve func(context.Context, string) ([]netip.Addr, error)
 	roads   *reach.Kernel
 	server  *serve.Server
@@ -34,8 +35,8 @@ type stand struct {
 	congestion string
 }
 
-func newStand(within func(func() error) error, log *slog.Logger) (*stand, error) {
-	s := &stand{within: within, resolve: reach.Resolver(within)}
+func newStand(within func(func() error) error, dial reach.Within, log *slog.Logger) (*stand, error) {
+	s := &stand{within: within, dial: dial, resolve: reach.Resolver(dial)}
 	if err := within(func() (err error) {
 		s.roads, err = reach.OpenKernel()
 		return err

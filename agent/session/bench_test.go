@@ -25,6 +25,7 @@ type fakeHost struct {
 	probed chan *agentv1.Probed
 	walked chan *agentv1.Walked
 	hold   chan struct{} // orders are carried out when it is closed; nil: at once
+	slow   chan struct{} // likewise of what is to be intercepted
 	began  chan struct{}
 	ended  chan error // whether an order was given the time that it took
 }
@@ -46,6 +47,10 @@ func (f *fakeHost) Obey(ctx context.Context, directive *agentv1.Directive) *agen
 		case <-ctx.Done():
 		}
 		f.ended <- ctx.Err()
+	}
+	if directive.GetTake() != nil && f.slow != nil {
+		f.began <- struct{}{}
+		<-f.slow
 	}
 	if directive.GetProbe() != nil {
 		for _, over := range []uint64{ofAnother, directive.GetId(), directive.GetId()} { // as soon as can be, and once more

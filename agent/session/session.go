@@ -31,7 +31,8 @@ type Host interface {
 	Hello() *agentv1.Hello
 	// Report reads the kernel now. The session numbers it.
 	Report() (*agentv1.Report, error)
-	// Obey carries an order out. It fills in everything but the directive's number and the time that it took.
+	// Obey carries an order out, beside those of other executors. It fills in everything but the directive's number and the
+	// time that it took.
 	Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.Result
 	// Fired tells of reflexes. They wait here while there is no controller to tell them to.
 	Fired() <-chan *agentv1.Fired
@@ -49,6 +50,8 @@ type Session struct {
 	Host     Host
 	Log      *slog.Logger
 
+	workers workers
+
 	wait   backoff
 	last   string // what ended the attempt before, so that a long absence is said once
 	untold untold // reflexes that fired
@@ -63,8 +66,9 @@ func New(dial func() (*grpc.ClientConn, error), host Host, log *slog.Logger) *Se
 	}
 }
 
-// Run keeps the stream until the context ends.
+// Run keeps the stream until the context ends, and then waits for orders that were begun.
 func (s *Session) Run(ctx context.Context) {
+	defer s.workers.alive.Wait()
 	for ctx.Err() == nil {
 		identity := s.Identity()
 		outcome := s.attempt(ctx, identity)

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,46 @@ func TestATakenThatIsNotOfTheLastReportFreesNothing(t *testing.T) {
 	}
 }
 
+// As nft is, where it takes seconds.
+func TestAnExecutorThatIsSlowHoldsUpNoReportAndNoOtherOrder(t *testing.T) {
+	host := &fakeHost{slow: make(chan struct{}), began: make(chan struct{})}
+	a := beginAs(t, host)
+	visit, _ := a.brain.Welcomed(100)
+	take := func(id uint64) *agentv1.Directive {
+		return &agentv1.Directive{Id: id, Order: &agentv1.Directive_Take{Take: &agentv1.Take{}}}
+	}
+	results := func(most int) (all []uint64, done int) { // while reports go on
+		for len(all) < most {
+			switch word := visit.Word(); {
+			case word.GetReport() != nil:
+				visit.Take(word.GetReport())
+			case word.GetResult() != nil:
+				all = append(all, word.GetResult().GetDirective())
+				if word.GetResult().GetDone() {
+					done++
+				}
+			}
+		}
+		return all, done
+	}
+	visit.Order(take(1))
+	<-host.began
+	visit.Order(take(2))
+	visit.Order(take(3)) // all that is to be: the second one is nothing any more
+	visit.Order(prefer(4))
+	if all, done := results(2); !slices.Equal(all, []uint64{2, 4}) || done != 1 {
+		t.Fatalf("%v are answered, %d done, while the first is carried out; expected 2 to be refused, and 4 to be done", all, done)
+	}
+	for range 3 {
+		visit.Take(visit.Report())
+	}
+	close(host.slow)
+	<-host.began
+	if all, done := results(2); !slices.Equal(all, []uint64{1, 3}) || done != 2 {
+		t.Fatalf("%v are answered, %d done, expected the first and the newest", all, done)
+	}
+}
+
 func TestEachDirectiveIsAnsweredByOneResultInOrder(t *testing.T) {
 	a := begin(t)
 	visit, _ := a.brain.Welcomed(60000)
@@ -101,14 +142,26 @@ func TestAnOrderThatWasBegunIsBroughtToItsEndWhenTheStreamIsCut(t *testing.T) {
 	<-host.began
 	visit.End(status.Error(codes.Unavailable, "going away"))
 	visit.Ended()
-	if a.brain.Visited(500 * time.Millisecond) {
-		t.Fatal("a new stream began before the order of the last one had ended")
+	visit, _ = a.brain.Welcomed(100)
+	visit.Take(visit.Report()) // it holds up no report of the next stream
+	visit.Order(prefer(2))
+	visit.Take(visit.Report())
+	select {
+	case <-host.began:
+		t.Fatal("its executor began another order before it had ended that one")
+	default:
 	}
 	close(host.hold)
 	if err := <-host.ended; err != nil {
 		t.Fatalf("the order was broken off: %v", err)
 	}
-	a.brain.Welcomed(1000)
+	<-host.began
+	if err := <-host.ended; err != nil {
+		t.Fatal(err)
+	}
+	if result := visit.Result(); result.GetDirective() != 2 {
+		t.Fatalf("%v, expected the result of this stream's order alone", result)
+	}
 }
 
 func TestTheControllerSetsThePaceWithinBounds(t *testing.T) {

@@ -12,14 +12,14 @@ import (
 	"bicast/api/agentv1"
 )
 
-// Directives that wait while one is carried out; with more of them the stream itself waits.
+// Directives that are read before the one before them is given to its executor.
 const waiting = 16
 
 // How long an agent that is stopped waits for the controller to have heard of it.
 const farewellWithin = time.Second
 
-// One stream, from hello to its end. Three goroutines: one reads, one obeys, and one, which alone writes, decides what
-// is said next. A controller that does not read holds up its own directives and nothing else.
+// One stream, from hello to its end. Three goroutines: one reads, one gives orders to their executors and answers them, and one,
+// which alone writes, decides what is said next. A controller that does not read holds up its own directives and nothing else.
 type stream struct {
 	session  *Session
 	agent    context.Context // outlives the stream: an order that was begun is brought to its end
@@ -32,6 +32,7 @@ type stream struct {
 
 	taken      chan uint64
 	directives chan *agentv1.Directive
+	carried    chan *agentv1.Result    // of directives
 	answers    chan *agentv1.FromAgent // to directives
 	intervals  chan time.Duration
 
@@ -44,14 +45,14 @@ func newStream(ctx context.Context, session *Session) *stream {
 	s := &stream{
 		session: session, agent: ctx,
 		taken: make(chan uint64), directives: make(chan *agentv1.Directive, waiting),
-		answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
+		carried: make(chan *agentv1.Result), answers: make(chan *agentv1.FromAgent), intervals: make(chan time.Duration),
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	s.wired, s.hangUp = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 
-// run returns when the stream has ended and nothing of it goes on.
+// run returns when the stream has ended. An order that was begun is brought to its end all the same.
 func (s *stream) run(conn *grpc.ClientConn) error {
 	defer s.hangUp()
 	withdraw := context.AfterFunc(s.ctx, s.hangUp)
@@ -97,11 +98,11 @@ func (s *stream) leave() {
 }
 
 func (s *stream) greet() error {
+	hello := &agentv1.FromAgent{Word: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
 	hurry := time.AfterFunc(welcomeWithin, func() {
 		s.end(fmt.Errorf("%w for %v", errNoWelcome, welcomeWithin))
 	})
 	defer hurry.Stop()
-	hello := &agentv1.FromAgent{Word: &agentv1.FromAgent_Hello{Hello: s.session.Host.Hello()}}
 	if err := s.wire.Send(hello); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -150,31 +151,70 @@ func (s *stream) read() {
 	}
 }
 
-// obey answers orders with their results, and probes and walks with what came of them, too. That is never said before its result;
-// and of one that another stream ordered it is not said at all, as its number may be another order's here.
+// obey gives orders to their executors, and answers them with their results, and probes and walks with what came of them, too. That is
+// never said before its result; and of one that another stream ordered it is not said at all, as its number may be another order's here.
 func (s *stream) obey() {
-	begun := map[uint64]bool{}
-	over := func(directive uint64, word *agentv1.FromAgent) {
-		if begun[directive] {
-			delete(begun, directive)
-			hand(s.ctx, s.answers, word)
-		}
-	}
+	begun := map[uint64]*started{}
 	for {
 		select {
 		case <-s.ctx.Done():
 			return
 		case directive := <-s.directives:
-			result := s.carryOut(directive)
-			if (directive.GetProbe() != nil || directive.GetWalk() != nil) && result.GetDone() {
-				begun[directive.GetId()] = true
+			if directive.GetProbe() != nil || directive.GetWalk() != nil {
+				begun[directive.GetId()] = &started{}
 			}
-			hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+			if refused, why := s.give(directive); refused != nil {
+				s.answer(begun, &agentv1.Result{Directive: refused.GetId(), Said: why})
+			}
+		case result := <-s.carried:
+			s.answer(begun, result)
 		case probed := <-s.session.Host.Probed():
-			over(probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
+			s.over(begun, probed.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Probed{Probed: probed}})
 		case walked := <-s.session.Host.Walked():
-			over(walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
+			s.over(begun, walked.GetDirective(), &agentv1.FromAgent{Word: &agentv1.FromAgent_Walked{Walked: walked}})
 		}
+	}
+}
+
+// started is a probe or a walk.
+type started struct {
+	answered bool               // its result was said
+	came     *agentv1.FromAgent // what came of it before that
+}
+
+func (s *stream) give(directive *agentv1.Directive) (refused *agentv1.Directive, why string) {
+	return s.session.workers.give(&task{directive, func() {
+		if s.ctx.Err() == nil { // else the next stream's orders count
+			hand(s.ctx, s.carried, s.carryOut(directive))
+		}
+	}})
+}
+
+// answer says an order's result, and then what came of it.
+func (s *stream) answer(begun map[uint64]*started, result *agentv1.Result) {
+	hand(s.ctx, s.answers, &agentv1.FromAgent{Word: &agentv1.FromAgent_Result{Result: result}})
+	one := begun[result.GetDirective()]
+	switch {
+	case one == nil:
+	case !result.GetDone():
+		delete(begun, result.GetDirective())
+	default:
+		one.answered = true
+		if one.came != nil {
+			s.over(begun, result.GetDirective(), one.came)
+		}
+	}
+}
+
+// over says what came of a probe or a walk, once its result was said.
+func (s *stream) over(begun map[uint64]*started, directive uint64, word *agentv1.FromAgent) {
+	switch one := begun[directive]; {
+	case one == nil:
+	case !one.answered:
+		one.came = word
+	default:
+		delete(begun, directive)
+		hand(s.ctx, s.answers, word)
 	}
 }
 

@@ -166,7 +166,7 @@ func (h *house) end(by os.Signal) {
 func (h *house) stands(name string, port uint32) {
 	h.t.Helper()
 	is := h.brain.Authority.Identity(name, "controller:1")
-	hand := relaying.NewHand(h.relay.Try, func() (trust.Identity, error) { return is, nil }, slog.New(slog.DiscardHandler))
+	hand := relaying.NewHand(h.relay.Try, func(_ context.Context, work func() error) error { return h.relay.Try(work) }, func() (trust.Identity, error) { return is, nil }, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

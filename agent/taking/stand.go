@@ -29,6 +29,7 @@ const holdWithin = 3 * time.Second
 // stand is what there is while something is ordered to be taken.
 type stand struct {
 	within   func(func() error) error
+	dial     func(context.Context, func() error) error // runs what waits for relays and servers
 	identity func() (trust.Identity, error)
 	log      *slog.Logger
 	ctx      context.Context
@@ -58,7 +59,7 @@ type taken struct {
 
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
-		within: h.within, identity: h.identity, log: h.log, taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}},
+		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log, taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}},
 		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
 		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
 		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
@@ -199,7 +200,7 @@ func (s *stand) terminalsOf(w wanted) map[string]*taken {
 	for _, each := range w.terminals {
 		one := s.terminals[each.name]
 		if one == nil || !same(one.addresses, each.addresses) || !same(one.locals.All(), each.locals) {
-			one = &taken{locals: &take.Locals{Within: s.within}}
+			one = &taken{locals: &take.Locals{Within: s.dial}}
 			one.way = &take.Terminal{Direct: one.locals.Direct, Open: func(relay *take.Relay) func(context.Context) (*carry.Secure, error) {
 				return s.opening(one.locals, relay)
 			}}

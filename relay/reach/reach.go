@@ -23,10 +23,13 @@ const (
 type Reach struct {
 	Ports      Ports
 	Resolve    func(ctx context.Context, name string) ([]netip.Addr, error)
-	Within     func(func() error) error // runs in the network namespace that connections are made from
+	Within     Within // runs in the network namespace that connections are made from
 	Roads      Roads
 	Congestion string // control, of what is sent to destinations; "": the kernel's
 }
+
+// Within runs work somewhere; it does not begin when the context has ended.
+type Within func(context.Context, func() error) error
 
 // Roads is the kernel's table of routes.
 type Roads interface {
@@ -122,7 +125,7 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCP
 	}}
 	dialer.SetMultipathTCP(false)
 	var conn net.Conn
-	err := r.Within(func() (err error) {
+	err := r.Within(ctx, func() (err error) {
 		conn, err = dialer.DialContext(ctx, "tcp", to.String())
 		return err
 	})
@@ -142,9 +145,9 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCP
 }
 
 // Resolver asks as this host is set up to, from the network namespace that within is of.
-func Resolver(within func(func() error) error) func(context.Context, string) ([]netip.Addr, error) {
+func Resolver(within Within) func(context.Context, string) ([]netip.Addr, error) {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
-		err = within(func() (err error) {
+		err = within(ctx, func() (err error) {
 			conn, err = new(net.Dialer).DialContext(ctx, network, address)
 			return err
 		})

@@ -99,7 +99,7 @@ func isOwn(err error) bool     { return err != nil && !errors.Is(err, ErrNoRoad)
 func isBeyond(err error) bool  { return err == nil }
 func hasNoRoad(err error) bool { return errors.Is(err, ErrNoRoad) }
 
-func here(work func() error) error { return work() }
+func here(_ context.Context, work func() error) error { return work() }
 
 func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 	own, beyond := relay(t)

@@ -38,7 +38,7 @@ func AsTerminal(ctx context.Context, terminal netip.Addr, to netip.AddrPort) (*n
 
 // Locals are addresses of this host by which it speaks for a terminal, the best first.
 type Locals struct {
-	Within func(func() error) error // runs where they are
+	Within func(context.Context, func() error) error // runs where they are
 
 	are atomic.Pointer[[]netip.Addr]
 }
@@ -102,7 +102,7 @@ type try struct {
 func (l *Locals) from(ctx context.Context, dialer net.Dialer, local netip.Addr, to netip.AddrPort, tries chan<- try, over <-chan struct{}) {
 	dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
 	var one try
-	one.err = l.Within(func() error {
+	one.err = l.Within(ctx, func() error {
 		conn, err := dialer.DialContext(ctx, "tcp", to.String())
 		if err == nil {
 			one.conn = conn.(*net.TCPConn)

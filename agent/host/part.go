@@ -1,0 +1,48 @@
+package host
+
+import (
+	"sync"
+	"time"
+)
+
+// A report waits so long for what an executor tells.
+const partWithin = 100 * time.Millisecond
+
+// part is what one executor tells for reports. An executor may be busy for seconds, as with nft; a report then has what it told
+// last.
+type part[T any] struct {
+	read func() T
+
+	mutex sync.Mutex
+	last  T
+	under chan struct{} // closed when the reading that is under way has ended; nil: none is
+}
+
+// begin reads, and tells when that has ended.
+func (p *part[T]) begin() <-chan struct{} {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.under == nil {
+		ended := make(chan struct{})
+		p.under = ended
+		go func() {
+			now := p.read()
+			p.mutex.Lock()
+			defer p.mutex.Unlock()
+			p.last, p.under = now, nil
+			close(ended)
+		}()
+	}
+	return p.under
+}
+
+// now is what is told at this moment, or was told last.
+func (p *part[T]) now() T {
+	select {
+	case <-p.begin():
+	case <-time.After(partWithin):
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.last
+}

@@ -1,0 +1,28 @@
+package host
+
+import "testing"
+
+func TestAnExecutorThatIsBusyIsReportedAsItWasAndHoldsUpNothing(t *testing.T) {
+	free, told := make(chan struct{}, 1), 0
+	one := &part[int]{read: func() int {
+		<-free
+		told++
+		return told
+	}}
+	free <- struct{}{}
+	if now := one.now(); now != 1 {
+		t.Fatalf("%d is told, expected 1", now)
+	}
+	for range 2 {
+		if now := one.now(); now != 1 {
+			t.Fatalf("%d is told while it is busy, expected what was told before", now)
+		}
+	}
+	ended := one.begin()
+	free <- struct{}{}
+	<-ended
+	free <- struct{}{}
+	if now := one.now(); now != 3 {
+		t.Fatalf("%d is told, expected what is now", now)
+	}
+}
