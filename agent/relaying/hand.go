@@ -47,6 +47,7 @@ type Hand struct {
 	trouble error         // why its door is not open
 	passes  *onward.Place // nil: nothing is passed on to other relays
 	leads   bool          // what is passed on is as wanted, whatever a killed agent left
+	unled   string        // why it was not, as it was said last
 }
 
 // NewHand has nothing to do yet.
@@ -95,6 +96,7 @@ func (h *Hand) Run(ctx context.Context) {
 		defer h.mutex.Unlock()
 		if h.stands != nil {
 			h.open()
+			h.tend(time.Now())
 		}
 	})
 	h.mutex.Lock()
@@ -134,6 +136,28 @@ func (h *Hand) lead(ways []onward.Way) error {
 	})
 	h.leads, h.wanted.onward = err == nil, ways
 	return err
+}
+
+// tend sees to what is passed on: what could not be done is tried again, and what somebody took away is made again.
+func (h *Hand) tend(now time.Time) {
+	err := h.lead(h.wanted.onward)
+	if err == nil && h.passes != nil {
+		guests, lost := h.stands.server.Lately(now), false
+		err = h.within(func() (err error) {
+			if lost, err = h.passes.Tend(); err != nil {
+				return err
+			}
+			return h.passes.Admit(guests)
+		})
+		h.leads = err == nil
+		if lost {
+			h.log.Warn("what passes subflows on to other relays had gone from nft, and is made again", "made", err == nil)
+		}
+	}
+	if said := fmt.Sprint(err); err != nil && said != h.unled {
+		h.log.Warn("not all is passed on to other relays, and is tried again", "because", err)
+	}
+	h.unled = fmt.Sprint(err)
 }
 
 func (h *Hand) end() {

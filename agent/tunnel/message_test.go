@@ -83,7 +83,6 @@ func FuzzNothingThatTheKernelSaysEndsTheAgent(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		decodeDevice(b)
 		decodeEntry(b, 1, 4789)
-		decodeCounter(b)
 		decodeRoute(b)
 	})
 }

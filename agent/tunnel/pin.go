@@ -3,7 +3,6 @@ package tunnel
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,18 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
+	"bicast/internal/nftable"
 )
 
 const (
 	table      = "bicast-tunnels"
 	nftAtMost  = 10 * time.Second
 	familyInet = 1 // NFPROTO_INET, linux/netfilter.h
-
-	// linux/netfilter/nf_tables.h
-	objectTable, objectName, objectData = 1, 2, 4
-	counterPackets                      = 2
 )
 
 // pin lets packets of one tunnel in from one address alone.
@@ -141,70 +135,13 @@ func (p pins) nft(text string, only bool) error {
 }
 
 // dropped are the packets of strangers, by the name of the counter; nil when the table is not there any more.
-func (p pins) dropped() (map[string]uint64, error) {
-	var conn *netlink.Conn
-	err := p.outside(func() (err error) {
-		conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil)
+func (p pins) dropped() (counted map[string]uint64, err error) {
+	err = p.outside(func() (err error) {
+		counted, err = nftable.Counters(table)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
 	}
-	defer conn.Close()
-	attributes := netlink.NewAttributeEncoder()
-	attributes.String(objectTable, table)
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return nil, err
-	}
-	messages, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{
-			Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETOBJ, Flags: netlink.Request | netlink.Dump,
-		},
-		Data: append([]byte{familyInet, 0, 0, 0}, encoded...), // struct nfgenmsg
-	})
-	if err != nil {
-		return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
-	}
-	var found map[string]uint64
-	for _, message := range messages {
-		name, packets, err := decodeCounter(message.Data)
-		if err != nil {
-			return nil, fmt.Errorf("packets of strangers cannot be counted: %w", err)
-		}
-		if found == nil {
-			found = map[string]uint64{}
-		}
-		found[name] = packets
-	}
-	return found, nil
-}
-
-func decodeCounter(b []byte) (name string, packets uint64, err error) {
-	const header = 4 // struct nfgenmsg
-	if len(b) < header {
-		return "", 0, fmt.Errorf("a counter of %d bytes, expected at least %d", len(b), header)
-	}
-	attributes, err := netlink.NewAttributeDecoder(b[header:])
-	if err != nil {
-		return "", 0, err
-	}
-	attributes.ByteOrder = binary.BigEndian
-	for attributes.Next() {
-		switch attributes.Type() {
-		case objectName:
-			name = attributes.String()
-		case objectData:
-			attributes.Nested(func(data *netlink.AttributeDecoder) error {
-				data.ByteOrder = binary.BigEndian
-				for data.Next() {
-					if data.Type() == counterPackets {
-						packets = data.Uint64()
-					}
-				}
-				return nil
-			})
-		}
-	}
-	return name, packets, attributes.Err()
+	return counted, nil
 }

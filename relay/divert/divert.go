@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"bicast/internal/claim"
+	"bicast/internal/nftable"
 	"bicast/internal/tool"
 )
 
@@ -87,7 +88,7 @@ func (d *Diverted) Lost() (string, error) {
 	if err == nil && ways != d.ways {
 		lost = "rules of routing, or routes"
 	}
-	there, unseen := tableThere()
+	there, unseen := nftable.Has(table)
 	if unseen == nil && !there {
 		lost = "the table " + table + " of nft"
 	}
@@ -95,6 +96,12 @@ func (d *Diverted) Lost() (string, error) {
 		d.led, d.laid = false, ""
 	}
 	return lost, errors.Join(err, unseen)
+}
+
+// Openings are how many packets that open connections were led to the proxy, since the order was written.
+func (d *Diverted) Openings() (uint64, error) {
+	packets, err := nftable.Counters(table)
+	return packets[counted], err
 }
 
 func (d *Diverted) lead(order Order) error {

@@ -10,6 +10,9 @@ import (
 // opens is of a packet that opens a connection.
 const opens = "tcp flags & (fin|syn|rst|ack) == syn"
 
+// counted is the counter of packets that open connections and were led to the proxy.
+const counted = "openings"
+
 // own are this host's addresses, and those of many. Of another one the host may know no route: a bridge has it.
 const own = "fib daddr type { local, broadcast, anycast, multicast }"
 
@@ -23,6 +26,7 @@ func (o Order) rules() string {
 	writeSet(&text, "except", o.Except)
 	writeSet(&text, "from", o.From)
 	writeSet(&text, "relays", hosts(o.Relays))
+	rule("counter " + counted + " {\n}")
 	rule("chain prerouting {\ntype filter hook prerouting priority mangle; policy accept;")
 	if o.Ground != nil {
 		o.Ground.guard(rule)
@@ -50,9 +54,9 @@ func (o Order) rules() string {
 	if o.Six == 0 {
 		rule("meta nfproto ipv6 accept")
 	}
-	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d %s", o.Four, marked))
+	rule(fmt.Sprintf("meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:%d counter name %s %s", o.Four, counted, marked))
 	if o.Six != 0 {
-		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d %s", o.Six, marked))
+		rule(fmt.Sprintf("meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [::1]:%d counter name %s %s", o.Six, counted, marked))
 	}
 	switch {
 	case o.Block:

@@ -2,13 +2,11 @@
 // and so one connection with a relay goes by another one's way, too. nftables rewrites addresses both ways, and lets nothing
 // but what joins an MPTCP connection begin.
 //
-// Where a device does not forward it is made to, and what else would be forwarded from there by that is dropped. What was
-// changed is kept in the table itself: so who comes after a killed agent knows it.
+// Where a device does not forward it is made to, and what else would be forwarded from there by that is dropped. Which devices were
+// changed is kept in a file: so whoever comes after a killed agent knows it, and after a firewall that flushed the table.
 package onward
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,11 +18,15 @@ import (
 	"strings"
 
 	"bicast/internal/claim"
+	"bicast/internal/nftable"
 	"bicast/internal/tool"
 )
 
 const (
 	table = "bicast-onward"
+
+	// Subflows that begin from where no gateway came lately, of all such networks together.
+	strangersRate, strangersBurst = 4, 16
 )
 
 // Way is to another relay.
@@ -34,7 +36,12 @@ type Way struct {
 }
 
 // Place is this network namespace's one place for ways.
-type Place struct{ name io.Closer }
+type Place struct {
+	name   io.Closer
+	opened record
+	ways   []Way
+	guests []netip.Prefix // from where gateways came lately
+}
 
 // Claim has the calling thread's network namespace for this process, before anything is changed.
 func Claim() (*Place, error) {
@@ -42,7 +49,11 @@ func Claim() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Place{name}, nil
+	path, err := claim.File("onward devices")
+	if err != nil {
+		return nil, errors.Join(err, name.Close())
+	}
+	return &Place{name: name, opened: record(path)}, nil
 }
 
 // Close takes all ways away, and gives the place free.
@@ -57,7 +68,11 @@ func Release() (released bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := nft("", "list", "table", "inet", table); err != nil {
+	left, err := place.opened.read()
+	if err != nil {
+		return false, errors.Join(err, place.name.Close())
+	}
+	if _, err := nft("", "list", "table", "inet", table); err != nil && left.none() {
 		return false, place.name.Close() // there is none, or nobody here can have made one
 	}
 	return true, place.Close()
@@ -65,7 +80,7 @@ func Release() (released bool, err error) {
 
 // Lead has these ways in the place of those before. What goes by one that stays goes on.
 func (p *Place) Lead(ways []Way) error {
-	before, err := read()
+	before, err := p.opened.read()
 	if err != nil {
 		return err
 	}
@@ -77,25 +92,52 @@ func (p *Place) Lead(ways []Way) error {
 			}
 		}
 	}
+	if err := p.opened.write(before.with(after)); err != nil { // before anything is changed
+		return err
+	}
 	text := removal
 	if len(ways) > 0 {
-		text += after.rules(ways)
+		text += after.rules(ways, p.guests)
 	}
-	for _, f := range families {
-		for _, device := range before.devices[f.index] {
-			if !slices.Contains(after.devices[f.index], device) {
-				err = errors.Join(err, f.forward(device, false))
-			}
-		}
-	}
+	err = before.forward(false, after)
 	if _, wrong := nft(text, "-f", "-"); wrong != nil {
 		return errors.Join(err, wrong)
 	}
+	p.ways = ways
+	return errors.Join(err, after.forward(true, opened{}), p.opened.write(after))
+}
+
+// Tend sees to it that the rules are there, which a firewall that begins anew flushes with its own. Without them the devices that
+// were opened would forward for everybody, so they are closed until the rules are there again. lost: they were not.
+func (p *Place) Tend() (lost bool, err error) {
+	there, err := nftable.Has(table)
+	if err != nil || there || len(p.ways) == 0 {
+		return false, err
+	}
+	devices, err := p.opened.read()
+	if err != nil {
+		return true, err
+	}
+	return true, errors.Join(devices.forward(false, opened{}), p.Lead(p.ways))
+}
+
+// Admit lets subflows begin that come from these networks. All others share a few each second: a gateway's uplink may be new.
+func (p *Place) Admit(guests []netip.Prefix) error {
+	if slices.Equal(guests, p.guests) {
+		return nil
+	}
+	p.guests = guests
+	if len(p.ways) == 0 {
+		return nil
+	}
+	var text strings.Builder
 	for _, f := range families {
-		for _, device := range after.devices[f.index] {
-			err = errors.Join(err, f.forward(device, true))
+		fmt.Fprintf(&text, "flush set inet %s %s\n", table, f.guests())
+		if elements := f.networks(guests); elements != nil {
+			fmt.Fprintf(&text, "add element inet %s %s { %s }\n", table, f.guests(), strings.Join(elements, ", "))
 		}
 	}
+	_, err := nft(text.String(), "-f", "-")
 	return err
 }
 
@@ -104,20 +146,50 @@ type opened struct {
 	devices [2][]string // by family
 }
 
+func (o opened) none() bool { return len(o.devices[0])+len(o.devices[1]) == 0 }
+
+func (o opened) with(more opened) (both opened) {
+	for i := range both.devices {
+		both.devices[i] = append(slices.Clone(o.devices[i]), more.devices[i]...)
+		slices.Sort(both.devices[i])
+		both.devices[i] = slices.Compact(both.devices[i])
+	}
+	return both
+}
+
+// forward has all of these devices forward, or not, but for some.
+func (o opened) forward(so bool, but opened) (err error) {
+	for _, f := range families {
+		for _, device := range o.devices[f.index] {
+			if !slices.Contains(but.devices[f.index], device) {
+				err = errors.Join(err, f.forward(device, so))
+			}
+		}
+	}
+	return err
+}
+
 // removal is no error where there is no table.
 const removal = "add table inet " + table + "\ndelete table inet " + table + "\n"
 
-func (o opened) rules(ways []Way) string {
-	var sets, coming, going, through strings.Builder
+func (o opened) rules(ways []Way, guests []netip.Prefix) string {
+	var sets, joins, coming, going, through strings.Builder
 	for _, f := range families {
 		fmt.Fprintf(&sets, "set %s {\ntype ifname\n", f.set())
 		if devices := o.devices[f.index]; len(devices) > 0 {
 			fmt.Fprintf(&sets, "elements = { %s }\n", strings.Join(quoted(devices), ", "))
 		}
+		fmt.Fprintf(&sets, "}\nset %s {\ntype %s_addr\n", f.guests(), f.nft)
+		if elements := f.networks(guests); elements != nil {
+			fmt.Fprintf(&sets, "elements = { %s }\n", strings.Join(elements, ", "))
+		}
 		fmt.Fprintf(&sets, "}\n")
+		fmt.Fprintf(&joins, "%s saddr & %s @%s accept\n", f.ip, f.mask, f.guests())
 		fmt.Fprintf(&through, "meta nfproto %s iifname @%s drop\n", f.nft, f.set())
 	}
+	var ports []string
 	for _, way := range ways {
+		ports = append(ports, strconv.Itoa(int(way.Port)))
 		f := families[0]
 		if !f.has(way) {
 			f = families[1]
@@ -127,10 +199,12 @@ func (o opened) rules(ways []Way) string {
 		fmt.Fprintf(&going, "%s daddr %v tcp dport %d ct original proto-dst %d masquerade\n",
 			f.ip, way.To.Addr(), way.To.Port(), way.Port)
 	}
-	return fmt.Sprintf("table inet %s {\n%schain coming {\ntype nat hook prerouting priority dstnat\n%s}\n"+
+	fmt.Fprintf(&joins, "limit rate %d/second burst %d packets accept\ndrop\n", strangersRate, strangersBurst)
+	return fmt.Sprintf("table inet %s {\n%schain joins {\n%s}\nchain opening {\ntype filter hook prerouting priority mangle\n"+
+		"fib daddr type local tcp dport { %s } tcp flags & (syn | ack) == syn jump joins\n}\nchain coming {\ntype nat hook prerouting priority dstnat\n%s}\n"+
 		"chain going {\ntype nat hook postrouting priority srcnat\n%s}\n"+
 		"chain through {\ntype filter hook forward priority filter\nct status dnat accept\n%s}\n}\n",
-		table, &sets, &coming, &going, &through)
+		table, &sets, &joins, strings.Join(ports, ", "), &coming, &going, &through)
 }
 
 func quoted(names []string) (all []string) {
@@ -146,16 +220,30 @@ type family struct {
 	ip, nft  string
 	switches string // of a device, in /proc/sys/net
 	missing  string // why a kernel has it not
+	mask     string // of the networks that guests are known by
+	bits     int
 }
 
 var families = []family{
-	{0, "ip", "ipv4", "ipv4/conf/%s/forwarding", "this kernel forwards no IPv4"},
-	{1, "ip6", "ipv6", "ipv6/conf/%s/force_forwarding", "one device alone forwards IPv6 since Linux 6.17: this kernel is older"},
+	{0, "ip", "ipv4", "ipv4/conf/%s/forwarding", "this kernel forwards no IPv4", "255.255.255.0", 24},
+	{1, "ip6", "ipv6", "ipv6/conf/%s/force_forwarding", "one device alone forwards IPv6 since Linux 6.17: this kernel is older", "ffff:ffff:ffff:ffff::", 64},
 }
 
 func (f family) has(way Way) bool { return way.To.Addr().Is6() == (f.index == 1) }
 
 func (f family) set() string { return "opened_" + f.nft }
+
+func (f family) guests() string { return "guests_" + f.nft }
+
+// networks are the elements of a set.
+func (f family) networks(all []netip.Prefix) (elements []string) {
+	for _, each := range all {
+		if each.Addr().Is6() == (f.index == 1) {
+			elements = append(elements, each.Masked().Addr().String())
+		}
+	}
+	return elements
+}
 
 // closed are the devices that do not forward by themselves.
 func (f family) closed(before []string) (names []string, err error) {
@@ -193,35 +281,58 @@ func (f family) forward(device string, so bool) error {
 	return err
 }
 
-// read is what stands.
-func read() (o opened, err error) {
-	tables, err := nft("", "-j", "list", "tables")
+// record is the file that keeps which devices were opened: a family and a device a line, below the network namespace's own number.
+type record string
+
+func (r record) read() (o opened, err error) {
+	text, err := os.ReadFile(string(r))
+	if errors.Is(err, os.ErrNotExist) {
+		return o, nil
+	}
 	if err != nil {
 		return o, err
 	}
-	if !bytes.Contains(tables, []byte(`"`+table+`"`)) {
+	space, err := claim.Cookie()
+	if err != nil {
+		return o, err
+	}
+	lines := strings.Split(string(text), "\n")
+	if lines[0] != space { // of a namespace that has gone, whose inode another one has now
 		return o, nil
 	}
-	for _, f := range families {
-		text, err := nft("", "-j", "list", "set", "inet", table, f.set())
-		if err != nil {
-			return o, err
-		}
-		var said struct {
-			Nftables []struct {
-				Set struct {
-					Elem []string `json:"elem"`
-				} `json:"set"`
-			} `json:"nftables"`
-		}
-		if err := json.Unmarshal(text, &said); err != nil {
-			return o, fmt.Errorf("what nft says of the table %s cannot be read: %w", table, err)
-		}
-		for _, each := range said.Nftables {
-			o.devices[f.index] = append(o.devices[f.index], each.Set.Elem...)
+	for _, line := range lines[1:] {
+		for _, f := range families {
+			if device, found := strings.CutPrefix(line, f.nft+" "); found {
+				o.devices[f.index] = append(o.devices[f.index], device)
+			}
 		}
 	}
 	return o, nil
+}
+
+// write replaces the file whole.
+func (r record) write(o opened) error {
+	if o.none() {
+		if err := os.Remove(string(r)); !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	text, err := claim.Cookie()
+	if err != nil {
+		return err
+	}
+	text += "\n"
+	for _, f := range families {
+		for _, device := range o.devices[f.index] {
+			text += f.nft + " " + device + "\n"
+		}
+	}
+	fresh := string(r) + ".new"
+	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("which devices forward because of us cannot be kept, so nothing is passed on: %w", err)
+	}
+	return os.Rename(fresh, string(r))
 }
 
 func nft(text string, words ...string) ([]byte, error) {

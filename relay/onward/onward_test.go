@@ -2,13 +2,18 @@ package onward
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -109,6 +114,127 @@ func TestASubflowGoesOnToTheOtherRelayAndNothingElseDoes(t *testing.T) {
 		return errors.Join(place.Lead(ways), place.Close())
 	})
 	expectNothing()
+}
+
+// Debian's `systemctl reload nftables` flushes all tables.
+func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
+	gateway, relay, other := corner(t)
+	gateway.Run("ip", "route", "add", "10.0.2.0/24", "via", "10.0.1.2")
+	other.Run("ip", "route", "add", "10.0.1.0/24", "via", "10.0.2.1")
+	before := relay.Run("sysctl", "-a", "-r", "forwarding")
+	echo := other.Echo("[::]:4433")
+	ways := []Way{{5004, netip.AddrPortFrom(netip.MustParseAddr("10.0.2.2"), echo.Port())}}
+	var place *Place
+	relay.Do(func() (err error) {
+		if place, err = Claim(); err != nil {
+			return err
+		}
+		return place.Lead(ways)
+	})
+	table := relay.Run("nft", "list", "ruleset")
+	for what, flush := range map[string]func(){
+		"its rules are there again": func() {
+			relay.Do(func() error {
+				lost, err := place.Tend()
+				if err == nil && !lost {
+					t.Error("it is not told that the rules had gone")
+				}
+				return err
+			})
+		},
+		"nobody could make the rules again": func() {
+			t.Setenv("PATH", "/nowhere")
+			relay.Do(func() error {
+				if _, err := place.Tend(); err == nil {
+					t.Error("it is not told that the rules cannot be made")
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			path := os.Getenv("PATH")
+			relay.Run("nft", "flush", "ruleset")
+			flush()
+			os.Setenv("PATH", path)
+			if err := gateway.Try(func() error {
+				_, err := net.DialTimeout("tcp", fmt.Sprintf("10.0.2.2:%d", echo.Port()), within/20)
+				return err
+			}); err == nil {
+				t.Error("the relay is a router")
+			}
+		})
+	}
+	relay.Do(func() error { return place.Lead(ways) })
+	if again := relay.Run("nft", "list", "ruleset"); again != table {
+		t.Errorf("%s, expected %s", again, table)
+	}
+	relay.Run("nft", "flush", "ruleset")
+	place.name.Close() // as a process that is killed
+	if !released(t, relay) || relay.Run("sysctl", "-a", "-r", "forwarding") != before {
+		t.Error("devices forward on for nobody")
+	}
+}
+
+func TestFewSubflowsOfStrangersBeginAndAllOfGateways(t *testing.T) {
+	gateway, relay, other := corner(t)
+	other.Run("nft", "add table inet count; add chain inet count came { type filter hook input priority 0; }; "+
+		"add rule inet count came tcp dport 4433 tcp option mptcp subtype 1 counter drop")
+	came := func() (packets int) {
+		words := strings.Fields(other.Run("nft", "list", "chain", "inet", "count", "came"))
+		fmt.Sscan(words[slices.Index(words, "packets")+1], &packets)
+		return packets
+	}
+	var place *Place
+	relay.Do(func() (err error) {
+		if place, err = Claim(); err != nil {
+			return err
+		}
+		return place.Lead([]Way{{5004, netip.MustParseAddrPort("10.0.2.2:4433")}})
+	})
+	const joins = 200
+	began := time.Now()
+	join(gateway, 10_000, joins)
+	most := strangersBurst + int(strangersRate*time.Since(began).Seconds()) + 1
+	if n := came(); n == 0 || n > most {
+		t.Errorf("%d of %d subflows of strangers begin, expected 1 to %d", n, joins, most)
+	}
+	relay.Do(func() error { return place.Admit([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}) })
+	before := came()
+	join(gateway, 20_000, joins)
+	if n := came() - before; n != joins {
+		t.Errorf("%d of %d subflows of a gateway begin", n, joins)
+	}
+	relay.Do(place.Close)
+}
+
+// join sends SYNs with MP_JOIN from 10.0.1.1 to the relay's port 5004, as anybody can.
+func join(from *lab.Host, port uint16, many int) {
+	from.Do(func() error {
+		raw, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_TCP)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(raw)
+		for n := range many {
+			segment := make([]byte, 32)
+			binary.BigEndian.PutUint16(segment, port+uint16(n))
+			binary.BigEndian.PutUint16(segment[2:], 5004)
+			segment[12], segment[13] = 8<<4, 0x02 // 32 bytes of header; SYN
+			segment[14] = 0xff
+			copy(segment[20:], []byte{30, 12, 0x10, 1, 0, 0, 0, byte(n)})
+			sum := uint32(0x0a00+0x0101+0x0a00+0x0102) + unix.IPPROTO_TCP + uint32(len(segment))
+			for i := 0; i < len(segment); i += 2 {
+				sum += uint32(binary.BigEndian.Uint16(segment[i:]))
+			}
+			sum = sum>>16 + sum&0xffff
+			binary.BigEndian.PutUint16(segment[16:], ^uint16(sum>>16+sum))
+			if err := unix.Sendto(raw, segment, 0, &unix.SockaddrInet4{Addr: [4]byte{10, 0, 1, 2}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func released(t *testing.T, host *lab.Host) (so bool) {

@@ -43,6 +43,8 @@ type Server struct {
 	visits map[*visit]struct{}
 	of     map[string]int // visits, by gateway
 	made   map[ends]struct{}
+
+	networks map[netip.Prefix]time.Time // from where gateways came, and when last
 }
 
 // ends are a connection's that this relay made to a server.
@@ -62,11 +64,14 @@ type visit struct {
 	name string
 	is   *x509.Certificate
 	cut  context.CancelFunc
+
+	network netip.Prefix // that it comes from
 }
 
 // New has no guests yet.
 func New(order Order, strangers *seldom.Teller) *Server {
-	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{}}
+	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
+		networks: map[netip.Prefix]time.Time{}}
 	s.Obey(order)
 	return s
 }
@@ -124,7 +129,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 		s.Strangers.Warn("nobody whom this relay serves", "from", from.Addr().Unmap(), "because", err)
 		return
 	}
-	visit := &visit{is: end.Peer(), cut: cut}
+	visit := &visit{is: end.Peer(), cut: cut, network: networkOf(from.Addr())}
 	if no := s.enter(visit); no != nil {
 		s.part(end, no)
 		return
@@ -248,6 +253,7 @@ func (s *Server) enter(v *visit) *ask.Answer {
 	}
 	s.visits[v] = struct{}{}
 	s.of[v.name]++
+	s.came(v.network, time.Now())
 	return nil
 }
 
@@ -255,6 +261,7 @@ func (s *Server) leave(v *visit) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.visits, v)
+	s.came(v.network, time.Now())
 	if s.of[v.name]--; s.of[v.name] == 0 {
 		delete(s.of, v.name)
 	}

@@ -27,8 +27,9 @@ var errSilent = errors.New("the relay has gone silent")
 type Taker struct {
 	Trouble *seldom.Teller
 
-	plan  atomic.Pointer[Plan]
-	taken atomic.Int64
+	plan     atomic.Pointer[Plan]
+	taken    atomic.Int64
+	accepted atomic.Uint64
 }
 
 // By has what comes from now on go by a plan; it is given one before it serves.
@@ -39,7 +40,11 @@ func (t *Taker) Serve(ctx context.Context, listener *net.TCPListener) error {
 	return door.Serve(ctx, listener, t.guest)
 }
 
+// Accepted are the connections that came here, whatever became of them.
+func (t *Taker) Accepted() uint64 { return t.accepted.Load() }
+
 func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
+	t.accepted.Add(1)
 	end := carry.OfTCP(conn)
 	to := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	plan := t.plan.Load()
