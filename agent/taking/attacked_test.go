@@ -1,8 +1,11 @@
 package taking_test
 
 import (
+	"context"
+	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -68,4 +71,32 @@ func TestASubflowThatCannotBeMadeYetIsMadeLater(t *testing.T) {
 	if err := session.goesOn(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestAFirewallThatDropsWhatTerminalsOpenIsTold(t *testing.T) {
+	h := ordered(t, true, "tokyo")
+	h.gateway.Run("nft", "add table inet wall; add chain inet wall input { type filter hook input priority 0; }; "+
+		`add rule inet wall input iifname "rl-home-h" drop`)
+	ctx, cancel := context.WithCancel(context.Background())
+	var callers sync.WaitGroup
+	for range 3 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			h.terminals.Try(func() error {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(television4)}}
+				conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(server4, "80"))
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			})
+		}()
+	}
+	defer callers.Wait()
+	defer cancel()
+	h.eventually("it is told", func() bool { return strings.Contains(h.taking().GetBecause(), "by rl-home-h") })
+	h.gateway.Run("nft", "delete table inet wall")
+	h.sees(television4, server4, relay4)
+	h.eventually("it is told no more", func() bool { return h.taking().GetBecause() == "" })
 }

@@ -15,6 +15,9 @@ const unopened = "no connection to it was opened yet"
 // report is of what was ordered.
 func (s *stand) report(order *agentv1.Take) *agentv1.Taking {
 	report := &agentv1.Taking{}
+	if s.bars != nil {
+		report.Because = s.bars.Error()
+	}
 	for _, each := range order.GetRelays() {
 		relay := s.relays[each.GetName()]
 		if relay == nil {
@@ -74,6 +77,11 @@ func (s *stand) tend() {
 	if err := s.mend(); err != nil {
 		s.taker.Trouble.Warn("terminals' connections may not be taken", "because", err)
 	}
+	bars := s.barred(time.Now())
+	if bars != nil && s.bars == nil {
+		s.log.Warn("terminals' connections do not come", "because", bars)
+	}
+	s.bars = bars
 	for _, relay := range s.plan.Relays {
 		because := s.because(relay)
 		if because == s.said[relay] || because == unopened {

@@ -47,6 +47,8 @@ type stand struct {
 	wanted    wanted
 	plan      take.Plan
 	said      map[*take.Relay]string // why each cannot be reached, as it was told last
+	intake    intake
+	bars      error // why nothing may come to the proxy
 }
 
 // taken is a terminal as it was ordered, and by what it goes.

@@ -3,7 +3,7 @@ terminal, in the relaying network of every uplink, with the last bits of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -14,6 +14,7 @@ from controller.model import (
     Choosing,
     Fallback,
     Family,
+    Interface,
     Relaying,
     RelayingUplink,
     Settings,
@@ -67,13 +68,29 @@ def spoken_for(terminals: tuple[Terminal, ...], relaying: Relaying | None, place
     return tuple(found)
 
 
-def can_be_relayed(sites: Iterable[Site], places: Mapping[str, Place], settings: Settings) -> None:
+def can_be_relayed(sites: Sequence[Site], places: Mapping[str, Place], settings: Settings) -> None:
     for site in (each for each in sites if each.relaying):
         place = Place(places[site.name].file, f"{places[site.name].where}.relaying", "relaying")
         if settings.agents is None:
             raise place.wrong("controller.agents beside it: it is agents that take connections and carry them")
         if site.mirrors is not None:
             raise place.wrong(f"it at {site.mirrors}, which this site mirrors: relays are reached from there")
+    _networks_apart([(site, places[site.name]) for site in sites])
+
+
+def _networks_apart(sites: Iterable[tuple[Site, Place]]) -> None:
+    """Relaying networks of different sites do not overlap: by such an address a relay's agent tells of one terminal."""
+    seen: list[tuple[str, Interface]] = []
+    for site, place in sites:
+        of_this_site: list[tuple[str, Interface]] = []
+        for uplink in site.relaying.uplinks if site.relaying else ():
+            where = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"
+            for own in uplink.gateways:
+                for at, other in seen:
+                    if own.version == other.version and own.network.overlaps(other.network):
+                        raise ConfigError(place.file, where, str(own), f"a network apart from {other.network} at {at}")
+                of_this_site.append((where, own))
+        seen += of_this_site
 
 
 def _port(place: Place) -> str:

@@ -67,6 +67,23 @@ def test_relays_answer_by_a_site_that_mirrors_as_its_terminals_mode_says() -> No
         assert {each.port for each in switch.send(to(address), SERVERS).sent} == expected
 
 
+def test_relaying_networks_of_two_sites_do_not_overlap() -> None:
+    written = relayed.document()
+    cabin = written["sites"]["cabin"] = deepcopy(written["sites"]["home"])
+    cabin["dpid"] = FAR["dpid"]
+    for name in list(cabin["terminals"]):
+        cabin["terminals"][f"{name}-2"] = cabin["terminals"].pop(name)
+    with pytest.raises(ConfigError) as refused:
+        sites.loaded(written)
+    assert refused.value.where == "sites.cabin.relaying.uplinks.wifi.gateways"
+    assert refused.value.value == "10.97.1.1/24"
+    assert "apart from 10.97.1.0/24 at sites.home.relaying.uplinks.wifi.gateways" in str(refused.value)
+    for uplink, number in (("wifi", 3), ("lte", 4)):
+        gateways = [f"10.97.{number}.1/24", f"fd00:97{number}::1/64"]
+        cabin["relaying"]["uplinks"][uplink]["gateways"] = gateways
+    assert len(sites.loaded(written).sites) == 2
+
+
 def relaying(change: Change) -> Change:
     return lambda home: change(home["relaying"])
 
