@@ -1,6 +1,6 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test vm bench check agents clean
+.PHONY: help setup lab test vm soak bench check agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -8,6 +8,7 @@ help:
 	@echo '             (LAB_ONCE=1 ends it after the comparison; LAB=home is a home whose terminals are carried to a relay)'
 	@echo 'make test    every check and every test'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
+	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
@@ -34,6 +35,9 @@ agents: setup
 
 vm: setup
 	@$(die_with_make) setup/vm.sh
+
+soak: setup
+	@BICAST_SOAK_S=$${SOAK_S:-3600} $(die_with_make) .venv/bin/python -m topologies.isolate .venv/bin/python -m pytest tests/soak
 
 clean:
 	@setup/clean.sh

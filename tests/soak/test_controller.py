@@ -1,0 +1,65 @@
+"""One controller lives through hours of what befalls tunnels, and needs no more memory at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.soak.conftest import SOAK_S
+from tests.system import test_tunnels as scenes
+from tests.system.evidence import until
+from tests.system.tunnelled import CLIENT, Tunnelled, tunnelling
+from topologies.natted import OUTER, nat
+
+GROWTH_BYTES = 30_000_000  # over the first round, in which modules and caches are filled
+
+
+@pytest.fixture(scope="module")
+def tunnelled(place: Path) -> Iterator[Tunnelled]:
+    with tunnelling(place) as both:
+        yield both
+
+
+def test_a_controller_outlives_changes_of_nat_strangers_and_agents_that_come_and_go(
+    tunnelled: Tunnelled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began, rounds, first = time.monotonic(), 0, 0
+    while time.monotonic() - began < SOAK_S or not rounds:
+        play(tunnelled)
+        rounds += 1
+        rss = rss_bytes(tunnelled)
+        first = first or rss
+        minutes = (time.monotonic() - began) / 60
+        with capsys.disabled():
+            print(f"\n{minutes:.0f} min, round {rounds}: {rss / 1e6:.0f} MB", end="", flush=True)
+    assert tunnelled.controller.process.poll() is None
+    assert rss_bytes(tunnelled) <= first + GROWTH_BYTES
+
+
+def play(tunnelled: Tunnelled) -> None:
+    scenes.test_every_ping_is_answered_once(tunnelled, CLIENT)
+    with put_back(tunnelled):
+        scenes.test_another_outer_address_is_followed_while_nobody_loses_a_packet(tunnelled)
+    with put_back(tunnelled):
+        scenes.test_a_nat_that_forgets_is_followed_while_nobody_loses_a_packet(tunnelled)
+    scenes.test_both_uplinks_may_be_behind_one_address(tunnelled)
+    scenes.test_a_stranger_s_packets_are_dropped_and_counted(tunnelled)
+    scenes.test_what_an_agent_leaves_that_is_killed_goes_on_and_the_next_one_takes_it_over(tunnelled)
+    scenes.test_tunnels_of_an_agent_that_was_stopped_and_started_carry_again(tunnelled)
+
+
+@contextmanager
+def put_back(tunnelled: Tunnelled) -> Iterator[None]:
+    yield
+    nat(tunnelled.net, "wifi").redial(f"{OUTER['wifi']}.10/24")
+    until(lambda: tunnelled.peer("wifi").startswith(f"{OUTER['wifi']}.10 "), "wifi is found again")
+    tunnelled.await_up()
+
+
+def rss_bytes(tunnelled: Tunnelled) -> int:
+    status = Path(f"/proc/{tunnelled.controller.process.pid}/status").read_text()
+    return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS:"))
