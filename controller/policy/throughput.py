@@ -29,15 +29,16 @@ class Throughput:
     reports: tuple[Delivered, ...] = ()
     limit_bps: float = 0.0
     limit_at: float | None = None  # None: never measured
+    written_bps: float | None = None  # in gateway.yaml
 
     def delivered_bps(self, now: float) -> float:
         """The rate of the fastest report of late."""
         return max((each.bps for each in self.reports if now - each.at < LATELY_S), default=0.0)
 
     def carries_bps(self, now: float) -> float | None:
-        """The most that it can carry; None: it was not seen lately."""
-        known = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
-        return self.limit_bps if known else None
+        """The most that it can carry, as seen lately, else as written; None: neither is known."""
+        seen = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
+        return self.limit_bps if seen else self.written_bps
 
 
 UNMEASURED = Throughput()

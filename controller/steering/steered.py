@@ -12,6 +12,7 @@ from controller.policy.health import Path, Reading
 from controller.policy.reach import Choice, Reach, choose
 from controller.policy.reflexes import Reflex, reflex
 from controller.policy.switching import Course, Decision, decide, kept_because, left_by
+from controller.policy.throughput import Throughput
 from controller.policy.ways import Leaves, Paths, able, paths, way
 from controller.reports import Prefer, Role
 from controller.steering.found import SEEN_AFTER_S, Found
@@ -36,7 +37,10 @@ class Steered:
         self.where = paths(site, terminal.addresses)
         self._where_itself = paths(site, terminal.own)
         self.able = able(site, terminal)
-        self.paths: dict[str, Path] = {uplink.name: Path(since=now) for uplink in site.uplinks}
+        self.paths: dict[str, Path] = {
+            uplink.name: Path(since=now, throughput=Throughput(written_bps=_written_bps(site, terminal, uplink.name)))
+            for uplink in site.uplinks
+        }
         self.course = Course(wanted.active_uplink(site, terminal), now)
         self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
         self.looked_at = now
@@ -51,7 +55,9 @@ class Steered:
 
     def resume(self, other: Steered) -> None:
         """What was known under the configuration before."""
-        self.paths |= {name: path for name, path in other.paths.items() if name in self.paths}
+        for name in self.paths.keys() & other.paths.keys():
+            known, written_bps = other.paths[name], self.paths[name].throughput.written_bps
+            self.paths[name] = replace(known, throughput=replace(known.throughput, written_bps=written_bps))
         self._found = other._found
         if other.course.active == self.course.active:
             self.course = other.course
@@ -228,6 +234,12 @@ class Steered:
     def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
         """Only what is dead was left: what else stands is looked at again as soon as a report shows it."""
         self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
+
+
+def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
+    """What gateway.yaml says that this uplink brings to relayed terminals."""
+    relaying = site.relaying.uplinks if site.relaying and terminal.relayed else ()
+    return next((each.bandwidth_bps for each in relaying if each.name == uplink), None)
 
 
 def unmovable(steered: Steered, uplink: str) -> str | None:

@@ -10,6 +10,7 @@ halfway     what this pair gains where it halves a long round trip, with a small
 planet      paper 001's figures 7 to 10: which relay is found, in three ways, on a generated planet
 transfers   its figures 5 and 6: what a relay gains, by real transfers over emulated links, and what was predicted
 parallel    one connection by two relays at once
+moves       a download on a lossy Wi-Fi: left to policies, and kept on Wi-Fi
 home        a terminal without MPTCP behind a bad Wi-Fi: carried to a relay in each mode, or left alone
 """
 
@@ -20,7 +21,7 @@ from importlib import import_module
 
 from topologies import isolate
 
-PARTS = ("cost", "halfway", "planet", "transfers", "parallel", "home")
+PARTS = ("cost", "halfway", "planet", "transfers", "parallel", "moves", "home")
 
 
 def run(args: argparse.Namespace) -> int:

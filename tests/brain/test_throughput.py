@@ -104,6 +104,12 @@ def test_what_was_measured_long_ago_is_tried_again() -> None:
     assert line.course.active == "lte" or line.delivered[-1] == 80
 
 
+def test_what_is_written_spares_the_trial() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0))
+    line.paths["lte"] = Path(throughput=Throughput(written_bps=10e6))
+    assert line.run(120).moves == []
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
     seen = Throughput()
