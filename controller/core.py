@@ -34,7 +34,7 @@ from controller.measuring.book import Page
 from controller.measuring.estimates import Estimate, Estimated
 from controller.measuring.measuring import Measuring
 from controller.measuring.turns import Heading
-from controller.model import Config
+from controller.model import Config, Site
 from controller.policy.adaptive import Decision
 from controller.policy.budget import Moment
 from controller.policy.ways import Home, Way, ridden, way
@@ -75,6 +75,7 @@ class Core:
         )
         self.relaying = Relaying(config, wanted, self._tickets, self.measuring.uplink_bps)
         self.moves = Moves()
+        self._moves_by_switch: set[str] = set()  # homes of which a switch alone has found an uplink dead
         self._kept_at = now
 
     def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
@@ -223,11 +224,22 @@ class Core:
         yield from self.ends.tend(now)
         if self._others_eliminate(now):
             yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
-        for site, silent in self.ends.silence_changed():
+        for site, silent in self.ends.silence_changed(self._brings_nothing):
             yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
         for dpid, uplinks in self.ends.screens(now):
             self.switches[dpid].screened = uplinks
             yield from self.switches[dpid].settle(self.wanted, now)
+
+    def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
+        """Uplinks by which nothing comes back; None: none has ever been so, and policies leave terminals alone of which
+        no agent tells."""
+        switch = self.switches.get(site.dpid)
+        if switch is None or switch.session is None:
+            return None
+        found = switch.brings_nothing
+        if found:
+            self._moves_by_switch.add(site.home)
+        return found if site.home in self._moves_by_switch else None
 
     def _others_eliminate(self, now: float) -> bool:
         """Than when this was last asked: kept from now on, whoever asks."""

@@ -21,5 +21,9 @@ class Looks:
         soon = math.floor(now) + 1
         self._next_at = soon + (session - soon) % self.every_s
 
+    def hasten(self, now: float) -> None:
+        """It is due a second after the last one."""
+        self._next_at = min(self._next_at, math.floor(now) + 1)
+
     def postponed(self, now: float) -> None:
         self._next_at = now + EVERY_S

@@ -42,6 +42,8 @@ from controller.events import (
 )
 from controller.known import Known, Neighbour, Observed, Rate, Wanted
 from controller.model import Site
+from controller.policy import returning
+from controller.policy.returning import Counts, Return
 from controller.program import EMPTY, FlowKey, Program
 from controller.reconcile import diff
 from controller.snapshot import GatewayState
@@ -70,6 +72,7 @@ class Switch:
         self._tickets = tickets
         self.door = Doorstep(tickets)
         self._neighbourhood = Neighbourhood(site)
+        self._returns: dict[str, Return] = {}  # of uplinks whose next hop has answered, over this connection
         self._learned = False  # MACs that no program holds yet
         self._port_changes = Compilations()  # nor ports
         self._advertised = Seldom(advertising.EVERY_S)
@@ -111,6 +114,7 @@ class Switch:
         self._expected, self._verified, self._refused = None, False, False
         self._applied, self._corrected = True, False
         self._neighbourhood.opened()
+        self._returns = {}
         self._patience = Patience()
         for name in self.site.ports:
             if name not in event.ports:
@@ -136,6 +140,7 @@ class Switch:
             return
         self._read_ticket = None
         self._patience.answered(Question.READ)
+        self._returns = dict(self._counted(event.installed, now))
         foreign_before, self.installed = self.installed.foreign_flows, event.installed
         if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
             if not self._verified and self._applied:
@@ -207,6 +212,9 @@ class Switch:
 
     def neighbour_seen(self, event: NeighbourSeen, now: float) -> Neighbour:
         where = (self.observed.port_name(event.in_port), event.address)
+        for uplink in self.site.uplinks:
+            if where in [(uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, event.mac)]:
+                self._returns[uplink.name] = returning.answered(self._returns.get(uplink.name, Return()))
         if self._neighbourhood.told(where, event.mac, self.observed.macs.get(where), now):
             self._learn({where: event.mac})
         return where
@@ -290,6 +298,21 @@ class Switch:
         kept = {key: flow for key, flow in program.flows.items() if key not in conflicts}
         return replace(program, flows=kept)
 
+    @property
+    def brings_nothing(self) -> dict[str, str]:
+        """Uplinks by which nothing comes back while another one's next hop answers, and why they are taken so."""
+        if not any(one.answers for one in self._returns.values()):
+            return {}
+        return {name: one.dead for name, one in self._returns.items() if one.dead is not None}
+
+    def _counted(self, installed: Installed, now: float) -> Iterator[tuple[str, Return]]:
+        for uplink in self.site.uplinks:
+            one, port = self._returns.get(uplink.name), self.observed.ports.get(uplink.port)
+            counters = installed.port_counters.get(port.number) if port is not None else None
+            if one is not None and counters is not None:
+                counts = Counts(counters.received.packets, counters.sent.packets, now)
+                yield uplink.name, returning.counted(one, counts)
+
     # Steps
 
     def _read(self, now: float) -> Read:
@@ -305,5 +328,17 @@ class Switch:
             log.info("%s: what is installed is what is wanted", self.site.name)
 
     def _ask(self, now: float) -> Iterator[Effect]:
-        if self.session is not None:
-            yield from self._neighbourhood.asked(self.session, self.observed, self.screened, now)
+        if self.session is None:
+            return
+        watched = (
+            frozenset(uplink.name for uplink in self.site.uplinks) if len(self.site.uplinks) > 1 else self.screened
+        )
+        asked = set[str]()
+        for ask in self._neighbourhood.asked(self.session, self.observed, watched, now):
+            asked.add(self.observed.port_name(ask.out_port))
+            yield ask
+        for uplink in self.site.uplinks:
+            if uplink.port in asked and uplink.name in self._returns:
+                self._returns[uplink.name] = returning.asked(self._returns[uplink.name])
+        if any(one.suspect for one in self._returns.values()):
+            self._looks.hasten(now)

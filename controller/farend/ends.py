@@ -33,6 +33,7 @@ from controller.tickets import Tickets
 log = logging.getLogger(__name__)
 
 NOTHING = Eliminate()
+Dead = dict[str, str] | None  # uplinks, and why they are taken so; None: nobody watches them
 BELIEVED_S = 10.0  # after a start, until agents have come back: they eliminate on without us
 
 
@@ -54,8 +55,7 @@ class Ends:
     def reconfigure(self, config: Config) -> None:
         self._config = config
         self.tunnels.reconfigure(config)
-        ends = ((site, config.other_end(site)) for site in config.sites if site.mirrors is None)
-        self._pairs = tuple((site, other) for site, other in ends if other is not None or site.name in self._silent)
+        self._pairs = tuple((site, config.other_end(site)) for site in config.sites if site.mirrors is None)
         both = (site for site in config.sites if config.other_end(site) is not None)
         self._orders = {site.name: _order(site) for site in both if len(site.uplinks) > 1}
 
@@ -121,13 +121,15 @@ class Ends:
         """Those, and through whose tunnel nobody is heard."""
         return self.silent(*ends) | {name: why for end in ends for name, why in self.tunnels.dead(end).items()}
 
-    def silence_changed(self) -> Iterator[tuple[Site, dict[str, str] | None]]:
+    def silence_changed(self, seen: Callable[[Site], Mapping[str, str] | None]) -> Iterator[tuple[Site, Dead]]:
         """Sites whose terminals it concerns that other uplinks are silent at either end than when this was asked. None:
-        at neither end are they watched."""
+        at neither end are they watched. `seen` tells of uplinks by which an end's switch sees nothing come back."""
         for site, other in self._pairs:
-            ends = (site, other) if other is not None else ()
-            watched = any(end.name in self.once or self.tunnels.ends(end) for end in ends)
-            silent = self._dead(*ends) if watched else None
+            ends = (site, other) if other is not None else (site,)
+            of_switches = [found for end in ends if (found := seen(end)) is not None]
+            watched = bool(of_switches) or any(end.name in self.once or self.tunnels.ends(end) for end in ends)
+            dead = {name: why for each in of_switches for name, why in each.items()} | self._dead(*ends)
+            silent = dead if watched else None
             before = self._silent.get(site.name)
             if (silent is None) != (before is None) or (silent or {}).keys() != (before or {}).keys():
                 self._silent[site.name] = silent

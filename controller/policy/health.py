@@ -125,7 +125,7 @@ def silence(path: Path, because: str | None, now: float) -> Path:
         return path
     path = replace(path, heard_at=now, window=(), clean_since=None)
     if because is None:
-        return _after(path, Sign.PROGRESS, "it brings copies again", now)
+        return _after(path, Sign.PROGRESS, "it brings packets again", now)
     return _after(path, Sign.STALLED, because, now)
 
 

@@ -31,7 +31,7 @@ from controller.steering.traffic import Traffic
 
 UNHEARD_S = 10.0  # on one path: agents come back
 UNTOLD_S = 2.0  # it sends on one path what no agent tells of: reports and readings are not of one moment
-MOST_COUNTED = 32  # terminals of a site whose switch is read each second for this
+MOST_COUNTED = 64  # terminals in mode auto, for whom switches are read each second
 QUIET_S = 10.0  # who has sent nothing for so long
 LOOKS_APART_S = 0.1
 UNTOLD = "; but nobody would tell how it fares alone"
@@ -81,6 +81,8 @@ class Copying:
         here = self._pilot.steered
         self.traffic.keep(here)
         self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
+        few = len(self._decided_of) <= MOST_COUNTED
+        self._counted = frozenset(here[name].site.home for name in self._decided_of) if few else frozenset[str]()
         gone = {*wanted.copies, *self._watches} - self._decided_of.keys()
         if not gone:
             return wanted
@@ -91,8 +93,7 @@ class Copying:
 
     def counts(self, site: Site) -> bool:
         """Whether it is to be known each second what this site's terminals send."""
-        homes = (self._pilot.steered[name].site.home for name in self._decided_of)
-        return len(site.terminals) <= MOST_COUNTED and site.home in set(homes)
+        return site.home in self._counted
 
     # What is heard
 

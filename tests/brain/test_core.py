@@ -456,8 +456,12 @@ def test_a_site_that_leaves_lets_go_of_the_one_that_waits_too() -> None:
     assert [effect.session for effect in effects if isinstance(effect, Close)] == [1, 77]
 
 
-def test_next_hops_are_asked_for_until_they_answer_and_seldom_afterwards() -> None:
-    pair = connected()
+def test_next_hops_are_asked_for_until_they_answer_and_seldom_afterwards_where_there_is_one_uplink() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    del home["uplinks"]["wifi"], home["subnets"]["wifi-side"]
+    home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][1:2]
+    pair = connected(written)
     for _ in range(3):
         pair.pass_time(1)
     pair.drain()

@@ -438,16 +438,6 @@ def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_
     assert not [port for port, _ in ends.switch(HOME).observed.macs if port == "wifi0"]
 
 
-def test_where_macs_are_written_nobody_is_asked_while_copies_come() -> None:
-    ends = Ends(with_macs())
-    agent = ends.agent("far")
-    before = len(ends.asked)
-    for _ in range(3):
-        both_bring(ends, agent, "wifi", "lte")
-    hops = (PORTS["wifi0"].number, PORTS["lte0"].number)
-    assert not [each for each in ends.asked[before:] if each.out_port in hops]
-
-
 def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
     ends = Ends(learning())
     agent = ends.agent("far")

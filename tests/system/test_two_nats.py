@@ -1,17 +1,22 @@
 """The gateway of docs/home-gateway.md behind two routers that translate addresses, each to its own. Nothing is copied
-there by default: servers answer the second copy of a TCP segment with a reset."""
+there by default: servers answer the second copy of a TCP segment with a reset. An uplink that brings nothing back
+is left by what the switch alone sees."""
 
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mininet.topo import Topo
 
-from experiments.running import OPENFLOW, TREE, Controller, controlled
+from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from tests.system.evidence import SLOWNESS
 from topologies import command
 from topologies.links import ShapedLink
 from topologies.nat import Nat
@@ -31,7 +36,7 @@ class TwoNats(Topo):  # type: ignore[misc]  # Mininet is untyped
         self.addHost(
             "phone", cls=Machine, addresses={"lan": [f"{PHONE}/24"]}, routes=[Route("default", "192.168.110.1")]
         )
-        self._link("phone", "br-home", "lan", "enp3s0", 3)
+        self._link("phone", "br-home", "lan", "enp3s0", port2=3)
         internet = {name: [f"{outside}.1/24"] for name, (_, outside) in ROUTERS.items()}
         self.addHost("internet", cls=Machine, forwards=True, addresses={**internet, "web": ["203.0.113.1/24"]})
         for number, (name, (inside, outside)) in enumerate(ROUTERS.items(), 1):
@@ -42,13 +47,18 @@ class TwoNats(Topo):  # type: ignore[misc]  # Mininet is untyped
                 addresses={"in": [f"{inside}.1/24"], "out": [f"{outside}.10/24"]},
                 routes=[*back, Route("default", f"{outside}.1")],
             )
-            self._link(name, "br-home", "in", f"enp{number}s0", number)
+            self._link("br-home", name, f"enp{number}s0", "in", port1=number, label=name)
             self._link(name, "internet", "out", name)
         self.addHost("web", cls=Machine, addresses={"lan": [f"{WEB}/24"]}, routes=[Route("default", "203.0.113.1")])
         self._link("web", "internet", "lan", "web")
 
-    def _link(self, node1: str, node2: str, name1: str, name2: str, port2: int | None = None) -> None:
-        self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, port2=port2)
+    def _link(self, node1: str, node2: str, name1: str, name2: str, **options: Any) -> None:
+        self.addLink(node1, node2, cls=ShapedLink, intfName1=name1, intfName2=name2, **options)
+
+
+WITHIN_S = (
+    7.0 + 3 * SLOWNESS
+)  # of which one is until the switch is asked, and the rest belongs to others on this machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +110,20 @@ def test_by_default_nothing_is_reset_and_with_copies_connections_are(home: Home)
     command.run("ovs-appctl", "revalidator/wait")
     home.fetch()
     assert home.resets() > 0, "else this laboratory shows nothing"
+
+
+def test_an_uplink_that_is_dead_downwards_is_left_though_no_agent_tells(home: Home) -> None:
+    phone, client = home.net.machine("phone"), home.controller.client
+    assert home.fetch() == DOWNLOADS, "next hops have answered"
+    with phone.popen(["ping", "-q", "-i", "0.02", WEB], stdout=subprocess.DEVNULL) as calling:
+        try:
+            home.net.uplink("fibre").backward.set(loss_percent=100)
+            began = time.monotonic()
+            while client.get("terminals", "phone")["active_uplink"] != "lte" and time.monotonic() - began < WITHIN_S:
+                time.sleep(LOOK_EVERY_S)  # the API has no event to wait for
+        finally:
+            calling.terminate()
+    told = client.get("terminals", "phone", "decisions")
+    assert told["active_uplink"] == "lte", told
+    assert "it brings nothing back" in told["decisions"][0]["because"]
+    assert home.fetch() == DOWNLOADS
