@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	table      = "bicast-tunnels"
-	nftAtMost  = 10 * time.Second
-	familyInet = 1 // NFPROTO_INET, linux/netfilter.h
+	table     = "bicast-tunnels"
+	nftAtMost = 10 * time.Second
 )
 
 // pin lets packets of one tunnel in from one address alone.

@@ -3,7 +3,6 @@ package nftable
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/mdlayher/netlink"
@@ -11,63 +10,27 @@ import (
 )
 
 const (
-	// The attributes of an object, and of what it counted (linux/netfilter/nf_tables.h).
+	// The attributes of a rule, of an object, and of what it counted (linux/netfilter/nf_tables.h).
+	ruleTable                           = 1
 	objectTable, objectName, objectData = 1, 2, 4
 	counterPackets                      = 2
 
-	tableName  = 1 // NFTA_TABLE_NAME, linux/netfilter/nf_tables.h
 	familyInet = 1 // NFPROTO_INET
 )
 
-// Has tells whether a table of the family inet is in the network namespace of the calling thread.
-func Has(table string) (bool, error) {
-	failed := func(err error) (bool, error) {
-		return false, fmt.Errorf("whether the table %s of nft is there cannot be seen: %w", table, err)
-	}
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+// Rules is how many rules a table of the family inet has in the network namespace of the calling thread; 0 where there is none. Who
+// made it knows how many there were: of a table that was flushed the chains, sets and counters stay.
+func Rules(table string) (int, error) {
+	messages, err := dump(unix.NFT_MSG_GETRULE, ruleTable, table)
 	if err != nil {
-		return failed(err)
+		return 0, fmt.Errorf("the rules of the table %s of nft cannot be read: %w", table, err)
 	}
-	defer conn.Close()
-	attributes := netlink.NewAttributeEncoder()
-	attributes.String(tableName, table)
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return failed(err)
-	}
-	_, err = conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETTABLE, Flags: netlink.Request},
-		Data:   append([]byte{familyInet, 0, 0, 0}, encoded...), // struct nfgenmsg
-	})
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return false, nil
-	case err != nil:
-		return failed(err)
-	default:
-		return true, nil
-	}
+	return len(messages), nil
 }
 
 // Counters are the packets that each counter of a table has counted, by its name; nil where there is no table, or none in it.
 func Counters(table string) (map[string]uint64, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	attributes := netlink.NewAttributeEncoder()
-	attributes.String(objectTable, table)
-	encoded, err := attributes.Encode()
-	if err != nil {
-		return nil, err
-	}
-	messages, err := conn.Execute(netlink.Message{
-		Header: netlink.Header{
-			Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETOBJ, Flags: netlink.Request | netlink.Dump,
-		},
-		Data: append([]byte{familyInet, 0, 0, 0}, encoded...), // struct nfgenmsg
-	})
+	messages, err := dump(unix.NFT_MSG_GETOBJ, objectTable, table)
 	if err != nil {
 		return nil, fmt.Errorf("the counters of the table %s of nft cannot be read: %w", table, err)
 	}
@@ -83,6 +46,25 @@ func Counters(table string) (map[string]uint64, error) {
 		found[name] = packets
 	}
 	return found, nil
+}
+
+// dump is all that a table has of a kind; the attribute names the table.
+func dump(kind netlink.HeaderType, attribute uint16, table string) ([]netlink.Message, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	attributes := netlink.NewAttributeEncoder()
+	attributes.String(attribute, table)
+	encoded, err := attributes.Encode()
+	if err != nil {
+		return nil, err
+	}
+	return conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | kind, Flags: netlink.Request | netlink.Dump},
+		Data:   append([]byte{familyInet, 0, 0, 0}, encoded...), // struct nfgenmsg
+	})
 }
 
 func decodeCounter(b []byte) (name string, packets uint64, err error) {

@@ -7,27 +7,31 @@ import (
 	"bicast/internal/lab"
 )
 
-func TestATableIsThereWithWhatItCounted(t *testing.T) {
+func TestWhatATableHasIsReadWithoutNft(t *testing.T) {
 	host := lab.One(t)
-	expect := func(there bool, counted map[string]uint64) {
+	expect := func(rules int, counted map[string]uint64) {
 		t.Helper()
 		host.Do(func() error {
-			has, err := Has("mine")
+			stand, err := Rules("mine")
 			if err != nil {
 				return err
 			}
 			found, err := Counters("mine")
-			if has != there || !maps.Equal(found, counted) {
-				t.Errorf("there: %v, with %v, expected %v with %v", has, found, there, counted)
+			if stand != rules || !maps.Equal(found, counted) {
+				t.Errorf("%d rules, and %v, expected %d and %v", stand, found, rules, counted)
 			}
 			return err
 		})
 	}
-	expect(false, nil)
-	host.Run("nft", "add table inet other; add counter inet other seen { packets 1 bytes 1; }; add table inet mine")
-	expect(true, nil)
-	host.Run("nft", "add counter inet mine seen { packets 7 bytes 9; }; add counter inet mine none")
-	expect(true, map[string]uint64{"seen": 7, "none": 0})
+	expect(0, nil)
+	host.Run("nft", "add table inet other; add chain inet other one; add rule inet other one drop; "+
+		"add counter inet other seen { packets 1 bytes 1; }; add table inet mine")
+	expect(0, nil)
+	host.Run("nft", "add counter inet mine seen { packets 7 bytes 9; }; add counter inet mine none; "+
+		"add chain inet mine one; add rule inet mine one drop; add rule inet mine one accept")
+	expect(2, map[string]uint64{"seen": 7, "none": 0})
+	host.Run("nft", "flush", "table", "inet", "mine")
+	expect(0, map[string]uint64{"seen": 7, "none": 0})
 }
 
 func FuzzNothingThatTheKernelSaysEndsTheAgent(f *testing.F) {

@@ -47,6 +47,8 @@ type Diverted struct {
 	laid string    // of the ground: what its routes depend on
 	back []netip.Addr
 	ways ways // as they were when the order was written
+
+	rules int // of the table, likewise
 }
 
 // Claim is this namespace's one place for a proxy, before anything is changed.
@@ -73,7 +75,11 @@ func (d *Diverted) Write(order Order) (made []string, err error) {
 	if d.ways, err = waysThere(); err != nil {
 		return nil, err
 	}
-	return made, nft(removal + order.rules())
+	if err := nft(removal + order.rules()); err != nil {
+		return made, err
+	}
+	d.rules, err = nftable.Rules(table)
+	return made, err
 }
 
 // Lost tells what somebody else has taken away; what is written then is written whole. Empty: nothing.
@@ -88,9 +94,9 @@ func (d *Diverted) Lost() (string, error) {
 	if err == nil && ways != d.ways {
 		lost = "rules of routing, or routes"
 	}
-	there, unseen := nftable.Has(table)
-	if unseen == nil && !there {
-		lost = "the table " + table + " of nft"
+	rules, unseen := nftable.Rules(table)
+	if unseen == nil && rules != d.rules {
+		lost = "the table " + table + " of nft, or what was in it"
 	}
 	if lost != "" {
 		d.led, d.laid = false, ""

@@ -40,6 +40,7 @@ type Place struct {
 	name   io.Closer
 	opened record
 	ways   []Way
+	rules  int            // of the table, as it was written
 	guests []netip.Prefix // from where gateways came lately
 }
 
@@ -104,14 +105,16 @@ func (p *Place) Lead(ways []Way) error {
 		return errors.Join(err, wrong)
 	}
 	p.ways = ways
-	return errors.Join(err, after.forward(true, opened{}), p.opened.write(after))
+	var unread error
+	p.rules, unread = nftable.Rules(table)
+	return errors.Join(err, unread, after.forward(true, opened{}), p.opened.write(after))
 }
 
 // Tend sees to it that the rules are there, which a firewall that begins anew flushes with its own. Without them the devices that
 // were opened would forward for everybody, so they are closed until the rules are there again. lost: they were not.
 func (p *Place) Tend() (lost bool, err error) {
-	there, err := nftable.Has(table)
-	if err != nil || there || len(p.ways) == 0 {
+	rules, err := nftable.Rules(table)
+	if err != nil || rules == p.rules || len(p.ways) == 0 {
 		return false, err
 	}
 	devices, err := p.opened.read()

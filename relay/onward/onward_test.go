@@ -132,30 +132,26 @@ func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
 		return place.Lead(ways)
 	})
 	table := relay.Run("nft", "list", "ruleset")
-	for what, flush := range map[string]func(){
-		"its rules are there again": func() {
+	for _, c := range []struct {
+		what, flush string
+		broken      bool // nobody can make rules
+	}{
+		{"the rules of its table", "table inet bicast-onward", false},
+		{"all tables, and its rules are there again", "ruleset", false},
+		{"all tables, and nobody can make them again", "ruleset", true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			relay.Run(append([]string{"nft", "flush"}, strings.Fields(c.flush)...)...)
+			path := os.Getenv("PATH")
+			if c.broken {
+				os.Setenv("PATH", "/nowhere")
+			}
 			relay.Do(func() error {
-				lost, err := place.Tend()
-				if err == nil && !lost {
-					t.Error("it is not told that the rules had gone")
-				}
-				return err
-			})
-		},
-		"nobody could make the rules again": func() {
-			t.Setenv("PATH", "/nowhere")
-			relay.Do(func() error {
-				if _, err := place.Tend(); err == nil {
-					t.Error("it is not told that the rules cannot be made")
+				if lost, err := place.Tend(); !lost || (err != nil) != c.broken {
+					t.Errorf("lost: %v, %v", lost, err)
 				}
 				return nil
 			})
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			path := os.Getenv("PATH")
-			relay.Run("nft", "flush", "ruleset")
-			flush()
 			os.Setenv("PATH", path)
 			if err := gateway.Try(func() error {
 				_, err := net.DialTimeout("tcp", fmt.Sprintf("10.0.2.2:%d", echo.Port()), within/20)
@@ -165,7 +161,7 @@ func TestAFirewallThatBeginsAnewLeavesNoRouter(t *testing.T) {
 			}
 		})
 	}
-	relay.Do(func() error { return place.Lead(ways) })
+	relay.Do(func() error { return place.Lead(ways) }) // as is tried again each second
 	if again := relay.Run("nft", "list", "ruleset"); again != table {
 		t.Errorf("%s, expected %s", again, table)
 	}
