@@ -815,18 +815,20 @@ class RelayingUplink(_message.Message):
     def __init__(self, name: _Optional[str] = ..., port: _Optional[str] = ..., gateways: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TakingRelay(_message.Message):
-    __slots__ = ("name", "address", "port", "draining", "onward")
+    __slots__ = ("name", "address", "port", "draining", "onward", "key_sha256")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     ONWARD_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHA256_FIELD_NUMBER: _ClassVar[int]
     name: str
     address: str
     port: int
     draining: bool
     onward: _containers.RepeatedCompositeFieldContainer[Onward]
-    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ...) -> None: ...
+    key_sha256: bytes
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., draining: _Optional[bool] = ..., onward: _Optional[_Iterable[_Union[Onward, _Mapping]]] = ..., key_sha256: _Optional[bytes] = ...) -> None: ...
 
 class Choices(_message.Message):
     __slots__ = ("choices",)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import shutil
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,7 +17,14 @@ from cli import OK
 from cli.client import add_options, asked
 from cli.tables import aligned
 from controller.model import EVERYBODY
+from controller.reports import Role
 
+HEADER = (
+    *("AGENT", "ROLE", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL"),
+    *("REVOKED", "LAST TRIED", "FROM"),
+)
+TREE = Path(__file__).resolve().parents[1]
+PROGRAM = "bicast-agent"
 ANYWHERE = "CONTROLLER"  # in the place of a host: the controller listens at all of its addresses
 NOBODY = "no agent is enrolled; `./bicast enroll NAME` prints the line to type on the host that becomes one"
 
@@ -26,11 +36,20 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
         description="Print the line that makes an agent of a host. Its token is good once, for 15 minutes, and says "
         "whom the host may trust. A new one ends the one before; an agent that is already there goes on until the new "
         "one is served.",
-        epilog="A terminal's own agent is found by its name: give it the terminal's. Terminals' names may have more in "
-        "them (A-Z, '.', '_'); an agent under another name than its terminal's is found by its addresses.",
+        epilog="A name of gateway.yaml says what the agent is: a terminal's speaks for that terminal, a site's is its "
+        "gateway's, a server's and a relay's is at the other end of connections. For any other name, use --role. "
+        "Terminals' names may have more in them (A-Z, '.', '_'): enrol the agent under another name, with --terminal.",
     )
     enroll.add_argument(
         "name", metavar="NAME", help=f"of the agent: a-z, 0-9 and '-', 63 at most, no '-' first, not '{EVERYBODY}'"
+    )
+    enroll.add_argument(
+        "--role",
+        choices=[role.value for role in Role],
+        help="what the agent is (default: as gateway.yaml has its name)",
+    )
+    enroll.add_argument(
+        "--terminal", metavar="TERMINAL", help="whom a terminal's agent speaks for (default: the one of its own name)"
     )
     revoke = subparsers.add_parser(
         "revoke",
@@ -52,7 +71,7 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
 def run(args: argparse.Namespace) -> int:
     with asked(args) as client:
         if args.verb == "enroll":
-            show_token(client.invite(args.name))
+            show_token(client.invite(args.name, args.role, args.terminal))
         elif args.verb == "revoke":
             for sentence in client.revoke(args.name)["done"]:
                 print(sentence)
@@ -62,15 +81,18 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def show_token(invited: dict[str, Any], then: str = "") -> None:
-    """`then` stands behind the line that is typed there."""
+def show_token(invited: dict[str, Any], runs: bool = False) -> None:
+    """`runs`: the line that is typed there runs the agent, too."""
     name, join = invited["name"], invited["join"]
     nowhere = join.startswith(":")
+    here = not nowhere and ip_address(urlsplit(f"//{join}").hostname or "").is_loopback
+    program = _program(here)
+    then = f" && {program} run --role {invited['role']}" if runs else ""
     print(f"good once, until {time.strftime('%H:%M:%S', time.localtime(invited['until']))}; on {name}:")
-    print(f"  bicast-agent join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}{then}")
+    print(f"  {program} join {ANYWHERE if nowhere else ''}{join} --name {name} --token {invited['token']}{then}")
     if nowhere:
         print(f"where {ANYWHERE} is an address of this controller that {name} reaches")
-    elif ip_address(urlsplit(f"//{join}").hostname or "").is_loopback:
+    elif here:
         print(
             f"! {join} is reached from the controller's own machine alone: for another, set listen and join of "
             "controller.agents in gateway.yaml to an address that it reaches, and start the controller again"
@@ -78,13 +100,26 @@ def show_token(invited: dict[str, Any], then: str = "") -> None:
     print(
         "its identity is kept in /var/lib/bicast-agent; to have it elsewhere, add --directory DIRECTORY here and to run"
     )
+    print("users of that host can read its command lines: where that matters, write --token - and type the token then")
+
+
+def _program(here: bool) -> str:
+    """The agent's program, as a shell finds it: on this machine the one of this tree, where none is installed."""
+    built = TREE / "build" / PROGRAM
+    return shlex.quote(str(built)) if here and shutil.which(PROGRAM) is None and built.exists() else PROGRAM
 
 
 def _rows(agents: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    yield ("AGENT", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL", "REVOKED", "LAST TRIED", "FROM")
+    yield HEADER
     for one in agents:
         times = (_at(one[each]) for each in ("certificate_until", "token_until", "revoked_at", "tried_at"))
-        yield (one["name"], one["standing"], one["peer"] or "-", *times, one["tried_from"] or "-")
+        yield (one["name"], _role(one), one["standing"], one["peer"] or "-", *times, one["tried_from"] or "-")
+
+
+def _role(one: dict[str, Any]) -> str:
+    if one["terminal"] in (None, one["name"]):
+        return one["role"] or "-"
+    return f"{one['role']} {one['terminal']}"
 
 
 def _at(moment: float | None) -> str:

@@ -22,6 +22,7 @@ OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a w
 # takes that for a death.
 DOWNLOAD = "curl --silent --limit-rate 2M --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
+ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab: it speaks for nobody
 TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
 
 
@@ -55,7 +56,7 @@ Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (doc
   sleep 1; ./bicast why {TERMINAL}
   nsenter -t {router} -n ip route replace {WIFI_SIDE.to} via {WIFI_SIDE.via}
 The doors for agents are in the lab, so an agent joins from inside, where the controller (process {brain}) is:
-  nsenter -t {brain} -n build/$(./bicast enroll guest | grep -o 'bicast-agent join .*') --directory {GUEST}
+  nsenter -t {brain} -n build/$({ENROL} | grep -o 'bicast-agent join .*') --directory {GUEST}
 It is run the same way: nsenter -t {brain} -n build/bicast-agent run --directory {GUEST} --netns /proc/{client}/ns/net
 Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash (client {client}, server {server},
 router {router})."""

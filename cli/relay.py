@@ -15,10 +15,10 @@ from cli.client import add_options, asked
 from cli.relayed import explained, resolved
 from cli.tables import ago, aligned
 from controller.enrolling import Standing
+from controller.reports import Role
 from controller.web.client import Client
 
 NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the line to type on the host that becomes one"
-RUN = "bicast-agent run --role relay"
 DEFAULT_PORT = 443
 MOST_PORT = 65535
 
@@ -84,12 +84,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(client: Client, args: argparse.Namespace) -> int:
     address, port = _place(args.address)
-    here = {one["name"] for one in client.get("agents") if one["standing"] == Standing.CONNECTED}
+    relays = (one for one in client.get("agents") if one["role"] == Role.RELAY)
+    here = {one["name"] for one in relays if one["standing"] == Standing.CONNECTED}
     code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
     if args.name in here:
-        print(f"the agent {args.name} is connected already; where it runs with --role relay it is one from now on")
+        print(f"the agent {args.name} is connected already, as a relay: it is one from now on")
     else:
-        show_token(client.invite(args.name), f" && {RUN}")
+        show_token(client.invite(args.name, Role.RELAY), runs=True)
     return code
 
 

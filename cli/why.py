@@ -118,6 +118,8 @@ def _decision(decision: dict[str, Any]) -> Iterator[str]:
         move = "copies begin" if decision["copies"] else f"copies end, {decision['uplink']} alone"
     yield f"{_clock(decision['at'])}  {WHO[decision['by']]}: {move}{how}"
     yield f"    because {decision['because']}"
+    if decision["reporters"]:
+        yield f"    as reported by {', '.join(decision['reporters'])}"
     for hand in decision["hands"]:
         yield f"    {_hand(hand)}"
     if decision["unmoved"]:

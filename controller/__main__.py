@@ -69,7 +69,7 @@ def _serve(path: str) -> None:
     agents: Agents | None = None
     service = Service(path, config, Store(settings.state_file), perform)
     if settings.agents is not None:
-        agents = Agents(settings.agents, service.post, service.vouch)
+        agents = Agents(settings.agents, service.post, service.bind, service.vouch)
     api = serve(
         make_app(service.snapshot, service.program, service.decisions, service, settings, agents or NoAgents()),
         settings,

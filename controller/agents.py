@@ -12,7 +12,7 @@ import logging
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from ipaddress import ip_address
@@ -23,14 +23,17 @@ from controller import orders
 from controller.agency import speech
 from controller.agency.calls import Calls
 from controller.agency.door import Door, Guests, listening
+from controller.agency.ledger import check_name
 from controller.agency.records import Entry
 from controller.agency.refusals import AgencyError, Refusals, Refused, Try
 from controller.agency.session import Post
 from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
+from controller.binding import Bind, Binding, Vouched
 from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.model import AgentService, Endpoint
 from controller.orders import AgentEffect, Direct, Directive, HangUp, Tunnels
+from controller.reports import Role
 from controller.wishes import Answer, Impossible, NotAnswered
 
 log = logging.getLogger(__name__)
@@ -38,8 +41,8 @@ log = logging.getLogger(__name__)
 REVOKED_WITHIN_S = 5.0
 JOINING_WITHIN_S = 30.0
 
-Vouch = Callable[[Mapping[str, bytes]], None]
-"""SHA-256 of the certificate that counts, by the agent's name; told anew whenever it changes."""
+Vouch = Callable[[Vouched], None]
+"""The certificates that count; told anew whenever they change."""
 
 # github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
 OPTIONS = {
@@ -57,9 +60,9 @@ OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
 class Agents:
     """Its public calls may come from any thread."""
 
-    def __init__(self, settings: AgentService, post: Post, vouch: Vouch = lambda _: None) -> None:
+    def __init__(self, settings: AgentService, post: Post, bind: Bind, vouch: Vouch = lambda _: None) -> None:
         """Raises AgencyError where it cannot be: a directory, an address."""
-        self._vouch = vouch
+        self._bind, self._vouch = bind, vouch
         self._trust = Trust(settings.directory)
         self._refused = Refusals()
         self._guests: Guests = {}
@@ -96,14 +99,16 @@ class Agents:
             case Direct(session, number, order):
                 keyed = self._keyed(order)
                 self._calls.put(lambda: self._sessions.order(session, number, keyed))
-            case HangUp(session, reason):
-                self._calls.put(lambda: self._sessions.hang_up(session, reason))
+            case HangUp(session, reason, fault):
+                self._calls.put(lambda: self._sessions.hang_up(session, reason, fault))
 
     def _keyed(self, order: Directive) -> Directive:
         of_meeting = self._trust.meeting_key
         match order:
             case Tunnels(tunnels):
-                return replace(order, tunnels=tuple(replace(each, key=self._trust.key(each.vni)) for each in tunnels))
+                return replace(
+                    order, tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.ends)) for each in tunnels)
+                )
             case orders.Answer(sessions):
                 return orders.Answer(tuple(replace(each, key=of_meeting(each.meeting)) for each in sessions))
             case orders.Health(paths):
@@ -114,13 +119,16 @@ class Agents:
 
     # From people
 
-    def invite(self, name: str) -> Invited:
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         try:
-            invitation = self._trust.invite(name)
+            check_name(name)
+            bound = self._bind(name, role, terminal)
+            invitation = self._trust.invite(name, bound)
         except (Refused, AgencyError) as error:
             raise Impossible(str(error)) from error
-        log.info("a token for agent %s was made; it is good once, for 15 minutes", name)
-        return Invited(name, invitation.token, invitation.until, _as_reached(self.join, None))
+        log.info("a token for agent %s (%s) was made; it is good once, for 15 minutes", name, bound)
+        join = _as_reached(self.join, None)
+        return Invited(name, invitation.token, invitation.until, join, bound.role, bound.terminal)
 
     def revoke(self, name: str) -> Answer:
         known = self._trust.ledger.entries()
@@ -212,6 +220,7 @@ def _as_reached(endpoint: Endpoint, asked: str | None) -> str:
 
 
 def _view(name: str, entry: Entry, peer: str | None, tried: Try | None) -> EnrolledView:
+    bound = _binding(entry)
     return EnrolledView(
         name=name,
         standing=_standing(entry, peer),
@@ -221,7 +230,16 @@ def _view(name: str, entry: Entry, peer: str | None, tried: Try | None) -> Enrol
         token_until=next((each.until for each in entry.tokens if each.used_at is None), None),
         tried_at=tried.at if tried else None,
         tried_from=tried.peer if tried else None,
+        role=bound.role if bound else None,
+        terminal=bound.terminal if bound else None,
     )
+
+
+def _binding(entry: Entry) -> Binding | None:
+    """Of the newest certificate, else of the token."""
+    if entry.certificates:
+        return entry.certificates[-1].binding
+    return entry.tokens[-1].binding if entry.tokens else None
 
 
 def _standing(entry: Entry, peer: str | None) -> Standing:

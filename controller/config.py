@@ -16,6 +16,8 @@ from controller.configuration.mirrors import mirrored, without_copies
 from controller.configuration.relaying import can_be_relayed, relaying_of, spoken_for, subnets_of
 from controller.configuration.settings import listeners, settings_of
 from controller.configuration.tunnels import OF_TUNNELS, tunnel_of, tunnelled
+from controller.enrolling import CONTROLLER
+from controller.enrolling import NAME as AGENT
 from controller.model import (
     AUTO,
     EVERYBODY,
@@ -38,6 +40,7 @@ from controller.model import (
 __all__ = ["ConfigError", "load", "parse"]
 
 MOST_SITES = 128
+MOST_SERVERS = 64
 MOST_UPLINKS = 8
 MOST_SUBNETS = 250
 MOST_TERMINALS = 250
@@ -55,7 +58,7 @@ def parse(text: bytes | str, path: str = "gateway.yaml") -> Config:
 
 
 def _config(top: Place) -> Config:
-    keys = top.mapping("controller", required=("sites",))
+    keys = top.mapping("controller", "servers", required=("sites",))
     places = dict(keys["sites"].by_name(MOST_SITES, "sites"))
     settings = settings_of(keys.maybe("controller", lambda place: place, Place(top.file, "controller", {})))
     sites = mirrored({name: _site(name, place) for name, place in places.items()}, places)
@@ -65,7 +68,7 @@ def _config(top: Place) -> Config:
     can_be_measured(sites, places, settings)
     can_be_relayed(sites, places, settings)
     sites = without_copies(sites, places)
-    config = Config(settings, sites)
+    config = Config(settings, sites, keys.maybe("servers", lambda place: _servers(place, sites), ()))
     once(
         ((f"sites.{site.name}.dpid", f"{site.dpid:016x}") for site in sites), top.file, "a dpid that no other site has"
     )
@@ -81,6 +84,19 @@ def _config(top: Place) -> Config:
     once(((f"sites.{site.name}.bridge", site.bridge) for site in sites), top.file, "a bridge that no other site has")
     listeners_off_bridges(listeners(settings, "controller"), sites, top.file)
     return config
+
+
+def _servers(place: Place, sites: tuple[Site, ...]) -> tuple[str, ...]:
+    """Names of agents; a terminal's and a site's agents have other roles."""
+    others = {site.name for site in sites} | {each.name for site in sites for each in site.terminals}
+    expected = "the name of an agent, once, and no terminal's or site's: a-z, 0-9 and '-', 63 at most, no '-' first"
+    names: list[str] = []
+    for each in place.each(MOST_SERVERS, "servers"):
+        name = each.text(expected)
+        if not AGENT.fullmatch(name) or name in others or name in (*names, EVERYBODY, CONTROLLER):
+            raise each.wrong(expected)
+        names.append(name)
+    return tuple(names)
 
 
 def _site(name: str, place: Place) -> Site:

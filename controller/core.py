@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.air.air import Air
+from controller.binding import Vouched
 from controller.bridge.moves import Moves, follow
 from controller.bridge.switch import Switch
 from controller.bridge.switches import Switches
@@ -38,7 +39,6 @@ from controller.model import Config, Site
 from controller.policy.adaptive import Decision
 from controller.policy.budget import Moment
 from controller.policy.ways import Home, Way, ridden, way
-from controller.relaying.drafts import Vouched
 from controller.relaying.relaying import Relaying
 from controller.reports import AgentClosed, AgentEffect, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
 from controller.steering.budgets import Budgets
@@ -184,6 +184,7 @@ class Core:
     # Agents
 
     def _agent(self, event: AgentEvent, now: float) -> Iterator[Outcome]:
+        event = self.pilot.checked(event, self.wanted, now)
         whole = self.air.whole(event, now)
         match whole:
             case Reported():
@@ -333,3 +334,5 @@ class Core:
     def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
         """Agents have joined, or were revoked."""
         yield from self.relaying.vouch(vouched, self.wanted, now)
+        self.ends.tunnels.vouch(vouched)
+        yield from self._copy(now)

@@ -39,6 +39,8 @@ def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
     missing = [MissingView(each.name, each.reason) for each in agent.missing]
     if agent.owns_nobody is not None:
         missing.append(MissingView("be a terminal", agent.owns_nobody))
+    if agent.unconfirmed:
+        missing.append(MissingView("be believed", unconfirmed(agent)))
     return AgentView(
         name=agent.name,
         role=agent.role,
@@ -53,6 +55,14 @@ def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
         missing=tuple(missing),
         cpu_us=agent.cost.cpu_us if agent.cost else None,
         rss_bytes=agent.cost.rss_bytes if agent.cost else None,
+    )
+
+
+def unconfirmed(agent: Agent) -> str:
+    terminals = ", ".join(sorted(agent.unconfirmed))
+    return (
+        f"it reports connections of {terminals}, and no agent of those, nor of their gateway, reports the same: what "
+        f"it says of them counts nothing; where {agent.name} is yours, add it to `servers` in gateway.yaml"
     )
 
 
@@ -183,6 +193,9 @@ def _other_end(pilot: Pilot, steered: Steered) -> EndView:
     if telling:
         return EndView(telling, None)
     relays = [each for each in pilot.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
+    doubted = [each for each in pilot.agents.values() if steered.name in each.unconfirmed]
+    if doubted:
+        return EndView((), "; ".join(f"agent {each.name}: {unconfirmed(each)}" for each in doubted))
     lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
     return EndView((), lost or "no agent of role relay sees a connection of it")
 
@@ -222,4 +235,5 @@ def _decision(entry: Entry, wall_offset_s: float) -> DecisionView:
         entry.copies,
         (gateway, *hands),
         entry.unmoved,
+        entry.reporters,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from controller.reports import Role
 from controller.wishes import Answer, Impossible
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # an agent's
@@ -16,12 +17,15 @@ CONTROLLER = "bicast-controller"  # who the controller is to them, wherever it i
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """`token` is good once. `join` is where the agent brings it; without a host it is any address of the controller."""
+    """`token` is good once. `join` is where the agent brings it; without a host it is any address of the controller.
+    `role` is what the agent will be, and `terminal` the one that it speaks for, where it is a terminal's."""
 
     name: str
     token: str
     until: float
     join: str
+    role: Role
+    terminal: str | None
 
 
 class Standing(StrEnum):
@@ -35,7 +39,8 @@ class Standing(StrEnum):
 class EnrolledView:
     """Times are Unix seconds; null: there is no such thing. `peer` is that of the stream which is served. `tried_at`
     and `tried_from` tell who last came, since the controller was started, with a certificate of this name that no
-    longer counts: it was revoked, or there is a newer one."""
+    longer counts: it was revoked, or there is a newer one. `role` and `terminal` are what its certificate, or its
+    token, says that it is."""
 
     name: str
     standing: Standing
@@ -45,6 +50,8 @@ class EnrolledView:
     token_until: float | None
     tried_at: float | None
     tried_from: str | None
+    role: Role | None = None
+    terminal: str | None = None
 
 
 class UnknownAgent(Exception):
@@ -54,7 +61,7 @@ class UnknownAgent(Exception):
 class Enroller(Protocol):
     """A name that no agent may have, and a ledger that cannot be kept, are Impossible."""
 
-    def invite(self, name: str) -> Invited: ...
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited: ...
 
     def revoke(self, name: str) -> Answer: ...
 
@@ -68,7 +75,7 @@ class Enroller(Protocol):
 class NoAgents:
     """The Enroller of a controller that serves none. None enrolled would read as if somebody could be."""
 
-    def invite(self, name: str) -> Invited:
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         raise _off()
 
     def revoke(self, name: str) -> Answer:

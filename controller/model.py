@@ -233,6 +233,7 @@ def locals_of(site: Site, terminal: Terminal, first: str | None = None) -> tuple
 class Config:
     settings: Settings
     sites: tuple[Site, ...]
+    servers: tuple[str, ...] = ()  # agents whose word on the connections that they serve counts by itself
 
     def ends(self, site: Site) -> tuple[int, ...]:
         """The dpids that a wish about a terminal of this site concerns: its own first, then of whom mirrors it."""

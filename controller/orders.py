@@ -59,6 +59,9 @@ class TunnelOrder:
     device: str | None  # by which it leaves; None: as routes say
     remote: str | None  # None: who proves to be the other end
     key: bytes = field(default=b"", repr=False)  # by which the ends know each other: not the core's to know
+    ends: tuple[
+        bytes, ...
+    ] = ()  # SHA-256 of the certificates of both sites' agents: with another one the key is another
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +217,7 @@ class TakingRelay:
     port: int
     draining: bool = False
     onward: tuple[Onward, ...] = ()
+    key_sha256: bytes = b""  # of the public key that its certificate is for
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,7 @@ class Direct:
 class HangUp:
     session: int
     reason: str
+    fault: bool = False  # the core failed at a word of this agent
 
 
 AgentEffect = Direct | HangUp

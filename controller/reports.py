@@ -207,6 +207,7 @@ class AgentOpened:
     version: str
     capabilities: tuple[Capability, ...]
     addresses: tuple[str, ...]
+    terminal: str | None = None  # that its certificate lets it speak for; None: the one of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,7 @@ class Reported:
     relaying: Relaying | None = None  # None: it is no relay
     taking: Taking | None = None  # None: nothing is to be taken
     cut: bool = False  # it told of more than MOST_SUBFLOWS
+    confirmed: frozenset[SubflowKey] | None = None  # of a server's: the subflows that count; None: all do
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import TypeVar
 
 from controller import config as configuration
 from controller import granting
+from controller.binding import Binding, Vouched, bound
 from controller.calendar import moment
 from controller.configuration.document import ConfigError
 from controller.core import Core, Outcome
@@ -23,6 +24,7 @@ from controller.inbox import Inbox
 from controller.measuring.estimates import Estimate, Estimated
 from controller.memory import Memory, measured
 from controller.model import Config, Mode
+from controller.orders import HangUp
 from controller.program import Program
 from controller.relaying import wishes as of_relays
 from controller.relaying.asking import Asked, Tried
@@ -30,7 +32,18 @@ from controller.relaying.inquiry import Answered, Walking
 from controller.relaying.views import DestinationView, TriedView
 from controller.relaying.wishes import WishOfRelays
 from controller.relays import WishedRelay
-from controller.reports import AgentEffect, AgentEvent
+from controller.reports import (
+    AgentClosed,
+    AgentEffect,
+    AgentEvent,
+    AgentOpened,
+    Probed,
+    ReflexFired,
+    Reported,
+    Resulted,
+    Role,
+    Walked,
+)
 from controller.snapshot import CourseView, Snapshot
 from controller.steering.logbook import Entry, Moved
 from controller.store import Store, StoreError
@@ -43,6 +56,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TICK_S = 1.0
 ANSWER_WITHIN_S = 5.0
+AgentWord = AgentOpened | Reported | Resulted | ReflexFired | Probed | Walked  # every AgentEvent but the end
 HANDS_WITHIN_S = 2.0  # and switches
 WALKED_WITHIN_S = 5.0
 
@@ -65,6 +79,7 @@ class Service:
         self._memory = Memory(store, self._core)
         self._awaited: list[tuple[Sequence[Answered], threading.Event]] = []  # by people: what hands make of it
         self._inbox = Inbox()
+        self._failed: set[int] = set()  # sessions of agents that end because the core failed at a word of theirs
         self._estimator = Estimator(self.post)
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
@@ -83,7 +98,13 @@ class Service:
         """`taken` is called, in the core's thread, when the core has made of it what it will."""
 
         def job() -> None:
-            self._carry_out(self._core.handle(event, time.monotonic()))
+            if isinstance(event, AgentWord):
+                if not self._heard(event):
+                    return
+            else:
+                if isinstance(event, AgentClosed):
+                    self._failed.discard(event.session)
+                self._carry_out(self._core.handle(event, time.monotonic()))
             if taken is not None:
                 taken()
 
@@ -92,8 +113,12 @@ class Service:
         else:
             self._inbox.put(job)
 
-    def vouch(self, certificates: Mapping[str, bytes]) -> None:
-        """SHA-256 of the certificates of agents that count, by name. It does not wait."""
+    def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
+        """The role of an agent that is to be enrolled; or Impossible."""
+        return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
+
+    def vouch(self, certificates: Vouched) -> None:
+        """The certificates of agents that count. It does not wait."""
         self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
 
     # From people
@@ -196,6 +221,30 @@ class Service:
         self._inbox.put(lambda: self._take(config))
 
     # In the core's thread
+
+    def _heard(self, event: AgentWord) -> bool:
+        """Whether the core could bear an agent's word. If not, that agent's session ends, and nobody else's does."""
+        if event.session in self._failed:
+            return False
+        effects: list[Outcome] = []
+        failure = None
+        try:
+            for effect in self._core.handle(event, time.monotonic()):
+                effects.append(effect)
+        except Exception as error:  # of any kind: who chooses the word chooses where the core fails
+            failure = error
+        self._carry_out(effects)
+        if failure is None:
+            return True
+        self._failed.add(event.session)
+        name = event.name if isinstance(event, AgentOpened) else self._core.pilot.name_of(event.session)
+        word = type(event).__name__
+        log.error("the core failed at a word (%s) of agent %s: its session ends", word, name, exc_info=failure)
+        because = (
+            f"the controller failed at its word ({word}), and its log says where: report that as an error of bicast"
+        )
+        self._perform(HangUp(event.session, because, fault=True))
+        return False
 
     def _run(self) -> None:
         next_tick = time.monotonic()

@@ -265,6 +265,7 @@ class DecisionView:
     copies: bool | None  # in mode auto they begin, or end; None: it is of the uplink
     hands: tuple[HandView, ...]  # the gateway's first
     unmoved: str | None  # why no agent was ordered
+    reporters: tuple[str, ...] = ()  # the agents whose reports it follows from; none: people, ports and time
 
 
 @dataclass(frozen=True, slots=True)

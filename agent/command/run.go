@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"os/signal"
@@ -26,7 +28,8 @@ const runHelp = `
 usage: bicast-agent run [--role terminal|gateway|relay] [--directory DIRECTORY] [--netns NETNS] [--blocks CGROUP]
 
 Reports this host's connections to the controller that it joined, and does what that orders, until it is ended. It
-comes back by itself whenever the controller does.
+comes back by itself whenever the controller does. Its role is the one of its certificate, which bicast enroll gave it:
+--role says only which one you expect.
 
   terminal   a phone or a laptop: its own connections are moved between its own addresses
   gateway    where the bridge is: makes tunnels, eliminates copies, holds terminals' windows, carries those that are
@@ -50,20 +53,24 @@ const holdWithin = 3 * time.Second
 func Run(arguments []string, out, complaints io.Writer) int {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	directory := flags.String("directory", trust.DefaultDirectory, "the `DIRECTORY` where bicast-agent join keeps the certificate")
-	named := flags.String("role", "terminal", "terminal, gateway or relay")
+	named := flags.String("role", "", "terminal, gateway or relay (default the certificate's)")
 	governed := flags.String("blocks", "", "the `CGROUP` whose programs are given the block that is advised")
 	var netns string
 	command.NamespaceOption(flags, &netns, "the network namespace `NETNS` to read and order")
 	if code, ended := parse(flags, runHelp, arguments, out, complaints); ended {
 		return code
 	}
-	role, known := roles[*named]
-	if !known || flags.NArg() != 0 {
+	if _, known := roles[*named]; (!known && *named != "") || flags.NArg() != 0 {
 		return complain(complaints, usage, "run wants --role terminal, gateway or relay, and no other words; "+
 			"`bicast-agent run --help` teaches it")
 	}
-	if _, err := trust.Load(*directory); err != nil {
+	identity, err := trust.Load(*directory)
+	if err != nil {
 		return complain(complaints, failed, "%v", err)
+	}
+	role, err := roleOf(identity, *named)
+	if err != nil {
+		return complain(complaints, usage, "%v", err)
 	}
 	frugal.Begin()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
@@ -80,6 +87,20 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	live(ctx, agent, role, netns, *directory, log)
 	log.Info("stopped")
 	return done
+}
+
+// roleOf is what the agent is: as its certificate says. `named` is what a person expects, or "".
+func roleOf(identity trust.Identity, named string) (agentv1.Role, error) {
+	bound := identity.Role()
+	if bound == "" {
+		bound = cmp.Or(named, "terminal") // the controller has the last word
+	}
+	role, known := roles[bound]
+	if !known || (named != "" && named != bound) {
+		return role, fmt.Errorf("the certificate of %s is for a %s, and not for a %s: leave --role out; or `bicast enroll %s --role %s` "+
+			"on the controller, and join again", identity.Name, bound, named, identity.Name, named)
+	}
+	return role, nil
 }
 
 // sharersAt is one place a machine, for the agent of it; those of other directories are of namespaces.

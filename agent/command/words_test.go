@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +43,7 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 		{2, "terminal, gateway or relay", []string{"run", "--role", "phone"}},
 		{2, "join wants", []string{"join", b.Enrolment}},
 		{2, "bicast enroll NAME", []string{"join", b.Enrolment, "--name", "phone", "--token", "half"}},
+		{1, "cannot be read from the standard input: EOF", []string{"join", b.Enrolment, "--name", "phone", "--token", "-"}},
 		{2, "not defined: --nome; `bicast-agent join --help`", []string{"join", "--nome", "phone"}},
 		{2, "for flag --netns: expected a name", []string{"run", "--netns", ""}},
 		{2, "no other words", []string{"release", "relay"}},
@@ -68,6 +71,20 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	if code != 0 || !strings.Contains(said, "joined as phone") {
 		t.Fatalf("exit code %d and %q, expected to have joined", code, said)
 	}
+	secret := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(secret, []byte(b.Token("phone").String()+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	again := agent("join", b.Enrolment, "--name", "phone", "--token", "-", "--directory", directory)
+	again.Stdin = file
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s, expected it to join with a token that no command line has", err, out)
+	}
 	phone := agent("run", "--directory", directory)
 	var log bytes.Buffer
 	phone.Stderr = &log
@@ -86,6 +103,34 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 	visit.Stopped()
 	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); !strings.Contains(lines[len(lines)-1], "msg=stopped") {
 		t.Fatalf("it logged %q, expected at last that it stopped", lines)
+	}
+}
+
+func TestAnAgentHasTheRoleOfItsCertificate(t *testing.T) {
+	b := brain.New(t)
+	for role, hello := range map[string]agentv1.Role{
+		"terminal:tv": agentv1.Role_ROLE_TERMINAL, "gateway": agentv1.Role_ROLE_GATEWAY,
+	} {
+		directory := t.TempDir()
+		if err := b.Authority.Bound("tv", role, b.Sessions).Save(directory); err != nil {
+			t.Fatal(err)
+		}
+		said, err := agent("run", "--role", "relay", "--directory", directory).CombinedOutput()
+		if err == nil || !strings.Contains(string(said), "the certificate of tv is for a ") {
+			t.Fatalf("%v: %s, expected that it is no relay", err, said)
+		}
+		running := agent("run", "--directory", directory)
+		if err := running.Start(); err != nil {
+			t.Fatal(err)
+		}
+		visit, word := b.Welcomed(1000)
+		if word.GetRole() != hello {
+			t.Errorf("%v, expected the role of %q", word, role)
+		}
+		visit.Report() // so that the welcome was heard
+		running.Process.Signal(unix.SIGTERM)
+		visit.Stopped()
+		running.Wait()
 	}
 }
 

@@ -109,7 +109,7 @@ func (r *road) tunnel(is trust.Identity, port int, to string) (*tls.Conn, *bufio
 	r.gateway.Try(func() error {
 		wire, err := net.DialTimeout("tcp", fmt.Sprintf("10.0.1.2:%d", port), patience)
 		if err == nil {
-			conn = tls.Client(wire, identity.Calling(shows, is.Authority(), "tokyo"))
+			conn = tls.Client(wire, identity.Calling(shows, is.Authority(), "tokyo", nil))
 		}
 		return err
 	})

@@ -1,6 +1,7 @@
 package taking
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -42,6 +43,7 @@ type relay struct {
 	name     string
 	at       netip.AddrPort
 	draining bool
+	keySum   [sha256.Size]byte
 	onward   []onward
 }
 
@@ -208,6 +210,9 @@ func (s seen) relay(order *agentv1.TakingRelay) (r relay, err error) {
 	}
 	if r.at, err = place("address", order.GetAddress(), order.GetPort()); err != nil {
 		return r, err
+	}
+	if n := copy(r.keySum[:], order.GetKeySha256()); n != sha256.Size || len(order.GetKeySha256()) != n {
+		return r, fmt.Errorf("key_sha256: %d bytes, expected %d", len(order.GetKeySha256()), sha256.Size)
 	}
 	if n := len(order.GetOnward()); n > mostRelays {
 		return r, fmt.Errorf("onward: %d, expected at most %d", n, mostRelays)

@@ -17,6 +17,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
+	"bicast/relay/identity"
 )
 
 // With this in its environment the test's own program is bicast-agent.
@@ -62,6 +63,7 @@ type house struct {
 	directory                                 string
 	agent                                     *exec.Cmd
 	relays                                    map[string]*relaying.Hand
+	identities                                map[string]trust.Identity // of relays
 	directives                                uint64
 }
 
@@ -69,7 +71,7 @@ func newHouse(t *testing.T) *house {
 	t.Parallel() // what they wait for is time
 	h := &house{
 		t: t, terminals: lab.One(t), bridge: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t),
-		brain: brain.New(t), relays: map[string]*relaying.Hand{},
+		brain: brain.New(t), relays: map[string]*relaying.Hand{}, identities: map[string]trust.Identity{},
 	}
 	for _, host := range []*lab.Host{h.terminals, h.bridge, h.gateway, h.relay, h.server} {
 		host.Sysctl("ipv6/conf/default/accept_dad", "0") // or routers ask for neighbours after two seconds
@@ -165,7 +167,7 @@ func (h *house) end(by os.Signal) {
 // stands has a relay be at a port.
 func (h *house) stands(name string, port uint32) {
 	h.t.Helper()
-	is := h.brain.Authority.Identity(name, "controller:1")
+	is := h.is(name)
 	hand := relaying.NewHand(h.relay.Try, func(_ context.Context, work func() error) error { return h.relay.Try(work) }, func() (trust.Identity, error) { return is, nil }, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -207,6 +209,16 @@ func (h *house) falls(name string) {
 	}
 }
 
+// is who a relay is, from the first time that somebody asks.
+func (h *house) is(name string) trust.Identity {
+	one, known := h.identities[name]
+	if !known {
+		one = h.brain.Authority.Identity(name, "controller:1")
+		h.identities[name] = one
+	}
+	return one
+}
+
 // order is of two terminals and two uplinks.
 func (h *house) order(relays ...string) *agentv1.Take {
 	order := &agentv1.Take{
@@ -225,7 +237,9 @@ func (h *house) order(relays ...string) *agentv1.Take {
 		},
 	}
 	for i, name := range relays {
-		order.Relays = append(order.Relays, &agentv1.TakingRelay{Name: name, Address: "10.9.9.9", Port: uint32(4433 + i)})
+		order.Relays = append(order.Relays, &agentv1.TakingRelay{
+			Name: name, Address: "10.9.9.9", Port: uint32(4433 + i), KeySha256: identity.KeySum(h.is(name).Certificate),
+		})
 	}
 	return order
 }

@@ -187,8 +187,8 @@ func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
 	relays := map[string]*take.Relay{}
 	for _, each := range w.relays {
 		one := s.relays[each.name]
-		if one == nil || one.At != each.at {
-			one = &take.Relay{Name: each.name, At: each.at}
+		if one == nil || one.At != each.at || one.KeySum != each.keySum {
+			one = &take.Relay{Name: each.name, At: each.at, KeySum: each.keySum}
 			one.Begin(s.ctx)
 		}
 		one.Drain(each.draining)
@@ -229,7 +229,7 @@ func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Con
 		if err != nil {
 			return nil, err
 		}
-		return identity.Calling(relay.Name), nil
+		return identity.Calling(relay.Name, relay.KeySum[:]), nil
 	})
 	return func(ctx context.Context) (*carry.Secure, error) {
 		end, err := open(ctx)

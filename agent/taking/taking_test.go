@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/api/agentv1"
+	"bicast/relay/identity"
 )
 
 func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T) {
@@ -188,6 +189,7 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 		`terminal "tablet": local of uplink "dsl"`: func(o *agentv1.Take) { o.Terminals[1].Locals[0].Uplink = "dsl" },
 		`address "192.168.7.2" is of two`:          func(o *agentv1.Take) { o.Terminals[1].Addresses[0] = television4 },
 		`relay "tokyo": address 10.9.9.9: port 0`:  func(o *agentv1.Take) { o.Relays[0].Port = 0 },
+		`relay "tokyo": key_sha256: 0 bytes`:       func(o *agentv1.Take) { o.Relays[0].KeySha256 = nil },
 		`except: "here"`:                           func(o *agentv1.Take) { o.Except = []string{"here"} },
 	} {
 		order := h.order("tokyo")
@@ -206,6 +208,21 @@ func TestAnOrderThatIsWrongChangesNothingAndIsNamed(t *testing.T) {
 	if err := session.goesOn(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *testing.T) {
+	h := newHouse(t)
+	h.stands("tokyo", 4433)
+	order := h.order("tokyo")
+	order.Relays[0].KeySha256 = identity.KeySum(h.brain.Authority.Identity("tokyo", "controller:1").Certificate)
+	h.takes(order)
+	h.connected()
+	h.eventually("it is told why", func() bool {
+		reached := h.taking().GetRelays()
+		return len(reached) == 1 && strings.Contains(reached[0].GetBecause(), "for a key that counts no more")
+	})
+	h.takes(h.order("tokyo"))
+	h.reached("tokyo", true)
 }
 
 func TestWhatSomebodyElseHasIsSaidAndTriedAgain(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -232,6 +233,20 @@ func (i Identity) check() error {
 		return errors.New("it is not said where the controller's sessions are")
 	}
 	return nil
+}
+
+// rolePrefix is what controller/binding.py writes before a role.
+const rolePrefix = "urn:bicast:agent:"
+
+// Role is terminal, gateway or relay, as the certificate says; "" where it says none.
+func (i Identity) Role() string {
+	for _, uri := range i.Certificate.URIs {
+		if rest, ok := strings.CutPrefix(uri.String(), rolePrefix); ok {
+			role, _, _ := strings.Cut(rest, ":")
+			return role
+		}
+	}
+	return ""
 }
 
 func (i Identity) forTLS() tls.Certificate {

@@ -4646,8 +4646,9 @@ type TakingRelay struct {
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // that its certificate is for
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
-	Draining      bool                   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"` // nothing new
-	Onward        []*Onward              `protobuf:"bytes,5,rep,name=onward,proto3" json:"onward,omitempty"`      // of this relay: by which a connection with another one gets a further subflow
+	Draining      bool                   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`                   // nothing new
+	Onward        []*Onward              `protobuf:"bytes,5,rep,name=onward,proto3" json:"onward,omitempty"`                        // of this relay: by which a connection with another one gets a further subflow
+	KeySha256     []byte                 `protobuf:"bytes,6,opt,name=key_sha256,json=keySha256,proto3" json:"key_sha256,omitempty"` // 32 bytes: SHA-256 of the public key (SubjectPublicKeyInfo, DER) that its certificate is for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4713,6 +4714,13 @@ func (x *TakingRelay) GetDraining() bool {
 func (x *TakingRelay) GetOnward() []*Onward {
 	if x != nil {
 		return x.Onward
+	}
+	return nil
+}
+
+func (x *TakingRelay) GetKeySha256() []byte {
+	if x != nil {
+		return x.KeySha256
 	}
 	return nil
 }
@@ -5801,13 +5809,15 @@ const file_api_agent_proto_rawDesc = "" +
 	"\x0eRelayingUplink\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x1a\n" +
-	"\bgateways\x18\x03 \x03(\tR\bgateways\"\x9c\x01\n" +
+	"\bgateways\x18\x03 \x03(\tR\bgateways\"\xbb\x01\n" +
 	"\vTakingRelay\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\rR\x04port\x12\x1a\n" +
 	"\bdraining\x18\x04 \x01(\bR\bdraining\x12/\n" +
-	"\x06onward\x18\x05 \x03(\v2\x17.bicast.agent.v1.OnwardR\x06onward\"A\n" +
+	"\x06onward\x18\x05 \x03(\v2\x17.bicast.agent.v1.OnwardR\x06onward\x12\x1d\n" +
+	"\n" +
+	"key_sha256\x18\x06 \x01(\fR\tkeySha256\"A\n" +
 	"\aChoices\x126\n" +
 	"\achoices\x18\x01 \x03(\v2\x1c.bicast.agent.v1.RelayChoiceR\achoices\"Y\n" +
 	"\vRelayChoice\x12\x16\n" +

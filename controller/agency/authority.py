@@ -27,6 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from controller.agency import clock, files
 from controller.agency.refusals import AgencyError, Reason, Refused
+from controller.binding import Binding, parsed
 from controller.enrolling import CONTROLLER
 
 log = logging.getLogger(__name__)
@@ -66,12 +67,12 @@ class Authority:
         raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
 
-    def sign(self, name: str, request: bytes) -> x509.Certificate:
+    def sign(self, name: str, request: bytes, binding: Binding) -> x509.Certificate:
         """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""
         key = requested_key(name, request)
-        return self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH).sign(
-            self._key, hashes.SHA256()
-        )
+        leaf = self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH)
+        role = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(binding.uri)])
+        return leaf.add_extension(role, critical=False).sign(self._key, hashes.SHA256())
 
     def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
         """By which gateways know a relay: for the key of the agent that is one, and good as long as an agent's."""
@@ -129,6 +130,16 @@ def serial_of(certificate: x509.Certificate) -> str:
 def name_of(certificate: x509.Certificate) -> str:
     """Of one that our authority has signed."""
     return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def binding_of(certificate: x509.Certificate) -> Binding | None:
+    """The role that our authority has signed; None: a certificate from before there were roles."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+    found = [parsed(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
+    return found[0] if len(found) == 1 else None
 
 
 def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:

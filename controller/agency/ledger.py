@@ -18,6 +18,7 @@ from pathlib import Path
 from controller.agency import clock, files, records
 from controller.agency.records import Entry, Issued, Token
 from controller.agency.refusals import AgencyError, Reason, Refused
+from controller.binding import Binding, Credential, Vouched
 from controller.configuration.document import ConfigError
 from controller.enrolling import NAME
 from controller.model import EVERYBODY
@@ -36,39 +37,42 @@ class Ledger:
         self._path, self._clock = path, clock
         self._lock = threading.RLock()
         self._entries = _load(path, new)
-        self._tell: Callable[[dict[str, bytes]], None] = lambda _: None
+        self._tell: Callable[[Vouched], None] = lambda _: None
 
-    def tell(self, who: Callable[[dict[str, bytes]], None]) -> None:
-        """At once, and whenever it changes: SHA-256 of the certificate that counts, by name. `who` must not wait."""
+    def tell(self, who: Callable[[Vouched], None]) -> None:
+        """At once, and whenever it changes: the certificates that count. `who` must not wait."""
         with self._lock:
             self._tell = who
             who(self.vouched())
 
-    def vouched(self) -> dict[str, bytes]:
+    def vouched(self) -> dict[str, Credential]:
         """Of two that count it is the older one: it is in use until the newer one is."""
-        first = ((name, entry.certificates[0].sha256) for name, entry in self._entries.items() if entry.certificates)
-        return {name: bytes.fromhex(digest) for name, digest in first if digest}
+        first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
+        return {
+            name: Credential(one.binding.role, bytes.fromhex(one.sha256), bytes.fromhex(one.key_sha256))
+            for name, one in first
+        }
 
     def entries(self) -> dict[str, Entry]:
         return dict(self._entries)
 
-    def enrol(self, name: str, secret: str) -> float:
-        """`secret` is good for this name from now on, and none before it; the time until when."""
+    def enrol(self, name: str, secret: str, binding: Binding) -> float:
+        """`secret` is good for this name and role from now on, and none before it; the time until when."""
         check_name(name)
         with self._lock:
             now = clock.checked(self._clock())
             entry = self._entries.get(name, Entry())
             spent = tuple(each for each in entry.tokens if each.used_at and now - each.used_at < USED_REMEMBERED_S)
-            token = Token(_digest(secret), now + TOKEN_LIVES_S)
+            token = Token(_digest(secret), now + TOKEN_LIVES_S, binding)
             self._keep(name, replace(entry, tokens=(*spent, token)))
             return token.until
 
-    def redeem(self, name: str, secret: str, issue: Callable[[], Issued]) -> None:
+    def redeem(self, name: str, secret: str, issue: Callable[[Binding], Issued]) -> None:
         """Uses the token up, together with keeping what `issue` made; where that refuses, the token stays good."""
         with self._lock:
             token = self._good(name, secret)
             now = clock.checked(self._clock())
-            issued = issue()
+            issued = issue(token.binding)
             entry = self._entries[name]
             spent = replace(token, used_at=now)
             self._keep(
@@ -108,15 +112,14 @@ class Ledger:
         order = [each.serial for each in self._entries[name].certificates]
         return serial in order and (than not in order or order.index(serial) > order.index(than))
 
-    def used(self, name: str, serial: str, sha256: str) -> None:
+    def used(self, name: str, serial: str) -> None:
         """Those before it count no more."""
         with self._lock:
             entry = self._entries[name]
             order = [each.serial for each in entry.certificates]
             if serial not in order:
                 return
-            used, *newer = entry.certificates[order.index(serial) :]
-            certificates = (replace(used, sha256=sha256), *newer)
+            certificates = entry.certificates[order.index(serial) :]
             if certificates != entry.certificates:
                 self._keep(name, replace(entry, certificates=certificates))
 

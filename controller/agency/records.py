@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from controller import kept
+from controller import binding, kept
+from controller.binding import Binding
 from controller.configuration.document import ConfigError, Place
 from controller.enrolling import NAME
 
-VERSION = 2
-BEFORE = 1  # had no digests of certificates; it is read
-DIGEST = re.compile(r"(?:[0-9a-f]{64})?")
+VERSION = 3  # those before it had no roles
+DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST = 1 << 16  # of one name; far above what can be, for a file that is not ours
 
 
@@ -24,6 +24,7 @@ MOST = 1 << 16  # of one name; far above what can be, for a file that is not our
 class Token:
     digest: str
     until: float
+    binding: Binding
     used_at: float | None = None
 
 
@@ -32,7 +33,9 @@ class Issued:
     serial: str
     since: float
     until: float
-    sha256: str = ""  # of the certificate, in DER; empty: it has not been shown since there are digests
+    binding: Binding
+    sha256: str  # of the certificate, in DER
+    key_sha256: str  # of its public key
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,23 @@ Entries = dict[str, Entry]
 
 
 def written(entries: Mapping[str, Entry]) -> bytes:
-    agents = {name: asdict(entry) for name, entry in entries.items()}
+    agents = {name: _plain(entry) for name, entry in entries.items()}
     return json.dumps({"version": VERSION, "agents": agents}, indent=1).encode()
+
+
+def _plain(entry: Entry) -> dict[str, object]:
+    """The entry as JSON has it."""
+    return {
+        "certificates": [{**asdict(each), "binding": each.binding.uri} for each in entry.certificates],
+        "revoked_at": entry.revoked_at,
+        "tokens": [{**asdict(each), "binding": each.binding.uri} for each in entry.tokens],
+    }
 
 
 def read(path: Path, text: bytes) -> Entries:
     """Raises ConfigError."""
     place = kept.document(path, text)
-    kept.version(place, VERSION, BEFORE)
+    kept.version(place, VERSION)
     agents = place.mapping(required=("version", "agents"))["agents"]
     return {_name(each, name): _entry(each) for name, each in agents.named().items()}
 
@@ -76,21 +88,30 @@ def _entry(place: Place) -> Entry:
 
 
 def _issued(place: Place) -> Issued:
-    keys = place.mapping("sha256", required=("serial", "since", "until"))
+    keys = place.mapping(required=("serial", "since", "until", "binding", "sha256", "key_sha256"))
     times = kept.moment(keys["since"]), kept.moment(keys["until"])
-    return Issued(keys["serial"].text(), *times, keys.maybe("sha256", _digest, ""))
+    digests = _digest(keys["sha256"]), _digest(keys["key_sha256"])
+    return Issued(keys["serial"].text(), *times, _binding(keys["binding"]), *digests)
 
 
 def _digest(place: Place) -> str:
     found = place.value
     if not isinstance(found, str) or not DIGEST.fullmatch(found):
-        raise place.wrong("64 hexadecimal digits, or none")
+        raise place.wrong("64 hexadecimal digits")
     return found
 
 
 def _token(place: Place) -> Token:
-    keys = place.mapping(required=("digest", "until", "used_at"))
-    return Token(keys["digest"].text(), kept.moment(keys["until"]), _maybe_moment(keys["used_at"]))
+    keys = place.mapping(required=("digest", "until", "binding", "used_at"))
+    until, used_at = kept.moment(keys["until"]), _maybe_moment(keys["used_at"])
+    return Token(keys["digest"].text(), until, _binding(keys["binding"]), used_at)
+
+
+def _binding(place: Place) -> Binding:
+    found = binding.parsed(place.text())
+    if found is None:
+        raise place.wrong(f"a role such as {binding.PREFIX}gateway or {binding.PREFIX}terminal:NAME")
+    return found
 
 
 def _maybe_moment(place: Place) -> float | None:

@@ -29,9 +29,11 @@ class Reason(StrEnum):
     TOKEN_OF_ANOTHER = "token_of_another"
     REQUEST = "request"  # the signing request is no good, or for another name
     REVOKED = "revoked"
+    ROLE = "role"  # it is of another role than its certificate says
     REPLACED = "replaced"  # there is a newer certificate of that name
     RIVAL = "rival"  # another stream of that name is served, and lives
     SILENCE = "silence"  # no hello
+    FAULT = "fault"  # the core failed at words of this agent: its session ended, or it is not let in for a while
     SPEECH = "speech"  # what was said is against api/agent.proto
 
 

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from api import agent_pb2 as pb
 from controller.agency import speech, writing
 from controller.agency.door import Guests
+from controller.agency.quarantine import Quarantine
 from controller.agency.refusals import AgencyError, Reason, Refusals, Refused
 from controller.agency.session import Ended, Post, Session, Stream
 from controller.agency.trust import Shown, Trust
@@ -38,8 +39,10 @@ CODES = {
     Reason.REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.REVOKED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.REPLACED: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.ROLE: grpc.StatusCode.PERMISSION_DENIED,
     Reason.RIVAL: grpc.StatusCode.ALREADY_EXISTS,
     Reason.SILENCE: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Reason.FAULT: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SPEECH: grpc.StatusCode.INVALID_ARGUMENT,
 }
 
@@ -52,6 +55,7 @@ class Sessions:
         self._trust, self._guests, self._refusals = trust, guests, refusals
         self._post, self._sessions_at = post, sessions_at
         self._numbers = count(1)
+        self._quarantine = Quarantine()
         self._served: dict[str, Session] = {}
         self._numbered: dict[int, Session] = {}  # the same; one that has ended is in neither, and its end has been told
 
@@ -82,9 +86,15 @@ class Sessions:
             order = replace(order, certificate=self._trust.relays(served.certificate))
         served.order(number, writing.directive(number, order))
 
-    def hang_up(self, session: int, reason: str) -> None:
-        if served := self._numbered.get(session):
-            served.end(grpc.StatusCode.FAILED_PRECONDITION, reason)
+    def hang_up(self, session: int, reason: str, fault: bool = False) -> None:
+        """`fault`: the core failed at a word of this agent."""
+        served = self._numbered.get(session)
+        if served is None:
+            return
+        if fault:
+            self._refusals.note(served.guest.peer, Reason.FAULT, reason, name=served.name)
+            self._quarantine.fault(served.name, asyncio.get_running_loop().time())
+        served.end(grpc.StatusCode.FAILED_PRECONDITION, reason)
 
     def revoke(self, name: str) -> None:
         """All that came in under that name ends, whether it speaks or not."""
@@ -126,8 +136,9 @@ class Sessions:
     async def _attend(self, session: Session) -> NoReturn:
         name, serial = session.name, session.certificate.serial
         self._trust.ledger.check(name, serial)
+        self._quarantine.check(name, asyncio.get_running_loop().time())
         hello = await session.hello()
-        opened = speech.opened(session.number, name, session.guest.peer, hello)
+        opened = speech.opened(session.number, name, session.guest.peer, hello, session.certificate.binding)
         await self._make_room(session)
         self._trust.ledger.check(name, serial)  # it may have had to wait
         self._served[name] = self._numbered[session.number] = session
@@ -158,7 +169,7 @@ class Sessions:
 
     def _used(self, one: Shown) -> None:
         try:
-            self._trust.ledger.used(one.name, one.serial, one.sha256)
+            self._trust.ledger.used(one.name, one.serial)
         except AgencyError as error:
             log.error("older certificates of %s go on being good: %s", one.name, error)
 

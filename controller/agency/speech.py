@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError
 
 from api import agent_pb2 as pb
 from controller.agency import accounts, carrying, measuring, texts
+from controller.agency.refusals import Reason, Refused
+from controller.binding import Binding
 from controller.reports import (
     MOST_SUBFLOWS,
     AgentOpened,
@@ -48,24 +50,38 @@ def heard(raw: bytes) -> pb.FromAgent:
     return word
 
 
-def opened(session: int, name: str, peer: str, hello: pb.Hello) -> AgentOpened:
+def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding | None) -> AgentOpened:
+    """Return the hello as an event, or refuse it. `binding` is what the agent's certificate says that it is."""
     if hello.protocol < 1:
         raise texts.against(f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of this version")
     if hello.role not in _ROLES:
         raise texts.against(f"has the role {hello.role}: expected terminal, gateway or relay")
     if max(len(hello.addresses), len(hello.capabilities)) > MOST_OF_A_HOST:
         raise texts.against(f"says hello with more than {MOST_OF_A_HOST} addresses or capabilities")
+    role = _ROLES[hello.role]
+    if binding is None or binding.role is not role:
+        raise Refused(Reason.ROLE, _of_another_role(name, role, binding))
     return AgentOpened(
         session=session,
         name=name,
         peer=peer,
-        role=_ROLES[hello.role],
+        role=role,
         path_manager=_PATH_MANAGERS.get(hello.path_manager, PathManager.KERNEL),
         version=texts.text(hello.version),
         capabilities=tuple(
             Capability(texts.text(one.name), one.available, texts.text(one.reason)) for one in hello.capabilities
         ),
         addresses=tuple(texts.address(one) for one in hello.addresses),
+        terminal=binding.terminal,
+    )
+
+
+def _of_another_role(name: str, role: Role, binding: Binding | None) -> str:
+    if binding is None:
+        return f"the certificate of {name} says no role: `bicast enroll {name}` on the controller, and join again"
+    return (
+        f"{name} says that it is a {role}, and its certificate is for a {binding.role}: run it with "
+        f"`--role {binding.role}`; or `bicast enroll {name} --role {role}` on the controller, and join again"
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import secrets
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from controller.agency.authority import DER, Authority, name_of, serial_of
+from controller.agency.authority import DER, Authority, binding_of, name_of, serial_of
 from controller.agency.ledger import Ledger, check_name
 from controller.agency.records import Issued
 from controller.agency.refusals import AgencyError
+from controller.binding import Binding
 
 SECRET_BYTES = 16
 KEY_BYTES = 32
@@ -35,8 +38,8 @@ class Shown:
 
     name: str
     serial: str
-    sha256: str  # of the DER
     key: bytes  # SubjectPublicKeyInfo, DER
+    binding: Binding | None  # None: it is from before there were roles
 
 
 class Trust:
@@ -45,20 +48,20 @@ class Trust:
         self.ledger = Ledger(Path(directory) / "ledger.json", self._authority.new)
         self._of_this_start = secrets.token_bytes(KEY_BYTES)
 
-    def invite(self, name: str) -> Invitation:
+    def invite(self, name: str, binding: Binding) -> Invitation:
         secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower().rstrip("=")
-        until = self.ledger.enrol(name, secret)
+        until = self.ledger.enrol(name, secret, binding)
         return Invitation(name, f"{secret}.{self._authority.pin}", until)
 
     def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
         """The agent's certificate and the CA's, in DER."""
         made: list[x509.Certificate] = []
 
-        def issue() -> Issued:
-            made.append(self._authority.sign(name, request))
+        def issue(binding: Binding) -> Issued:
+            made.append(self._authority.sign(name, request, binding))
             one = made[0]
             times = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
-            return Issued(serial_of(one), *times, _digest(one))
+            return Issued(serial_of(one), *times, binding, _digest(one), hashlib.sha256(_key_of(one)).hexdigest())
 
         check_name(name)
         self.ledger.redeem(name, secret, issue)
@@ -70,9 +73,10 @@ class Trust:
         assert isinstance(key, ec.EllipticCurvePublicKey), "our authority signs no other keys"
         return self._authority.sign_relays(agent.name, key).public_bytes(DER)
 
-    def key(self, vni: int) -> bytes:
-        """By which a tunnel's ends know each other: the same after a restart, and nobody else's."""
-        return self._authority.derived(f"tunnel {vni}".encode())
+    def key(self, vni: int, ends: Iterable[bytes]) -> bytes:
+        """The secret of a tunnel's two ends. It is the same after a restart, and another one as soon as the certificate
+        of either end (`ends`: their SHA-256) is another: the key of an agent that was revoked is worth nothing."""
+        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in ends)}".encode())
 
     def meeting_key(self, meeting: int) -> bytes:
         """By which two agents that measure know each other: of no other meeting, and of none after a restart."""
@@ -101,8 +105,11 @@ class Trust:
 
 def shown(certificate: bytes) -> Shown:
     parsed = x509.load_der_x509_certificate(certificate)
-    key = parsed.public_key().public_bytes(DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return Shown(name_of(parsed), serial_of(parsed), _digest(parsed), key)
+    return Shown(name_of(parsed), serial_of(parsed), _key_of(parsed), binding_of(parsed))
+
+
+def _key_of(certificate: x509.Certificate) -> bytes:
+    return certificate.public_key().public_bytes(DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _digest(certificate: x509.Certificate) -> str:

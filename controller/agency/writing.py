@@ -188,4 +188,5 @@ def _taking_relay(one: TakingRelay) -> pb.TakingRelay:
         port=one.port,
         draining=one.draining,
         onward=map(_onward, one.onward),
+        key_sha256=one.key_sha256,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from controller.binding import Vouched
 from controller.farend.standing import Standing
 from controller.model import Config, Site
 from controller.reports import (
@@ -50,11 +51,33 @@ class SiteTunnels:
     def __init__(self, tickets: Tickets) -> None:
         self._tickets = tickets
         self._here: dict[int, Tunneller] = {}  # by session
+        self._config: Config | None = None
+        self._vouched: Vouched = {}
         self._orders: dict[str, Tunnels] = {}  # by site
         self._down: dict[tuple[str, str], str] = {}  # by site and uplink, as it was said last
 
     def reconfigure(self, config: Config) -> None:
-        self._orders = {site.name: _order(site) for site in config.sites if any(each.tunnel for each in site.uplinks)}
+        self._config = config
+        self._draft()
+
+    def vouch(self, vouched: Vouched) -> None:
+        """Agents have joined, or were revoked."""
+        self._vouched = vouched
+        self._draft()
+
+    def _draft(self) -> None:
+        sites = self._config.sites if self._config is not None else ()
+        self._orders = {
+            site.name: _order(site, self._certificates(site))
+            for site in sites
+            if any(each.tunnel for each in site.uplinks)
+        }
+
+    def _certificates(self, site: Site) -> tuple[bytes, ...]:
+        """Of both sites' agents, the same at both ends; b"" where there is none that counts."""
+        names = sorted({site.name, site.other_end or site.name})
+        found = (self._vouched.get(name) for name in names)
+        return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
 
     def hear(self, event: AgentEvent) -> None:
         here = self._here.get(event.session)
@@ -120,7 +143,7 @@ class SiteTunnels:
                 log.info("%s: the tunnel %s is up: the other end is at %s", *at, end.peer)
 
 
-def _order(site: Site) -> Tunnels:
+def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
     return Tunnels(
         tunnels=tuple(
             TunnelOrder(
@@ -130,6 +153,7 @@ def _order(site: Site) -> Tunnels:
                 udp_port=uplink.tunnel.udp_port,
                 device=uplink.tunnel.device,
                 remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
+                ends=certificates,
             )
             for uplink in site.uplinks
             if uplink.tunnel

@@ -56,7 +56,8 @@ class Delivering:
             key = subflow.key
             after[key] = (where, subflow.bytes_acked)
             rode, acked = before.get(key, (None, 0))
-            if rode == where and subflow.bytes_acked >= acked:
+            counts = event.confirmed is None or key in event.confirmed
+            if counts and rode == where and subflow.bytes_acked >= acked:
                 begun_at = self._told_at.get(event.session, now)
                 window = self._windows.setdefault((event.session, where), _Window(begun_at))
                 window.bytes += subflow.bytes_acked - acked

@@ -55,6 +55,7 @@ class Decision:
     because: str
     at: float  # of the core's clock
     barred: bool = False  # they would be worth it, and may not be had
+    reporters: tuple[str, ...] = ()  # agents
 
 
 @dataclass(frozen=True, slots=True)

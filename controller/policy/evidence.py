@@ -16,7 +16,7 @@ sender's doing, on any path: it counts neither for nor against the uplink.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from controller.policy.health import Reading
@@ -87,8 +87,10 @@ def weigh(
     at_terminal: bool,
     home_of: Callable[[str], Home | None],
     way_of: Callable[[Home], Way],
+    confirmed: Collection[SubflowKey] | None = None,
 ) -> Weighed:
-    """`before` is None where there is nothing to count from: that report is where counting begins."""
+    """`before` is None where there is nothing to count from: that report is where counting begins. Of others than the
+    `confirmed` subflows only the counters are kept; None: all of them count."""
     weighed = Weighed()
     sums: dict[tuple[str, str], _Sum] = {}
     stalls: list[tuple[Way, str, int]] = []
@@ -98,11 +100,13 @@ def weigh(
         if connection.subflows and not known:
             weighed.serves_strangers |= bool(connection.token) and connection.serves
         for subflow, home in known:
-            way = way_of(home)
-            own = home.uplink or way.active
             key = subflow.key
             old = before.get(key) if before is not None else None
             now = weighed.ledger[key] = _seen(old, subflow, interval_ms)
+            if confirmed is not None and key not in confirmed:
+                continue
+            way = way_of(home)
+            own = home.uplink or way.active
             if connection.token and (at_terminal or connection.serves):
                 standing = weighed.standings.setdefault(way.terminal, Standing())
                 held = Held(own, subflow.backup_by_us, subflow.backup_by_peer)

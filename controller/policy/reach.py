@@ -4,7 +4,8 @@ a dead path is another matter: its subflow is closed, whichever end does it, and
 The end that serves connections moves them, one by one, where an agent of role relay holds the userspace path manager;
 else the terminal's own agent does, by endpoint, which reaches the terminal's connections and no others. Where flags of
 the terminal's end stand already, only that end can take them back: then the terminal's agent moves, and agents that
-serve the same connections let go of the flags that they have set.
+serve the same connections let go of the flags that they have set. A server that is not listed never takes the place of
+the terminal's own agent.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Reach:
     unable: str | None  # why it can move nothing, in its own words
     standing: Standing | None  # the terminal's connections in its last report; None: there are none
     serves_others: bool  # MPTCP connections of others, too
+    listed: bool = False  # of role relay: gateway.yaml lists it as a server, or it was added as a relay
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +46,12 @@ def choose(reaches: Iterable[Reach]) -> Choice:
     """The order of `reaches` decides between two agents of the terminal's own."""
     all_of_them = list(reaches)
     serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
-    by_connection = [each for each in serving if not each.unable and each.path_manager is PathManager.USERSPACE]
     own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)
+    able = [each for each in serving if not each.unable and each.path_manager is PathManager.USERSPACE]
+    by_connection = [each for each in able if each.listed or own is None]
     guards = tuple(each.agent for each in (*by_connection, *([own] if own else [])))
     if own and (not by_connection or any(_flagged(each, by_us=False) for each in by_connection)):
-        letting_go = tuple(each.agent for each in by_connection if _flagged(each, by_us=True))
+        letting_go = tuple(each.agent for each in able if _flagged(each, by_us=True))
         return Choice(movers=(own.agent,), guards=guards, letting_go=letting_go)
     if by_connection:
         return Choice(movers=tuple(each.agent for each in by_connection), guards=guards)

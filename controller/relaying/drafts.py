@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 
+from controller.binding import Credential, Vouched
 from controller.known import Wanted
 from controller.model import Config, Fallback, Site, Terminal, locals_of
 from controller.orders import Guest, LocalAddress, Onward, Relay, RelayingUplink, Take, TakenTerminal, TakingRelay
 from controller.relays import WishedRelay
+from controller.reports import Role
 
 NO_RELAY = Relay()
 NOTHING = Take()
 
-Vouched = Mapping[str, bytes]
-"""SHA-256 of the certificate that counts, by the agent's name."""
 Together = Mapping[str, frozenset[tuple[str, ...]]]
 """Relays by which connections go at once, by site."""
 
@@ -28,10 +28,12 @@ class Drafts:
     """Made anew only where something that they follow from is another."""
 
     def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
-        self.standing = {name: each for name, each in wanted.relays.items() if name in vouched}
-        self.hosts = {name: (each.address, vouched[name]) for name, each in self.standing.items()}
+        relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
+        self.standing = {name: each for name, each in wanted.relays.items() if name in relays}
+        self.hosts = {name: (each.address, relays[name].sha256) for name, each in self.standing.items()}
         takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
-        guests = tuple(Guest(site.name, vouched[site.name]) for site in takers if site.name in vouched)
+        self._keys = {name: relays[name].key_sha256 for name in self.standing}
+        guests = tuple(Guest(site.name, gateways[site.name].sha256) for site in takers if site.name in gateways)
         joined = {site: frozenset(self._joined(groups)) for site, groups in together.items()}
         of_all = frozenset[tuple[str, str]]().union(*joined.values())
         self._relays = {
@@ -74,12 +76,18 @@ class Drafts:
                 RelayingUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
             ),
             relays=tuple(
-                TakingRelay(name, str(each.address), each.port, each.draining, self._onward(name, joined))
+                TakingRelay(
+                    name, str(each.address), each.port, each.draining, self._onward(name, joined), self._keys[name]
+                )
                 for name, each in sorted(self.standing.items())
             ),
             block=relaying.fallback is Fallback.BLOCK,
             left_alone=tuple(map(str, relaying.excepted)),
         )
+
+
+def _of_role(role: Role, vouched: Vouched) -> dict[str, Credential]:
+    return {name: one for name, one in vouched.items() if one.role is role}
 
 
 def _relay(wished: WishedRelay, guests: tuple[Guest, ...]) -> Relay:

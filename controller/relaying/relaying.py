@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from controller.binding import Vouched
 from controller.counting import counted
 from controller.known import Wanted
 from controller.model import Config
 from controller.orders import Direct, WalkTo
 from controller.relaying.choosing import CHOOSE
-from controller.relaying.drafts import Drafts, Vouched
+from controller.relaying.drafts import Drafts
 from controller.relaying.hosts import Figures, Gateway, Station
 from controller.relaying.inquiry import Inquiry
 from controller.relaying.seeking import NONE, Scene, Seeking, UplinkBps

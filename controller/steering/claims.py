@@ -1,7 +1,7 @@
-"""Who speaks for a terminal, where several agents of role terminal have its addresses.
+"""Who speaks for a terminal, where several agents were enrolled for it and have its addresses.
 
-The agent of the terminal's own name does, as long as it is connected; else whoever came first. The others own nothing
-of that terminal until it goes: a name is given by whoever enrols, an address is what anybody may say.
+An agent speaks for the terminal that its certificate names, and for no other. The agent of the terminal's own name
+does, as long as it is connected; else whoever came first. The others own nothing of that terminal until it goes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ class Claims:
     def __init__(self, residents: Residents) -> None:
         self._residents = residents
         self._addresses: dict[str, tuple[str, ...]] = {}  # by agent
+        self._bound: dict[str, str] = {}  # by agent: the terminal that it may speak for
         self._homes: dict[str, dict[str, Home]] = {}  # by agent: what it would be, by address
         self._claimants: dict[str, dict[str, None]] = {}  # by terminal: agents, in the order in which they came
 
-    def come(self, agent: str, addresses: tuple[str, ...]) -> set[str]:
+    def come(self, agent: str, terminal: str, addresses: tuple[str, ...]) -> set[str]:
         """The agents whose terminals this may change."""
         changed = self.go(agent) | {agent}
-        self._addresses[agent] = addresses
-        self._homes[agent] = self._residents.at_host(agent, addresses)
+        self._addresses[agent], self._bound[agent] = addresses, terminal
+        self._homes[agent] = self._residents.at_host(terminal, addresses)
         for terminal in self._wanted(agent):
             claimants = self._claimants.setdefault(terminal, {})
             changed |= claimants.keys()
@@ -39,6 +40,7 @@ class Claims:
             changed |= claimants.keys()
         self._homes.pop(agent, None)
         self._addresses.pop(agent, None)
+        self._bound.pop(agent, None)
         return changed
 
     def homes(self, agent: str) -> dict[str, Home]:
@@ -47,10 +49,10 @@ class Claims:
         return {address: home for address, home in homes.items() if self._speaker(home.terminal.name) == agent}
 
     def why_not(self, agent: str) -> str | None:
-        """Why it speaks for nobody, or for fewer than have its addresses; None: it speaks for all of them."""
+        """Why it speaks for nobody; None: it speaks for its terminal."""
         wanted = self._wanted(agent)
         if not wanted:
-            return self._residents.why_nobody(agent, self._addresses[agent])
+            return self._residents.why_nobody(self._bound[agent], self._addresses[agent])
         lost = [self._lost(terminal) for terminal in wanted if self._speaker(terminal) != agent]
         return "; ".join(lost) or None
 

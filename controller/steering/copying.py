@@ -32,6 +32,7 @@ from controller.steering.traffic import Traffic
 UNHEARD_S = 10.0  # on one path: agents come back
 UNTOLD_S = 2.0  # it sends on one path what no agent tells of: reports and readings are not of one moment
 MOST_COUNTED = 64  # terminals in mode auto, for whom switches are read each second
+TOLD_LATELY_S = 10.0
 QUIET_S = 10.0  # who has sent nothing for so long
 LOOKS_APART_S = 0.1
 UNTOLD = "; but nobody would tell how it fares alone"
@@ -49,6 +50,7 @@ class Copying:
         self._looked_at = float("-inf")
         self.watched: frozenset[tuple[str, str]] = frozenset()  # by home: uplinks that carry, alone, what none tells of
         self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
+        self._told_at: dict[str, dict[str, float]] = {}  # by terminal and agent: the last evidence
         self._sent_at: dict[str, float] = {}  # by terminal, as its own agent told last
         self.keep(wanted)
 
@@ -89,6 +91,7 @@ class Copying:
         self._watches = without(self._watches, gone)
         self._sent_at = without(self._sent_at, gone)
         self._unheard_since = without(self._unheard_since, gone)
+        self._told_at = without(self._told_at, gone)
         return replace(wanted, copies=without(wanted.copies, gone))
 
     def counts(self, site: Site) -> bool:
@@ -123,7 +126,7 @@ class Copying:
             self.traffic.told(name, evidence.tally.packets, explained, now)
             if speaker.sends and evidence.tally.packets:
                 self._sent_at[name] = now
-            yield from self._told(self._pilot.steered[name], evidence, wanted, now)
+            yield from self._told(self._pilot.steered[name], evidence, event.session, wanted, now)
 
     def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[Decision]:
         """What the agent at a site tells of its uplinks."""
@@ -139,7 +142,7 @@ class Copying:
         for uplink, evidence in told:
             for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
                 if wanted.active_uplink(home, steered.terminal) == uplink:
-                    yield from self._told(steered, evidence, wanted, now)
+                    yield from self._told(steered, evidence, event.session, wanted, now)
 
     @property
     def next_at(self) -> float | None:
@@ -199,9 +202,14 @@ class Copying:
             return "it mostly receives, and of acknowledgements no sender tells that they were lost"
         return self.traffic.untold(steered.name, now)
 
-    def _told(self, steered: Steered, evidence: Evidence, wanted: Wanted, now: float) -> Iterator[Decision]:
+    def _told(
+        self, steered: Steered, evidence: Evidence, session: int, wanted: Wanted, now: float
+    ) -> Iterator[Decision]:
         if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
             return  # in the second case a part of it was another uplink's
+        agent = self._pilot.name_of(session)
+        if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
+            self._told_at.setdefault(steered.name, {})[agent] = now
         watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
         yield from self._decided(steered, watch, wanted, now)
 
@@ -237,7 +245,12 @@ class Copying:
             decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
         self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
         if decision is not None:
-            yield decision
+            reporters = () if decision.barred else self._reporters(steered.name, now)
+            yield replace(decision, reporters=reporters)
+
+    def _reporters(self, terminal: str, now: float) -> tuple[str, ...]:
+        lately = self._told_at.get(terminal, {}).items()
+        return tuple(agent for agent, at in lately if now - at <= TOLD_LATELY_S)
 
     def decides_of(self, name: str) -> bool:
         return name in self._decided_of

@@ -70,6 +70,7 @@ class Agent:
         self.session: int | None = None
         self.peer = ""
         self.role = Role.GATEWAY
+        self.terminal = name  # of role terminal: the one that it may speak for
         self.path_manager = PathManager.KERNEL
         self.version = ""
         self.capabilities: tuple[Capability, ...] = ()
@@ -83,6 +84,8 @@ class Agent:
         self.silent = False
         self.ledger: Ledger | None = None
         self.standings: dict[str, Standing] = {}  # by terminal
+        self.listed = False  # of role relay: gateway.yaml lists it, or people added it as a relay
+        self.unconfirmed: frozenset[str] = frozenset()  # terminals of which it reports what nobody else does
         self.serves_strangers = False  # MPTCP connections of nobody in the configuration
         self.homes: dict[str, Home] = {}  # by address: what this host is, where it is a terminal
         self.owns: tuple[str, ...] = ()  # those terminals
@@ -103,6 +106,7 @@ class Agent:
         self._doubted = False
         self.settle({}, None)
         self.session, self.peer, self.role = event.session, event.peer, event.role
+        self.terminal = event.terminal or event.name
         self.path_manager, self.version = event.path_manager, event.version
         self.capabilities, self.addresses = event.capabilities, event.addresses
         self.heard_at, self.since, self.silent = now, now, False
@@ -140,7 +144,7 @@ class Agent:
                 ways[name] = way(home.site, home.terminal, wanted)
             return ways[name]
 
-        weighed = weigh(self.ledger, event.connections, event.interval_ms, sends, homes.get, way_of)
+        weighed = weigh(self.ledger, event.connections, event.interval_ms, sends, homes.get, way_of, event.confirmed)
         self.ledger, self.standings = weighed.ledger, weighed.standings
         self.serves_strangers = weighed.serves_strangers
         return weighed.readings, ways
@@ -161,6 +165,7 @@ class Agent:
 
     def _forget(self) -> None:
         self.ledger, self.standings, self.serves_strangers = None, {}, False
+        self.unconfirmed = frozenset()
 
     # Orders
 
@@ -251,4 +256,4 @@ class Agent:
     def reach(self, terminal: str) -> Reach:
         others = self.serves_strangers or any(name != terminal for name in self.standings)
         standing = self.standings.get(terminal)
-        return Reach(self.name, self.role, self.path_manager, self.unable, standing, others)
+        return Reach(self.name, self.role, self.path_manager, self.unable, standing, others, self.listed)

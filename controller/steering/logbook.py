@@ -59,6 +59,7 @@ class Entry:
     gateway: Moved = field(default_factory=Moved)
     hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
     unmoved: str | None = None  # why no agent was ordered, as long as none was
+    reporters: tuple[str, ...] = ()  # the agents whose reports it follows from
 
     @property
     def answered(self) -> bool:
@@ -101,7 +102,9 @@ class Logbook:
     def copied(self, decision: Decision, active: str, now: float) -> Entry:
         self._number += 1
         name, because, copies = decision.terminal, decision.because, decision.copies
-        return self._keep(Entry(self._number, name, now, By.POLICY, active, active, because, False, copies))
+        entry = Entry(self._number, name, now, By.POLICY, active, active, because, False, copies)
+        entry.reporters = decision.reporters
+        return self._keep(entry)
 
     def _keep(self, entry: Entry) -> Entry:
         self._entries.setdefault(entry.terminal, deque(maxlen=KEPT)).append(entry)

@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from controller.known import Port, Wanted
 from controller.model import Config, Site
 from controller.policy.adaptive import Decision as Copies
 from controller.policy.reach import Choice
 from controller.policy.ways import Leaves
-from controller.reports import AgentClosed, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, Arm, Direct, ReflexFired, Reported, Resulted, Role
 from controller.steering.claims import Claims
 from controller.steering.hands import ANSWERS_WITHIN_S, PERIOD_S, Agent
 from controller.steering.logbook import By, Entry, Logbook
 from controller.steering.orders import Orders
 from controller.steering.residents import Residents, Speaker
 from controller.steering.steered import Steered, all_steered, unmovable
+from controller.steering.witnesses import Witnesses
 from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,9 @@ class Pilot:
         self._sessions: dict[int, Agent] = {}
         self._residents = Residents(())
         self._claims = Claims(self._residents)
+        self._witnesses = Witnesses()
+        self._servers: tuple[str, ...] = ()
+        self._unlisted = False  # whether a server is here that gateway.yaml does not list
         self._touched: dict[str, None] = {}  # terminals to tend, in order
         self._disowned: list[tuple[Agent, tuple[str, ...]]] = []  # whom to disarm, for these terminals
         self._up: dict[str, dict[str, bool]] = {}  # by site: which uplinks' ports were, when last seen
@@ -54,6 +59,9 @@ class Pilot:
         self._up.clear()
         self._residents = Residents(config.sites)
         self._claims = Claims(self._residents)
+        self._servers = config.servers
+        self._witnesses.keep(self.steered)
+        self._look_for_unlisted()
         for agent in self.agents.values():
             agent.concerns &= self.steered.keys()  # its next report says it anew
             for name in agent.concerns:
@@ -61,7 +69,7 @@ class Pilot:
             agent.arms.keep(self.steered)
         here = [agent for agent in self._sessions.values() if agent.role is Role.TERMINAL]
         for agent in here:
-            self._claims.come(agent.name, agent.addresses)
+            self._claims.come(agent.name, agent.terminal, agent.addresses)
         self._settle((agent.name for agent in here), now)
 
     # What is seen
@@ -91,9 +99,12 @@ class Pilot:
         self._gone(agent, "it has connected again", now)
         agent.open(event, now)
         self._sessions[event.session] = agent
+        self._look_for_unlisted()
         at_terminal = agent.role is Role.TERMINAL
         claims = self._claims
-        self._settle(claims.come(agent.name, agent.addresses) if at_terminal else claims.go(agent.name), now)
+        self._settle(
+            claims.come(agent.name, agent.terminal, agent.addresses) if at_terminal else claims.go(agent.name), now
+        )
         log.info("agent %s (%s) is here, from %s", agent.name, agent.role, agent.peer)
 
     def closed(self, event: AgentClosed, now: float) -> None:
@@ -107,6 +118,7 @@ class Pilot:
         if agent.session is None:
             return
         del self._sessions[agent.session]
+        self._look_for_unlisted()
         for directive in agent.close(why, now):
             self.logbook.unanswered(directive, f"its session ended before it answered ({why})")
         self._leaves(agent, f"agent {agent.name} is gone", now)
@@ -116,6 +128,27 @@ class Pilot:
             self._touched[name] = None
             self.steered[name].left(agent, why, now)
         agent.concerns = frozenset()
+
+    def checked(self, event: AgentEvent, wanted: Wanted, now: float) -> AgentEvent:
+        """The event; a server's report with those connections as `confirmed` that count."""
+        agent = self._sessions.get(event.session)
+        if agent is None or not isinstance(event, Reported):
+            return event
+        if agent.role is not Role.RELAY:
+            if self._unlisted:  # a gateway reports thousands of connections, and as a rule nobody needs a witness
+                self._witnesses.report(event, self._residents.own_side(agent.role, agent.name, agent.homes), now)
+            return event
+        listed = agent.name in self._servers
+        agent.listed = listed or agent.name in wanted.relays
+        if listed:
+            agent.unconfirmed = frozenset()
+            return event
+        confirmed, agent.unconfirmed = self._witnesses.confirmed(event.connections, self._residents.alone, now)
+        return replace(event, confirmed=confirmed)
+
+    def _look_for_unlisted(self) -> None:
+        servers = (agent.name for agent in self._sessions.values() if agent.role is Role.RELAY)
+        self._unlisted = any(name not in self._servers for name in servers)
 
     def heard(self, session: int, now: float) -> None:
         """It has reported what the next report tells as well."""
@@ -144,7 +177,7 @@ class Pilot:
         for (name, uplink), reading in readings.items():
             by_active = ways[name].leaves is Leaves.BY_ACTIVE
             if not (by_active and self.steered[name].moved_since(before)):  # else part of it was another uplink's
-                self.steered[name].reported(uplink, reading, now)
+                self.steered[name].reported(uplink, reading, agent.name, now)
         return [entry for name in concerns for entry in self._decided(self.steered[name], wanted, now)]
 
     def resulted(self, event: Resulted, now: float) -> None:
@@ -183,6 +216,7 @@ class Pilot:
         because = f"{expected.watched} is dead ({stalled})"
         entry = self.logbook.write(event.name, now, By.REFLEX, expected.fallback, expected.watched, because, hard=True)
         self.logbook.fired(entry, agent.name, event)
+        entry.reporters = (agent.name,)
         log.warning("%s: agent %s went from %s to %s: %s", event.name, agent.name, entry.left, entry.uplink, because)
         self._touched[event.name] = None
         steered.attended(agent)
@@ -221,7 +255,9 @@ class Pilot:
         log.info("%s: from %s to %s, because %s", steered.name, left, decision.prefer, decision.because)
         self._touched[steered.name] = None
         name, to = steered.name, decision.prefer
-        return [self.logbook.write(name, now, By.POLICY, to, left, decision.because, decision.hard)]
+        entry = self.logbook.write(name, now, By.POLICY, to, left, decision.because, decision.hard)
+        entry.reporters = steered.reporters((left, to), now)
+        return [entry]
 
     # What people wish
 
@@ -281,6 +317,11 @@ class Pilot:
     def speaker(self, session: int) -> Speaker | None:
         agent = self._sessions.get(session)
         return self._residents.speaker(agent.role, agent.name, agent.homes) if agent is not None else None
+
+    def name_of(self, session: int) -> str | None:
+        """The agent of a session that is here."""
+        agent = self._sessions.get(session)
+        return agent.name if agent is not None else None
 
     def speaks_for(self, session: int) -> tuple[str, ...]:
         """The terminals that the host of this agent is."""

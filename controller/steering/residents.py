@@ -29,6 +29,10 @@ class Residents:
         for address, found in self._homes.items():
             for home in (each for each in found if each.by_relay):
                 self._by_relay.setdefault(home.site.name, {})[address] = home
+        self._of_site: dict[str, dict[str, Home]] = {}  # by site: its terminals' addresses
+        for address, found in self._homes.items():
+            for home in found:
+                self._of_site.setdefault(home.site.name, {})[address] = home
         self._names = {terminal.name for site in sites for terminal in site.terminals}
         self.alone = {address: found[0] for address, found in self._homes.items() if len(found) == 1}
 
@@ -43,24 +47,23 @@ class Residents:
             case Role.RELAY:
                 return Speaker(False, self.alone)
 
-    def at_host(self, name: str, addresses: Iterable[str]) -> dict[str, Home]:
-        """By address, those of the terminals that this host is.
+    def own_side(self, role: Role, name: str, itself: Mapping[str, Home]) -> Mapping[str, Home]:
+        """The addresses of the terminals that this agent stands for: those of its host, or of its site."""
+        return self._of_site.get(name, {}) if role is Role.GATEWAY else itself
 
-        One address is enough: others of the terminal may come up later. A name that a terminal has stands for that
-        terminal alone, and an address that is at home in two sites tells nothing without one.
-        """
-        found: dict[str, Home] = {}
+    def at_host(self, terminal: str, addresses: Iterable[str]) -> dict[str, Home]:
+        """The addresses of this terminal, where the host is that one: it has one of them at least. Others may come up
+        later."""
         for address in addresses:
-            there = tuple(home for home in self._homes.get(address, ()) if not home.by_relay)
-            if name in self._names:
-                there = tuple(home for home in there if home.terminal.name == name)
-            if len(there) == 1:
-                found |= self._all_of(there[0])
-        return found
+            for home in self._homes.get(address, ()):
+                if home.terminal.name == terminal and not home.by_relay:
+                    return self._all_of(home)
+        return {}
 
-    def why_nobody(self, name: str, addresses: tuple[str, ...]) -> str:
-        whose = f"the terminal {name}" if name in self._names else "any terminal"
-        return f"none of its addresses ({', '.join(addresses) or 'it has none'}) is of {whose}"
+    def why_nobody(self, terminal: str, addresses: tuple[str, ...]) -> str:
+        if terminal not in self._names:
+            return f"gateway.yaml has no terminal {terminal}, for which it was enrolled"
+        return f"none of its addresses ({', '.join(addresses) or 'it has none'}) is of the terminal {terminal}"
 
     def _all_of(self, one: Home) -> dict[str, Home]:
         addresses = (str(at.address) for at in one.terminal.own)

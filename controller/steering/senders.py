@@ -43,7 +43,7 @@ class Senders:
 
         home_of = homes.get if at_terminal else _mirrored(homes.get)
         before = self._ledgers.get(event.session)
-        weighed = weigh(before, event.connections, event.interval_ms, at_terminal, home_of, way_of)
+        weighed = weigh(before, event.connections, event.interval_ms, at_terminal, home_of, way_of, event.confirmed)
         self._ledgers[event.session] = weighed.ledger
         lasted_s = event.interval_ms / 1000
         return {

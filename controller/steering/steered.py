@@ -19,6 +19,7 @@ from controller.steering.found import SEEN_AFTER_S, Found
 from controller.steering.hands import Agent
 
 ONE_PATH = "the terminal's own addresses are not of several uplinks"
+REPORTED_LATELY_S = 5.0  # a window of reports (policy/health.py), and a late one
 FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
 
 
@@ -48,6 +49,7 @@ class Steered:
         self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
         self._could_not: dict[str, Failed] = {}  # by agent
         self._found: dict[str, Found] = {}  # by agent
+        self._reported_at: dict[str, dict[str, float]] = {}  # by uplink and agent
 
     @property
     def name(self) -> str:
@@ -73,8 +75,20 @@ class Steered:
         told = silent or {}
         self.paths = {name: health.silence(path, told.get(name), now) for name, path in self.paths.items()}
 
-    def reported(self, uplink: str, reading: Reading, now: float) -> None:
+    def reported(self, uplink: str, reading: Reading, agent: str, now: float) -> None:
         self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
+        if reading.segments or reading.acked_bytes or reading.stalled_ms:
+            self._reported_at.setdefault(uplink, {})[agent] = now
+
+    def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
+        """The agents by whose reports these uplinks fare as they do. What a port or copies tell is nobody's report."""
+        found: dict[str, None] = {}
+        for uplink in uplinks:
+            path = self.paths.get(uplink)
+            if path is not None and path.port_up and path.silent is None:
+                lately = self._reported_at.get(uplink, {}).items()
+                found |= {agent: None for agent, at in lately if now - at <= REPORTED_LATELY_S}
+        return tuple(found)
 
     def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:
         self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
@@ -181,6 +195,9 @@ class Steered:
             return known if self.able_to_ride(known.watched, known.fallback) else None
         tells = self.name in agent.concerns or self.name in agent.owns
         if not tells or not self.is_left_to_them(wanted) or not agent.arms.fired_unknown(self.name):
+            return None
+        own = any(each.role is Role.TERMINAL for each in self.agents.values())
+        if agent.role is Role.RELAY and own and not agent.listed:
             return None
         return self.reflex(agent, wanted, now)
 

@@ -39,8 +39,10 @@ class Client:
     def put(self, *path: str, wish: dict[str, str]) -> Any:
         return self._ask("PUT", path, json.dumps(wish).encode())
 
-    def invite(self, name: str) -> Any:
-        return self._ask("POST", ("agents", name, "token"), b"{}")
+    def invite(self, name: str, role: str | None = None, terminal: str | None = None) -> Any:
+        asked = {"role": role, "terminal": terminal}
+        wish = {key: value for key, value in asked.items() if value is not None}
+        return self._ask("POST", ("agents", name, "token"), json.dumps(wish).encode())
 
     def revoke(self, name: str) -> Any:
         return self._ask("DELETE", ("agents", name), None)

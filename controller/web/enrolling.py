@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from controller.enrolling import EnrolledView, Enroller, Invited
+from controller.reports import Role
 from controller.web.problems import described
 from controller.wishes import Answer
 
 
 class TokenWish(BaseModel):
-    """Nothing can be chosen; but only JSON is what no page of somebody else's can make a browser send."""
+    """`role` is needed for a name alone that gateway.yaml does not have and that is no relay. `terminal` is whom a
+    terminal's agent speaks for, where that terminal has another name."""
 
     model_config = ConfigDict(extra="forbid")
+    role: Role | None = None
+    terminal: Annotated[str, Field(strict=True, max_length=63)] | None = None
 
 
 def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
@@ -38,7 +43,7 @@ def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
         responses=described(wrong),
     )
     def invite(name: str, wish: TokenWish) -> Invited:
-        return enroller.invite(name)
+        return enroller.invite(name, wish.role, wish.terminal)
 
     @app.delete(
         "/api/v1/agents/{name}",

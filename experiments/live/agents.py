@@ -106,7 +106,7 @@ def agent(
     """It reads and orders the machine's namespace, and reaches the controller by the world's own. None: that one is its
     namespace too, where bridges are. It lives in a `host` where what it sends itself is to leave from there: the
     controller is then at natted.py's address, and the world's own namespace is the one that it orders."""
-    invited = controller.client.invite(name)
+    invited = controller.client.invite(name, role)
     with tempfile.TemporaryDirectory(prefix="agent-", dir=isolate.RUN_DIRECTORY) as place:
         where = invited["join"] if host is None else f"{CONTROLLER}:{invited['join'].rpartition(':')[2]}"
         joining = ("join", where, "--name", name, "--token", invited["token"], "--directory", place)

@@ -83,15 +83,28 @@ func Gateway(files Files, relay string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Calling(pair, authority, relay), nil
+	return Calling(pair, authority, relay, nil), nil
 }
 
-// Calling is TLS 1.3 for who shows this certificate to the relay of a name, whom that authority vouches for.
-func Calling(shows tls.Certificate, authority *x509.CertPool, relay string) *tls.Config {
+// Calling is TLS 1.3 for who shows this certificate to the relay of a name, whom that authority vouches for. keySum is the SHA-256
+// of the one public key that counts; nil: any.
+func Calling(shows tls.Certificate, authority *x509.CertPool, relay string, keySum []byte) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{shows},
 		RootCAs: authority, ServerName: relay, ClientSessionCache: forgetful{},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if keySum != nil && !bytes.Equal(KeySum(state.PeerCertificates[0]), keySum) {
+				return fmt.Errorf("the certificate of %q is for a key that counts no more: the relay was revoked, or has joined again", relay)
+			}
+			return nil
+		},
 	}
+}
+
+// KeySum is the SHA-256 of the public key that a certificate is for.
+func KeySum(certificate *x509.Certificate) []byte {
+	sum := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
+	return sum[:]
 }
 
 // forgetful resumes no session; but relays give tickets only to those who might, and by a ticket a gateway knows that it was

@@ -2,6 +2,7 @@ package take
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -14,7 +15,8 @@ import (
 type Relay struct {
 	Name    string
 	At      netip.AddrPort
-	Changed func(error) // whether a terminal reaches it, when that is another thing than before; may be nil
+	KeySum  [sha256.Size]byte // of the public key that its certificate is for
+	Changed func(error)       // whether a terminal reaches it, when that is another thing than before; may be nil
 
 	ctx         context.Context
 	cancel      context.CancelFunc

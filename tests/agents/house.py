@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.agents import Agents
+from controller.binding import Binding, of_agent
 from controller.model import AgentService, Endpoint
-from controller.reports import AgentClosed, AgentEvent, AgentOpened
+from controller.reports import AgentClosed, AgentEvent, AgentOpened, Role
 from tests.agents.agent import PATIENCE_S, Ended, Identity, Stream, join
 
 T = TypeVar("T", bound=AgentEvent)
 ANYWHERE = Endpoint("127.0.0.1", 0)
+
+
+def bind(name: str, role: Role | None, terminal: str | None) -> Binding:
+    """With no gateway.yaml, an agent has the role that is asked for, and as a rule that of `HELLO`."""
+    return of_agent(name, role or Role.RELAY, terminal)
 
 
 class House:
@@ -26,7 +32,8 @@ class House:
         self.agents = self._begin(ANYWHERE, ANYWHERE)
 
     def _begin(self, listen: Endpoint, join_at: Endpoint) -> Agents:
-        agents = Agents(AgentService(listen, join_at, str(self.directory)), self._post)
+        settings = AgentService(listen, join_at, str(self.directory))
+        agents = Agents(settings, self._post, bind)
         agents.start()
         return agents
 
@@ -70,8 +77,8 @@ class House:
     def join(self, name: str, token: str, **other: bytes) -> Identity | Ended:
         return join(self.agents.join, self.ca_pem, name, token, **other)
 
-    def enrolled(self, name: str) -> Identity:
-        identity = self.join(name, self.agents.invite(name).token)
+    def enrolled(self, name: str, role: Role | None = None, terminal: str | None = None) -> Identity:
+        identity = self.join(name, self.agents.invite(name, role, terminal).token)
         assert isinstance(identity, Identity), identity
         return identity
 

@@ -24,9 +24,9 @@ from controller import agents
 from controller.agency import door, session
 from controller.agency.refusals import AgencyError, Refusals
 from controller.model import AgentService, Endpoint
-from controller.reports import AgentClosed, AgentOpened, Reported
+from controller.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
-from tests.agents.house import House
+from tests.agents.house import House, bind
 from tests.agents.log import Log, refused
 
 TREE = Path(__file__).resolve().parents[2]
@@ -277,7 +277,7 @@ def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) ->
         (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
     ):
         with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
-            agents.Agents(service, lambda *_: None)
+            agents.Agents(service, lambda *_: None, bind)
 
 
 def test_a_host_that_went_away_without_a_word_is_missed(
@@ -288,7 +288,7 @@ def test_a_host_that_went_away_without_a_word_is_missed(
     monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
     house = build()
     program, directory = TREE / "build" / "bicast-agent", str(tmp_path / "phone")
-    words = ["--name", "phone", "--token", house.agents.invite("phone").token, "--directory", directory]
+    words = ["--name", "phone", "--token", house.agents.invite("phone", Role.TERMINAL).token, "--directory", directory]
     subprocess.run([program, "join", str(house.agents.join), *words], check=True, capture_output=True)
     agent = subprocess.Popen([program, "run", "--directory", directory], stderr=subprocess.DEVNULL)
     try:

@@ -19,10 +19,12 @@ from controller.agency import authority, ledger
 from controller.agency.authority import Authority
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
+from controller.binding import Binding
 from controller.model import AgentService
+from controller.reports import Role
 from controller.wishes import Impossible
 from tests.agents.agent import Ended, Identity
-from tests.agents.house import ANYWHERE, House
+from tests.agents.house import ANYWHERE, House, bind
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -34,7 +36,7 @@ def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: Hou
     good = path.read_bytes()
     os.truncate(path, 5 << 30)
     with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     path.write_bytes(good)
 
 
@@ -46,7 +48,7 @@ def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, co
     good = path.read_bytes()
     path.write_bytes(content)
     with pytest.raises(AgencyError, match=f"{name}.*: bring it back, or move it away to begin anew"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     path.write_bytes(good)
     house.again()
     house.served(identity)
@@ -79,7 +81,7 @@ def test_what_no_ledger_can_say_is_refused_in_one_sentence_with_its_place(
     part[last] = value
     path.write_text(json.dumps(kept))
     with pytest.raises(AgencyError) as refused:
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     sentence = str(refused.value)
     assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
     assert "bring it back, or move it away to begin anew" in sentence
@@ -147,7 +149,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(house: House, nam
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(AgencyError, match=f"{name} cannot be read .*no regular file.*: it must be a file"):
-        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None)
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
     path.unlink()
 
 
@@ -156,9 +158,9 @@ def test_by_a_clock_that_cannot_be_nothing_is_given_out_and_the_ledger_stays_goo
     path, right = tmp_path / "ledger.json", 2e9
     times = [right, now, now, now]
     ledger_ = ledger.Ledger(path, True, lambda: times.pop(0))
-    ledger_.enrol("phone", "secret")
+    ledger_.enrol("phone", "secret", Binding(Role.RELAY))
     with pytest.raises(AgencyError, match="set the clock"):
-        ledger_.enrol("laptop", "other")
+        ledger_.enrol("laptop", "other", Binding(Role.RELAY))
     ledger_.revoke("phone")
     entries = ledger.Ledger(path, False).entries()
     assert set(entries) == {"phone"} and entries["phone"].revoked_at is not None

@@ -131,6 +131,17 @@ def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
     house.until(lambda: house.served("phone"))
 
 
+def test_the_line_that_enroll_prints_runs_as_it_stands(house: House) -> None:
+    """In a shell of the controller's machine, whether or not the agent is installed."""
+    told = house.bicast("enroll", "phone").splitlines()
+    (line,) = [each for each in told if "bicast-agent join" in each]
+    typed = ["sh", "-c", f"{line} --directory phone"]
+    joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
+    assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
+    house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+
+
 def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(house: House) -> None:
     def said(end: signal.Signals, sentence: str) -> None:
         phone = house.run_agent("phone")

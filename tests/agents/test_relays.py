@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from api import agent_pb2 as pb
-from controller.agency import carrying, ledger
+from controller.agency import carrying
 from controller.agency.refusals import Refused
 from controller.agency.trust import Trust
-from controller.orders import Direct, Guest, Relay, Take, Walk, WalkTo
+from controller.binding import Binding, Credential
+from controller.orders import Direct, Guest, Relay, Take, TunnelOrder, Tunnels, Walk, WalkTo
 from controller.relays import WEB
-from controller.reports import Resulted, Sought, Walked
+from controller.reports import Resulted, Role, Sought, Walked
 from tests.agents.agent import Identity, new_key, request
 from tests.agents.house import House
 
@@ -65,35 +66,45 @@ def test_one_that_is_to_be_none_is_told_so_before_it_is_sent_away(house: House) 
 
 
 def test_who_counts_is_told_at_the_start_and_whenever_it_changes(tmp_path: Path) -> None:
-    told: list[dict[str, bytes]] = []
+    told: list[dict[str, Credential]] = []
     trust = Trust(str(tmp_path))
-    trust.ledger.tell(told.append)
+    trust.ledger.tell(lambda vouched: told.append(dict(vouched)))
     first = x509.load_der_x509_certificate(joined(trust))
     second = x509.load_der_x509_certificate(joined(trust))
-    digests = [hashlib.sha256(each.public_bytes(Encoding.DER)).hexdigest() for each in (first, second)]
-    assert told == [{}, {"home": bytes.fromhex(digests[0])}], "the older one is in use until the newer one is"
-    trust.ledger.used("home", f"{second.serial_number:040x}", digests[1])
+    assert told == [{}, {"home": credential(first)}], "the older one is in use until the newer one is"
+    trust.ledger.used("home", f"{second.serial_number:040x}")
     trust.ledger.revoke("home")
-    assert told[2:] == [{"home": bytes.fromhex(digests[1])}, {}]
+    assert told[2:] == [{"home": credential(second)}, {}]
+
+
+def credential(certificate: x509.Certificate) -> Credential:
+    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    whole = certificate.public_bytes(Encoding.DER)
+    return Credential(Role.GATEWAY, hashlib.sha256(whole).digest(), hashlib.sha256(key).digest())
 
 
 def joined(trust: Trust) -> bytes:
-    secret = trust.invite("home").token.partition(".")[0]
+    secret = trust.invite("home", Binding(Role.GATEWAY)).token.partition(".")[0]
     return trust.join("home", secret, request("home", new_key()))[0]
 
 
-def test_of_a_ledger_that_knew_no_digests_they_are_learned_from_who_comes(house: House) -> None:
-    home = house.enrolled("home")
-    house.agents.stop()
-    path = house.directory / "ledger.json"
-    kept = json.loads(path.read_text())
-    for certificate in kept["agents"]["home"]["certificates"]:
-        del certificate["sha256"]
-    path.write_text(json.dumps({**kept, "version": 1}))
-    assert ledger.Ledger(path, False).vouched() == {}
+def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(house: House) -> None:
+    home, ends = house.enrolled("home"), (b"\1" * 32, b"\2" * 32)
+
+    def keys(*orders: TunnelOrder) -> list[bytes]:
+        stream, opened = house.served(home)
+        house.agents.perform(Direct(opened.session, 5, Tunnels(orders)))
+        found = [one.key for one in stream.hear().directive.tunnels.tunnels]
+        stream.close()
+        house.closed()
+        return found
+
+    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, ends=ends)
+    others = (replace(one, vni=11), replace(one, ends=ends[:1]), replace(one, ends=(ends[0], b"\3" * 32)))
+    first = keys(one, *others)
+    assert len(set(first)) == 4 and all(len(key) == 32 for key in first)
     house.again()
-    house.served(home)
-    assert ledger.Ledger(path, False).vouched() == {"home": fingerprint(home)}
+    assert keys(one, *others) == first, "the same after a restart"
 
 
 # What they say

@@ -220,7 +220,7 @@ NO_HELLO = "did not say hello first"
         ([pb.FromAgent(hello=pb.Hello(role=pb.ROLE_TERMINAL))], "protocol 0"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1))], "expected terminal, gateway or relay"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1, role=99))], "expected terminal, gateway or relay"),
-        ([pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=["192.0.2.256"]))], "for an address"),
+        ([pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=["192.0.2.256"]))], "for an address"),
         ([pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=["192.0.2.1"] * 65))], "more than 64"),
         ([HELLO, HELLO], "hello twice"),
         ([HELLO, b"\x0a"], "no FromAgent"),

@@ -13,9 +13,11 @@ from controller.agency import accounts, carrying, measuring, speech
 from controller.agency.refusals import Refused
 from controller.agency.texts import LONGEST_ACCOUNT
 from controller.air.draft import MOST_PORTS
+from controller.binding import Binding
 from controller.reports import MOST_SUBFLOWS, Role
 from tests.agents.agent import HELLO
 
+PHONE = Binding(Role.TERMINAL, "phone")
 GOOD = [
     HELLO,
     pb.FromAgent(
@@ -64,7 +66,7 @@ def told(raw: bytes) -> object:
     word = speech.heard(raw)
     match word.WhichOneof("word"):
         case "hello":
-            return speech.opened(1, "phone", "192.0.2.1:5", word.hello)
+            return speech.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
         case "report":
             return speech.reported(1, Role.TERMINAL, word.report)
         case "result":
@@ -107,14 +109,14 @@ def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: 
 @given(st.text(max_size=60))
 @example("fe80::1%\x1b[2J")
 def test_an_address_is_one_or_is_refused(text: str) -> None:
-    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=[text])).SerializeToString())
-    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version=text)).SerializeToString())
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=[text])).SerializeToString())
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, version=text)).SerializeToString())
 
 
 def test_an_address_has_one_spelling() -> None:
     spellings = ("10.9.0.4", "::ffff:10.9.0.4", "0:0:0:0:0:FFFF:0a09:0004")
     hello = pb.Hello(protocol=1, role=1, addresses=[*spellings, "FD00:0::1", ""])
-    assert speech.opened(1, "phone", "192.0.2.1:5", hello).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
+    assert speech.opened(1, "phone", "192.0.2.1:5", hello, PHONE).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
 
 
 EMPTY = pb.Connection()
@@ -230,4 +232,4 @@ def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_wor
     cut = speech.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
     assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
     version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
-    assert speech.opened(1, "phone", "192.0.2.1:5", version).version == "1" * 398 + " …"
+    assert speech.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"

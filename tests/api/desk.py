@@ -255,6 +255,7 @@ COURSE = CourseView(
                 HandView("relay-1", True, "it is active", 3, 140, 2),
             ),
             None,
+            ("relay-1", "client"),
         ),
         DecisionView(
             2,

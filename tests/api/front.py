@@ -6,12 +6,20 @@ import re
 import threading
 from dataclasses import replace
 
+from controller.binding import of_agent
 from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
+from controller.reports import Role
 from controller.wishes import Answer, Impossible
 
 INVITED = EnrolledView("nobody", Standing.INVITED, None, None, None, None, None, None)
 PHONE = replace(
-    INVITED, name="phone", standing=Standing.CONNECTED, peer="192.0.2.7:50000", certificate_until=2_000_000_000.0
+    INVITED,
+    name="phone",
+    standing=Standing.CONNECTED,
+    peer="192.0.2.7:50000",
+    certificate_until=2_000_000_000.0,
+    role=Role.TERMINAL,
+    terminal="phone",
 )
 LAPTOP = replace(
     INVITED,
@@ -32,13 +40,14 @@ class Front:
         self.known = {one.name: one for one in (LAPTOP, PHONE)}
         self.join = "192.0.2.1:8656"
 
-    def invite(self, name: str) -> Invited:
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
         with self._one_at_a_time:
             if not re.fullmatch("[a-z0-9][a-z0-9-]{0,62}", name):
                 raise Impossible(f"{name[:80]!r} is no name of an agent")
             before = self.known.get(name, replace(INVITED, name=name))
             self.known[name] = replace(before, token_until=1_700_000_900.0)
-            return Invited(name, "secret.pin", 1_700_000_900.0, self.join)
+            bound = of_agent(name, role or Role.TERMINAL, terminal)
+            return Invited(name, "secret.pin", 1_700_000_900.0, self.join, bound.role, bound.terminal)
 
     def revoke(self, name: str) -> Answer:
         with self._one_at_a_time:

@@ -20,6 +20,8 @@ def test_a_token_is_made_for_a_name(http: httpx.Client, front: Front) -> None:
         "token": "secret.pin",
         "until": 1_700_000_900.0,
         "join": "192.0.2.1:8656",
+        "role": "terminal",
+        "terminal": "tablet",
     }
     assert front.known["tablet"].token_until == 1_700_000_900.0
     assert "Tablet" in problem(http.post("/api/v1/agents/Tablet/token", json={}), 409)["detail"]

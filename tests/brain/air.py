@@ -41,9 +41,9 @@ class Shared(Pair):
     # Who is there
 
     def sender(self, name: str, *can: str, terminal: str | None = None, **more: Any) -> FakeCapper:
-        address = ADDRESSES[terminal or name]
+        address, can = ADDRESSES[terminal or name], can or ("caps",)
         return self._agent(
-            FakeCapper(name, Role.TERMINAL, (address,), self.air, self._clock, *(can or ("caps",)), **more)
+            FakeCapper(name, Role.TERMINAL, (address,), self.air, self._clock, *can, terminal=terminal, **more)
         )
 
     def gateway(self, *can: str, name: str = "home", **more: Any) -> FakeCapper:

@@ -33,6 +33,7 @@ def document() -> dict[str, Any]:
     written = sites.document()
     home = written["sites"]["home"]
     written["controller"] = {"agents": {}}
+    written["servers"] = ["frankfurt"]
     home["relaying"] = deepcopy(RELAYING)
     phone = home["terminals"]["phone"]
     for each in (phone, home["terminals"]["client"]):

@@ -12,6 +12,7 @@ from controller.known import Known, Observed, Port, Wanted
 from controller.model import Address, Config, Mode, Site
 
 PAPER: dict[str, Any] = {
+    "servers": ["relay", "relay-1"],
     "sites": {
         "home": {
             "dpid": "0000000000000001",
@@ -55,7 +56,7 @@ PAPER: dict[str, Any] = {
                 },
             },
         }
-    }
+    },
 }
 
 PORTS = {

@@ -359,7 +359,7 @@ def test_nobody_makes_sleeping_phones_share_an_air_that_their_gateway_sees() -> 
     air = Shared()
     gateway, stream = air.gateway("window"), air.stream("phone")
     others = tuple(ADDRESSES[name] for name in ("laptop", "tablet", "watch"))
-    liar = air._agent(FakeCapper("liar", Role.TERMINAL, others, air.air, air._clock, "caps"))
+    liar = air._agent(FakeCapper("liar", Role.TERMINAL, others, air.air, air._clock, "caps", terminal="laptop"))
     air.run(2)
     for sent in range(1, 9):
         liar.invented = tuple(Stream(each, NEAR, bytes_sent=sent * 10**5, port=1).as_subflow() for each in others)

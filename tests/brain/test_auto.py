@@ -77,6 +77,7 @@ def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> No
     assert entry.copies and entry.by is By.POLICY and entry.at - begun <= 1.0
     assert "wifi: 5.0% of 600 packets lost" in entry.because and "as senders tell" in entry.because
     assert entry.gateway.done and "groups modified" in entry.gateway.said and not entry.hands
+    assert entry.reporters == ("client",)
     told = course(scene.core, "client", scene.now, 0.0)
     assert (told.copying.mode, told.copying.acting) == (Mode.AUTO, Mode.BICAST)
     assert told.decisions[0].copies and told.copying.since == entry.at

@@ -43,7 +43,7 @@ def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> None:
     scene = Scene()
-    guest, _ = scene.client("guest"), scene.connection(SERVER)
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     assert agent(scene, "guest").owns == ("client",) and guest.armed
     client = scene.client()
@@ -63,7 +63,7 @@ def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> No
 def test_what_a_guest_says_of_anothers_terminal_counts_nothing() -> None:
     scene = Scene(mode="off")
     scene.world, told_by_client = [FakeConnection.between(SERVER, WIFI, LTE)], scene.world
-    guest = scene.client("guest")
+    guest = scene.client("guest", terminal="client")
     scene.world = told_by_client
     scene.client()
     for _ in range(6):
@@ -80,7 +80,7 @@ def test_what_a_guest_says_of_anothers_terminal_counts_nothing() -> None:
 
 def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
-    guest, _ = scene.client("guest"), scene.connection(SERVER)
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     fired = guest.fires("client", 200)
     scene.client()
@@ -92,7 +92,7 @@ def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: p
 def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_with_the_past() -> None:
     scene = Scene()
     client, connection = scene.client(), scene.connection(SERVER)
-    guest = scene.client("guest")
+    guest = scene.client("guest", terminal="client")
     scene.second()
     for subflow in connection.subflows:
         subflow.terminal.segments_sent, subflow.terminal.retransmits = 1000, 900
@@ -107,7 +107,7 @@ def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_wi
 def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
     scene = Scene()
     scene.client()
-    guest = scene.client("guest")
+    guest = scene.client("guest", terminal="client")
     for _ in range(int(GONE_AFTER_S) + 2):
         scene.second(guest)
     assert agent(scene, "client").silent and not agent(scene, "guest").concerns
@@ -115,7 +115,7 @@ def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
 
 def test_of_two_guests_the_first_that_came_keeps_the_terminal() -> None:
     scene = Scene()
-    first, second = scene.client("a-guest"), scene.client("an-earlier-letter")
+    first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
     scene.second()
     assert agent(scene, "a-guest").concerns == {"client"} and not agent(scene, "an-earlier-letter").concerns
     assert "the agent a-guest, which came first, is that terminal" in (
@@ -131,21 +131,39 @@ def test_of_two_guests_the_first_that_came_keeps_the_terminal() -> None:
     assert agent(scene, "a-guest").owns == ("client",)
 
 
-def test_a_guest_that_is_two_terminals_loses_only_the_one_whose_agent_came() -> None:
+def test_an_agent_speaks_for_the_terminal_that_it_was_enrolled_for_and_for_no_other() -> None:
     scene = Scene()
-    both = FakeHand("guest", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world)
-    scene.join(both)
-    scene.second()
-    assert agent(scene, "guest").concerns == {"client", "phone"}
-    scene.client()
-    scene.second()
-    assert agent(scene, "guest").concerns == {"phone"} and agent(scene, "client").concerns == {"client"}
-    assert "the agent client is that terminal" in (agent(scene, "guest").owns_nobody or "")
+    scene.join(FakeHand("phone", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world))
+    guest, _ = scene.client("guest"), scene.connection(SERVER)
+    scene.downloads(2)
+    assert agent(scene, "phone").concerns == {"phone"} and agent(scene, "phone").owns_nobody is None
+    assert not agent(scene, "guest").concerns and not guest.armed
+    assert agent(scene, "guest").owns_nobody == "gateway.yaml has no terminal guest, for which it was enrolled"
+
+
+@pytest.mark.parametrize("goes", ["was never there", "is gone"])
+def test_while_a_terminals_agent_is_away_another_one_with_its_addresses_decides_nothing(goes: str) -> None:
+    scene = Scene(mode="auto")
+    if goes == "is gone":
+        scene.leave(scene.client())
+    guest = scene.client("guest")
+    for server in (SERVER, "198.51.100.2"):
+        scene.connection(server)
+    before = (scene.active, scene.core.wanted.copies, scene.entries())
+    for _ in range(20):
+        for connection in scene.world:
+            for subflow in connection.subflows:
+                subflow.terminal.segments_sent += 100
+                subflow.terminal.retransmits += 30
+                subflow.terminal.bytes_acked += 70_000
+        scene.second()
+    assert (scene.active, scene.core.wanted.copies, scene.entries()) == before
+    assert not guest.armed and not prefers(guest)
 
 
 def test_a_relay_of_a_terminals_name_is_not_that_terminal() -> None:
     scene = Scene()
-    scene.client("laptop-agent")
+    scene.client("laptop-agent", terminal="client")
     scene.join(FakeHand("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
     scene.second()
     assert agent(scene, "laptop-agent").concerns == {"client"}
@@ -153,7 +171,7 @@ def test_a_relay_of_a_terminals_name_is_not_that_terminal() -> None:
 
 def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> None:
     scene = Scene()
-    guest, _ = scene.client("guest"), scene.connection(SERVER)
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
     scene.downloads(2)
     scene.leave(guest)
     scene.client()
@@ -165,7 +183,7 @@ def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> 
 def test_a_new_configuration_leaves_the_terminal_with_its_owner() -> None:
     scene = Scene()
     scene.client()
-    scene.client("guest")
+    scene.client("guest", terminal="client")
     scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
     scene.second()
     assert agent(scene, "client").concerns == {"client"} and not agent(scene, "guest").concerns

@@ -42,7 +42,7 @@ WIFI = (*HOME, "uplinks", "wifi")
 CLIENT = (*HOME, "terminals", "client")
 BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
     ("unknown key", (*WIFI, "colour"), "red", "sites.home.uplinks.wifi.colour: found 'colour'", "one of the keys"),
-    ("unknown key at the top", ("site",), {}, "site: found 'site'", "controller, sites"),
+    ("unknown key at the top", ("site",), {}, "site: found 'site'", "controller, servers, sites"),
     ("wrong type", (*HOME, "uplinks"), ["wifi"], "sites.home.uplinks: found ['wifi']", "a mapping"),
     ("text for a list", (*WIFI, "addresses"), "192.168.100.2/24", "sites.home.uplinks.wifi.addresses", "a list"),
     ("list for a text", (*WIFI, "port"), ["a"], "sites.home.uplinks.wifi.port", "name of a network interface"),

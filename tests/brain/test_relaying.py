@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from controller import granting
+from controller.binding import Credential
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.known import Wanted
 from controller.measuring.measuring import Measuring
@@ -31,7 +32,7 @@ from controller.relaying import wishes
 from controller.relaying.seeking import MOST_PLACES
 from controller.relaying.ways import KEPT_S
 from controller.relays import MOST_RELAYS, WEB, WishedRelay
-from controller.reports import Sought
+from controller.reports import Role, Sought
 from controller.wishes import Impossible, UnknownRelay
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair
@@ -40,6 +41,12 @@ from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
 RELAYS = {"oslo": "198.51.100.7", "tokyo": "198.51.100.9"}
 PLACE = Sought("192.0.2.0/24", "192.0.2.80", 443)
 PREFIX = PLACE.prefix
+
+
+def credential(name: str, number: int = 1) -> Credential:
+    """That of a site's agent, or of a relay's."""
+    role = Role.GATEWAY if name == "home" else Role.RELAY
+    return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
 
 
 class World(Pair):
@@ -52,12 +59,12 @@ class World(Pair):
         home = replace(home, relaying=replace(home.relaying, **{"choose": Choosing.PREDICTED, **of_home}))
         super().__init__(replace(config, sites=(home,)), [])
         self.internet = Internet()
-        self.vouched: dict[str, bytes] = {}
+        self.vouched: dict[str, Credential] = {}
         self.home = FakeTaker("home", self.internet)
         self.relays = {name: FakeRelay(name, self.internet) for name in RELAYS}
 
     def vouch(self, *names: str, number: int = 1) -> None:
-        self.vouched = {**self.vouched, **{name: bytes([number]) * 32 for name in names}}
+        self.vouched = {**self.vouched, **{name: credential(name, number) for name in names}}
         self._vouch()
 
     def revoke(self, name: str) -> None:
@@ -156,7 +163,7 @@ def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() 
             RelayingUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
             RelayingUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
         ),
-        relays=(TakingRelay("oslo", RELAYS["oslo"], 443), TakingRelay("tokyo", RELAYS["tokyo"], 443)),
+        relays=tuple(TakingRelay(name, RELAYS[name], 443, key_sha256=b"\1" * 32) for name in ("oslo", "tokyo")),
         left_alone=("203.0.113.0/24",),
     )
     told = len(world.home.told) + len(world.relays["oslo"].told)
@@ -220,6 +227,19 @@ def test_a_relay_that_is_revoked_is_gone_by_nobody_and_one_whose_stream_broke_of
     world.revoke("oslo")
     world.drain()
     assert [one.name for one in world.home.order.relays] == ["tokyo"]
+    world.vouch("oslo", number=2)
+    world.drain()
+    pins = {one.name: one.key_sha256 for one in world.home.order.relays}
+    assert pins == {"oslo": b"\2" * 32, "tokyo": b"\1" * 32}, "the key that was revoked is worth nothing"
+
+
+def test_an_agent_of_another_role_is_no_relay_and_no_gateway_of_its_name() -> None:
+    world = standing()
+    world.vouched = {name: replace(one, role=Role.TERMINAL) for name, one in world.vouched.items() if name != "tokyo"}
+    world.vouch("tokyo")
+    world.drain()
+    assert [one.name for one in world.home.order.relays] == ["tokyo"]
+    assert world.relays["tokyo"].order.gateways == ()
 
 
 def test_a_controller_that_is_started_again_orders_what_stands_and_disturbs_nothing() -> None:

@@ -19,7 +19,7 @@ from controller.reports import AgentEffect, RelayReached, Reported, Taking
 from controller.store import Store
 from controller.wishes import Impossible, UnknownRelay
 from tests.brain import relayed
-from tests.brain.test_relaying import RELAYS, World, standing
+from tests.brain.test_relaying import RELAYS, World, credential, standing
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet
 
 DEST = ip_address("45.0.30.9")
@@ -145,7 +145,7 @@ def test_who_asks_waits_no_longer_than_those_who_walk(tmp_path: Path, monkeypatc
     core = service.Service("gateway.yaml", relayed.config(), Store(str(tmp_path / "state.json")), perform)
     core.start()
     try:
-        core.vouch({"home": b"\1" * 32, "oslo": b"\2" * 32})
+        core.vouch({"home": credential("home", 1), "oslo": credential("oslo", 2)})
         assert core.set_relay("oslo", WishedRelay(ip_address(RELAYS["oslo"]), 443)).changed
         for session, hand in hands.items():
             core.post(hand.opened(session))

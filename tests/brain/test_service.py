@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from controller.measuring import estimating
 from controller.measuring.estimates import Estimate, Estimated
 from controller.model import Mode
 from controller.policy.bandwidth import Unknown
-from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, Probed, Role
+from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, HangUp, Probed, Reported, Role
 from controller.snapshot import GatewayState
 from controller.store import Store
 from controller.wishes import Answer
@@ -163,6 +164,7 @@ class Agent:
         self.hand = FakeHand("relay-1", Role.RELAY, ("203.0.113.5",), world)
         self.answers = True
         self.unanswered: list[Direct] = []
+        self.hung_up: list[HangUp] = []
         config = sites.loaded(sites.document())
         self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
         self.service.start()
@@ -175,11 +177,43 @@ class Agent:
         assert taken.wait(5), "the core did not take it"
 
     def _perform(self, effect: Effect | AgentEffect) -> None:
+        if isinstance(effect, HangUp):
+            self.hung_up.append(effect)
+            return
         assert isinstance(effect, Direct)
+        if effect.session != self.hand.session:
+            return
         if self.answers:
             self.service.post(self.hand.carry_out(effect))
         else:
             self.unanswered.append(effect)
+
+
+def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_elses(
+    agent: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = FakeHand("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
+    agent.tell(bad.opened(2))
+    real, taken = agent.service._core.pilot.reported, threading.Event()
+
+    def fails(event: Reported, *more: Any) -> Any:
+        if event.session == 2:
+            raise OverflowError("cannot convert float infinity to integer")
+        return real(event, *more)
+
+    monkeypatch.setattr(agent.service._core.pilot, "reported", fails)
+    for _ in range(3):  # the first fails, and the core looks at no other
+        agent.service.post(bad.report(), taken.set)
+    agent.tell(agent.hand.report())
+    (hung_up,) = agent.hung_up
+    assert (hung_up.session, hung_up.fault) == (2, True) and "at its word (Reported)" in hung_up.reason
+    assert not taken.is_set(), "it sends no more"
+    (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "at a word (Reported) of agent bad" in said.getMessage() and said.exc_info is not None
+    agent.tell(AgentClosed(2, "the controller failed"))
+    assert [one.name for one in agent.service.snapshot().agents if one.state == "here"] == ["relay-1"]
+    agent.tell(bad.opened(3))
+    assert len(agent.hung_up) == 1
 
 
 class Gateway:

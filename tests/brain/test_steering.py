@@ -248,7 +248,7 @@ def test_many_decisions_are_one_compilation_and_every_agent_is_ordered_at_once()
             {"address": f"10.{at}.0.{number + 1}", "port": "big-lan", "mac": "02:00:00:00:04:01"} for at in (1, 2)
         ]
     ports = {"big-u1": PORTS["wifi0"], "big-u2": PORTS["lte0"], "big-lan": PORTS["lan0"]}
-    pair = Pair(sites.loaded({"sites": {"big": written}}), [FakeSwitch(ports)])
+    pair = Pair(sites.loaded({"servers": ["relay-1"], "sites": {"big": written}}), [FakeSwitch(ports)])
     pair.connect()
     pair.drain()
     world = [FakeConnection.between(RELAY_ADDRESS, f"10.1.0.{at + 1}", f"10.2.0.{at + 1}") for at in range(1, 21)]
@@ -355,13 +355,13 @@ def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refu
     assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].hands_say()[0]
 
 
-def test_a_host_is_the_terminal_of_its_name_or_else_of_its_addresses() -> None:
+def test_a_host_is_the_terminal_that_it_was_enrolled_for_where_it_has_an_address_of_it() -> None:
     scene = Scene()
-    other = scene.client("laptop-agent")
+    other = scene.client("laptop-agent", terminal="client")
     scene.second()
     assert scene.core.pilot.agents["laptop-agent"].concerns == {"client"}
     scene.leave(other)
-    half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world)  # its Wi-Fi comes up later
+    half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
     scene.join(half)
     scene.second()
     assert scene.core.pilot.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from controller.binding import Credential
 from controller.configuration.document import ConfigError
 from controller.farend.standing import AGAIN_AFTER_S
 from controller.model import UplinkKind
-from controller.reports import TunnelOrder, Tunnels
+from controller.reports import Role, TunnelOrder, Tunnels
 from tests.brain import sites
 from tests.brain.test_ends import Ends
 from tests.brain.test_mirrors import document
@@ -28,11 +29,14 @@ def tunnelled() -> dict[str, Any]:
     return written
 
 
-def order(remote: str | None, device: str | None = None) -> Tunnels:
+NOBODY_JOINED = (b"", b"")
+
+
+def order(remote: str | None, device: str | None = None, ends: tuple[bytes, bytes] = NOBODY_JOINED) -> Tunnels:
     return Tunnels(
         tunnels=(
-            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote),
-            TunnelOrder("lte", "lte0", 9, 4789, None, remote),
+            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, ends=ends),
+            TunnelOrder("lte", "lte0", 9, 4789, None, remote, ends=ends),
         ),
         fitted_ports=("c1", "c2", "lan0") if remote else ("c1",),
     )
@@ -117,6 +121,30 @@ def test_two_sites_whose_tunnels_would_have_one_number_are_refused() -> None:
 
 
 # What agents are told
+
+
+def credential(number: int, role: Role = Role.GATEWAY) -> Credential:
+    return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
+
+
+def test_with_another_certificate_at_either_end_both_are_told_to_use_another_key() -> None:
+    ends = Ends(tunnelled())
+    home, far = ends.agent("home"), ends.agent("far")
+
+    def vouch(**vouched: Credential) -> tuple[bytes, ...]:
+        ends.carry(ends.core.vouch(vouched, ends.now))
+        ends.second()
+        of_far, of_home = far.tunnels.tunnels[0].ends, home.tunnels.tunnels[0].ends
+        assert of_far == of_home == far.tunnels.tunnels[1].ends
+        return of_far
+
+    assert vouch(home=credential(1), far=credential(2)) == (b"\2" * 32, b"\1" * 32)
+    told = len(home.of_tunnels)
+    assert vouch(home=credential(1), far=credential(2), phone=credential(9)) == (b"\2" * 32, b"\1" * 32)
+    assert len(home.of_tunnels) == told, "what is another's is nothing to them"
+    assert vouch(home=credential(3), far=credential(2)) == (b"\2" * 32, b"\3" * 32), "home has joined again"
+    assert vouch(home=credential(3)) == (b"", b"\3" * 32), "far was revoked"
+    assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "it is no gateway's"
 
 
 def test_each_site_s_agent_is_told_its_ends_once() -> None:

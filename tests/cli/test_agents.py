@@ -28,10 +28,10 @@ ELSEWHERE = (
 
 def test_enroll_prints_the_line_to_type_on_the_agents_host(api: str, front: Front, capsys: Captured) -> None:
     assert main(["enroll", "tablet"]) == OK
-    first, line, last = capsys.readouterr().out.splitlines()
+    first, line, last, secret = capsys.readouterr().out.splitlines()
     assert first.startswith("good once, until ") and first.endswith("; on tablet:")
     assert line == "  bicast-agent join 192.0.2.1:8656 --name tablet --token secret.pin"
-    assert last == ELSEWHERE
+    assert last == ELSEWHERE and "--token -" in secret
 
 
 def test_the_agent_keeps_its_identity_where_enroll_says() -> None:
@@ -46,7 +46,7 @@ def test_enroll_says_what_to_fill_in_where_the_controller_listens_everywhere(
 ) -> None:
     front.join = ":8656"
     assert main(["enroll", "tablet"]) == OK
-    _, line, where, _ = capsys.readouterr().out.splitlines()
+    _, line, where, _, _ = capsys.readouterr().out.splitlines()
     assert line == "  bicast-agent join CONTROLLER:8656 --name tablet --token secret.pin"
     assert where == "where CONTROLLER is an address of this controller that tablet reaches"
 
@@ -57,8 +57,8 @@ def test_enroll_warns_where_only_this_machine_reaches_the_controller(
 ) -> None:
     front.join = join
     assert main(["enroll", "tablet"]) == OK
-    _, line, warning, _ = capsys.readouterr().out.splitlines()
-    assert line == f"  bicast-agent join {join} --name tablet --token secret.pin"
+    _, line, warning, _, _ = capsys.readouterr().out.splitlines()
+    assert line.endswith(f"bicast-agent join {join} --name tablet --token secret.pin")
     assert warning.startswith(f"! {join} is reached from the controller's own machine alone: ")
     assert "set listen and join of controller.agents in gateway.yaml" in warning
 
@@ -91,12 +91,13 @@ def test_agents_lists_who_was_enrolled(api: str, front: Front, capsys: Captured)
     assert main(["agents"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert re.split(" {2,}", lines[0]) == [
-        *("AGENT", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL", "REVOKED", "LAST TRIED", "FROM")
+        *("AGENT", "ROLE", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL"),
+        *("REVOKED", "LAST TRIED", "FROM"),
     ]
     laptop, phone = (re.split(" {2,}", line) for line in lines[1:])
-    assert laptop[:5] == ["laptop", "revoked", "-", "-", "-"] and laptop[7] == "192.0.2.8:50000"
-    assert laptop[5].startswith("2023-11-1") and laptop[5] < laptop[6]
-    assert phone[:3] == ["phone", "connected", "192.0.2.7:50000"] and phone[5:] == ["-", "-", "-"]
+    assert laptop[:6] == ["laptop", "-", "revoked", "-", "-", "-"] and laptop[8] == "192.0.2.8:50000"
+    assert laptop[6].startswith("2023-11-1") and laptop[6] < laptop[7]
+    assert phone[:4] == ["phone", "terminal", "connected", "192.0.2.7:50000"] and phone[6:] == ["-", "-", "-"]
     assert main(["agents", "--json"]) == OK
     assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["laptop", "phone"]
 

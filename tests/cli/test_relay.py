@@ -11,8 +11,9 @@ import pytest
 from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
 from controller.relays import PortRange, WishedRelay
+from controller.reports import Role
 from tests.api.desk import RELAYED, TAKING, TOKYO, Desk
-from tests.api.front import Front
+from tests.api.front import PHONE, Front
 
 Captured = pytest.CaptureFixture[str]
 
@@ -21,15 +22,23 @@ def test_add_prints_the_line_that_makes_a_relay_of_a_host(api: str, desk: Desk, 
     assert main(["relay", "add", "oslo", "[2001:db8::9]:8443", "--ports", "443,8000-8099", "--congestion", "bbr"]) == OK
     allowed = (PortRange(443, 443), PortRange(8000, 8099))
     assert desk.relays == {"oslo": WishedRelay(ip_address("2001:db8::9"), 8443, allowed, "bbr")}
-    said, good, line, _ = capsys.readouterr().out.splitlines()
+    said, good, line, *_ = capsys.readouterr().out.splitlines()
     assert said.startswith("oslo is wished for") and good.endswith("; on oslo:")
     join = "bicast-agent join 192.0.2.1:8656 --name oslo --token secret.pin"
     assert line == f"  {join} && bicast-agent run --role relay"
 
 
-def test_one_whose_agent_is_there_gets_no_other_token(api: str, desk: Desk, capsys: Captured) -> None:
+def test_one_whose_agent_is_there_as_a_relay_gets_no_other_token(
+    api: str, desk: Desk, front: Front, capsys: Captured
+) -> None:
+    front.known["phone"] = replace(PHONE, role=Role.RELAY, terminal=None)
     assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
     assert desk.relays["phone"].port == 443 and "--token" not in capsys.readouterr().out
+
+
+def test_one_whose_agent_has_another_role_gets_a_token_for_this_one(api: str, desk: Desk, capsys: Captured) -> None:
+    assert main(["relay", "add", "phone", "203.0.113.9"]) == OK
+    assert "--name phone --token" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -341,7 +341,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
         "\nat its own end nobody tells of them: agent client is silent\n",
         "\nat its other end relay-1 tells of them\n",
         "wifi is lossy since",
-        "because wifi: 12% of 300 segments sent again in 3 reports; lte is good",
+        "because wifi: 12% of 300 segments sent again in 3 reports; lte is good\n    as reported by relay-1, client\n",
         "    gateway home: 2 groups modified\n    relay-1: it is active (reached 3 connections in 140 us, 2 orders)",
         "gateway home: 2 groups modified (not confirmed yet)",
         "no agent reaches its connections: none of its connections was ordered to move",

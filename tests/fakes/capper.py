@@ -81,8 +81,9 @@ class FakeCapper(FakeHand):
         clock: Callable[[], float],
         *can: str,
         cannot: dict[str, str] | None = None,
+        terminal: str | None = None,
     ) -> None:
-        super().__init__(name, role, addresses, [])
+        super().__init__(name, role, addresses, [], terminal=terminal)
         self.air, self.clock, self.can, self.cannot = air, clock, can, cannot or {}
         self.interval_ms = 1000
         self.refuses: str | None = None  # to hold anything, and why

@@ -101,7 +101,9 @@ class FakeHand:
         world: list[FakeConnection],
         path_manager: PathManager | None = None,
         unable: str | None = None,
+        terminal: str | None = None,
     ) -> None:
+        self.terminal = terminal  # that it was enrolled for; None: the one of its name
         self.name, self.role, self.addresses, self.world = name, role, addresses, world
         by_role = PathManager.USERSPACE if role is Role.RELAY else PathManager.KERNEL
         self.path_manager = path_manager or by_role
@@ -127,7 +129,15 @@ class FakeHand:
         moves = Capability("mptcp", self.unable is None, self.unable or "")
         reports = Capability("report", True, "")
         return AgentOpened(
-            session, self.name, "fake", self.role, self.path_manager, "fake", (reports, moves), self.addresses
+            session,
+            self.name,
+            "fake",
+            self.role,
+            self.path_manager,
+            "fake",
+            (reports, moves),
+            self.addresses,
+            self.terminal,
         )
 
     def report(self, interval_ms: int = 1000) -> Reported:

@@ -42,7 +42,7 @@ class Liar:
 @contextmanager
 def lying(controller: Controller, name: str, address: str) -> Iterator[Liar]:
     """In session for the block."""
-    invited = controller.client.invite(name)
+    invited = controller.client.invite(name, "terminal")
     kept = (isolate.RUN_DIRECTORY / "agents" / "ca.pem").read_bytes()
     ca_pem = kept[kept.index(b"-----BEGIN CERTIFICATE") :]
     host, _, port = invited["join"].rpartition(":")

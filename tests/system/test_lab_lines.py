@@ -66,7 +66,7 @@ def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[
     download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend, _ = lines
     typed(download)
     rows = [row.split() for row in typed(agents).splitlines()[1:]]
-    assert {row[0]: row[1] for row in rows} == {"client": "connected", "server": "connected"}
+    assert {row[0]: row[2] for row in rows} == {"client": "connected", "server": "connected"}
     until(lambda: paths(listing) == len(UPLINKS), "the download has both paths")
     assert "curl" in typed(listing) and active(listing) == {UPLINKS["wifi"]}
 
@@ -96,4 +96,4 @@ def test_an_agent_joins_from_inside_by_the_line_that_the_lab_prints(lines: list[
     assert GUEST in join
     typed(join.replace(GUEST, str(tmp_path)))
     rows = [row.split() for row in typed("./bicast agents").splitlines()[1:]]
-    assert {row[0]: row[1] for row in rows}["guest"] == "away", "it has joined, and nobody runs it"
+    assert {row[0]: row[2] for row in rows}["guest"] == "away", "it has joined, and nobody runs it"

@@ -17,7 +17,7 @@ from controller import service as service_of_core
 from controller.agents import Agents
 from controller.measuring import plan, timetable
 from controller.measuring.views import DirectionView, RoadHealthView, RoadView
-from controller.reports import AgentEffect
+from controller.reports import AgentEffect, Role
 from controller.service import Service
 from controller.store import Store
 from experiments.live.agents import hosts
@@ -71,7 +71,7 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
             agents.perform(effect)
 
     service = Service(str(path), config, Store(config.settings.state_file), perform)
-    agents = Agents(config.settings.agents, service.post)
+    agents = Agents(config.settings.agents, service.post, service.bind)
     service.start()
     agents.start()
     try:
@@ -88,7 +88,7 @@ def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: st
     directory = place / name
     directory.mkdir()
     join = ("join", f"{CONTROLLER}:{agents.join.port}", "--name", name, "--directory", str(directory))
-    run(AGENT, *join, "--token", agents.invite(name).token, where=name, prefix=inside)
+    run(AGENT, *join, "--token", agents.invite(name, Role(role)).token, where=name, prefix=inside)
     process = subprocess.Popen([*inside, AGENT, "run", "--role", role, "--directory", str(directory)])
     try:
         yield

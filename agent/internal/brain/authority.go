@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"net/url"
 	"testing"
 	"time"
 
@@ -72,6 +73,16 @@ func (a *Authority) Identity(name, session string) trust.Identity {
 	return trust.Identity{
 		Name: name, Session: session, Certificate: a.Agent(name, &key.PublicKey), CA: a.Certificate, Key: key,
 	}
+}
+
+// Bound is an identity whose certificate says a role, such as "relay" or "terminal:phone".
+func (a *Authority) Bound(name, role, session string) trust.Identity {
+	identity := a.Identity(name, session)
+	identity.Certificate = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		URIs: []*url.URL{{Scheme: "urn", Opaque: "bicast:agent:" + role}},
+	}, &identity.Key.PublicKey)
+	return identity
 }
 
 func (a *Authority) sign(template *x509.Certificate, public any) *x509.Certificate {

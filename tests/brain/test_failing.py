@@ -1,0 +1,41 @@
+"""A thread of the controller that fails takes the process with it, and says why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TREE = Path(__file__).resolve().parents[2]
+BEGIN = """
+import sys, threading, time
+from controller import __main__ as controller
+
+def fail():
+    raise ArithmeticError("of a test")
+
+def serve(path):
+    threading.Thread(target={target}, name="core", daemon=True).start()
+    time.sleep(60)
+
+controller._serve = serve
+sys.exit(controller.run("gateway.yaml"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("fail", "core failed; the switches go on as they are"),
+        ("lambda: threading.Thread(target=fail).start()", "failed; the switches go on as they are"),
+    ],
+    ids=["the core", "a thread that it began"],
+)
+def test_a_thread_that_fails_ends_the_process_and_says_where(target: str, said: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", BEGIN.format(target=target)], cwd=TREE, capture_output=True, text=True, timeout=30
+    )
+    assert ended.returncode == 70, ended.stderr
+    assert said in ended.stderr and "Traceback" in ended.stderr and "ArithmeticError: of a test" in ended.stderr
