@@ -30,6 +30,7 @@ class Installed:
     bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
     port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
     meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
+    meter_packets: Mapping[int, int] = field(default_factory=dict)  # that these were
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,14 @@ class Uplink:
     measure: Measure | None = None  # of kind ethernet
 
     @property
+    def outer_bytes(self) -> int:
+        """What a tunnel puts around each frame: headers of IP, UDP and VXLAN. Those of IPv6 where it is not known."""
+        if self.tunnel is None:
+            return 0
+        over_ipv4 = self.tunnel.remote is not None and Family.of(self.tunnel.remote) is Family.IPV4
+        return (20 if over_ipv4 else 40) + 8 + 8
+
+    @property
     def kind(self) -> UplinkKind:
         return UplinkKind.TUNNEL if self.tunnel else UplinkKind.ETHERNET
 

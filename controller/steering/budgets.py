@@ -54,9 +54,9 @@ class Budgets:
 
     def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
         """By one end's switch."""
-        numbers = [ports[uplink.port].number for uplink in site.uplinks if uplink.port in ports]
-        counters = installed.port_counters
-        carried = {number: counters[number].sent.bytes for number in numbers if number in counters}
+        outer = {ports[uplink.port].number: uplink.outer_bytes for uplink in site.uplinks if uplink.port in ports}
+        sent = {number: counters.sent for number, counters in installed.port_counters.items() if number in outer}
+        carried = {number: each.bytes + each.packets * outer[number] for number, each in sent.items()}
         tables = through(site)
         for uplink, copied in counted(site, installed).items():
             account = self._accounts.get((site.home, uplink))

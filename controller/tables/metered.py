@@ -42,14 +42,16 @@ def meters(site: Site, rates: Mapping[str, Rate]) -> Iterator[Meter]:
 
 
 def counted(site: Site, installed: Installed) -> dict[str, Counted]:
-    """By uplink. A meter tells at once what has passed; what its flow was offered a switch tells a little later."""
+    """By uplink, with what a tunnel puts around each frame. A meter tells at once what has passed; what its flow was
+    offered a switch tells a little later."""
     found = {}
     for number, uplink in enumerate(site.uplinks):
         offered = installed.flow_counters.get((TABLE + number, 1, fields()))
         meter = installed.program.meters.get(METER_IDS[number])
         if uplink.limits.budget_bytes_per_day is not None:
             if meter is not None and meter.meter_id in installed.meter_passed:
-                found[uplink.name] = Counted(installed.meter_passed[meter.meter_id], meter.rate_kbps)
+                outer_bytes = installed.meter_packets.get(meter.meter_id, 0) * uplink.outer_bytes
+                found[uplink.name] = Counted(installed.meter_passed[meter.meter_id] + outer_bytes, meter.rate_kbps)
         elif uplink.limits != UNLIMITED and offered is not None:
-            found[uplink.name] = Counted(offered.bytes)
+            found[uplink.name] = Counted(offered.bytes + offered.packets * uplink.outer_bytes)
     return found

@@ -126,6 +126,7 @@ class Reading:
         self._groups_counted: list[bytes] = []
         self._port_counters: dict[int, PortCounters] = {}
         self._meter_passed: dict[int, int] = {}
+        self._meter_packets: dict[int, int] = {}
 
     @property
     def complete(self) -> bool:
@@ -155,6 +156,7 @@ class Reading:
             BucketCounters(self._groups_counted),
             self._port_counters,
             self._meter_passed,
+            self._meter_packets,
         )
 
     def _take_flows(self, body: bytes) -> None:
@@ -199,13 +201,14 @@ class Reading:
         while body:
             if len(body) < METER_STATS.size:
                 raise SwitchError(f"sent a meter's counters of {len(body)} bytes; they take {METER_STATS.size}")
-            meter_id, length, _, _, octets, *_ = METER_STATS.unpack_from(body)
+            meter_id, length, _, packets, octets, *_ = METER_STATS.unpack_from(body)
             bands = body[METER_STATS.size : length]
             if not METER_STATS.size <= length <= len(body) or len(bands) % METER_BAND_STATS.size:
                 raise SwitchError(f"sent a meter's counters of length {length} where {len(body)} bytes are left")
             if meter_id in METER_IDS:
-                dropped = sum(_counted(of_band) for _, of_band in METER_BAND_STATS.iter_unpack(bands))
-                self._meter_passed[meter_id] = max(0, _counted(octets) - dropped)
+                dropped = [_counters(*band) for band in METER_BAND_STATS.iter_unpack(bands)]
+                self._meter_passed[meter_id] = max(0, _counted(octets) - sum(each.bytes for each in dropped))
+                self._meter_packets[meter_id] = max(0, _counted(packets) - sum(each.packets for each in dropped))
             body = body[length:]
 
 

@@ -21,6 +21,7 @@ from controller.program import METER_IDS, GroupKind
 from controller.reconcile import diff
 from controller.render import Unwritten, wholly_written
 from controller.steering.budgets import PARTS, _rate
+from controller.tables.metered import counted
 from controller.tables.recall import remembered
 from controller.views import snapshot
 from tests.brain import sites
@@ -28,6 +29,7 @@ from tests.brain.copied import Uploading
 from tests.brain.sites import PORTS
 from tests.brain.test_bicast import C1, CLIENT_GATEWAY_MAC, LTE, SERVER, WIFI, from_client, leaves, switch_with
 from tests.brain.test_mirrors import document as mirrored
+from tests.brain.test_tunnels import tunnelled
 from tests.fakes.packet import udp
 from tests.fakes.switch import FakeSwitch
 
@@ -101,6 +103,20 @@ def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
     for change in diff(one.installed().program, compile(site, barred)):
         one.change(change)
     assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
+
+
+@pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 36), ("2001:db8::9", 56)])
+def test_copies_through_a_tunnel_are_counted_with_what_it_puts_around_them(remote: str, outer: int) -> None:
+    for limits in ({"budget_bytes_per_day": str(BUDGET)}, {"max_share": "0.5"}):
+        written = metered(tunnelled(), **limits)
+        for uplink in written["sites"]["home"]["uplinks"].values():
+            uplink["remote"] = remote
+        site = sites.loaded(written).sites[0]
+        known = replace(sites.known(site), rates={"lte": Rate(1000, 1000)})
+        one = switch_with(known, site)
+        for _ in range(3):
+            one.send(LARGE, C1)
+        assert counted(site, one.installed())["lte"].passed_bytes == 3 * (PACKET + outer)
 
 
 def test_macs_are_read_back_out_of_groups_whose_copies_are_counted() -> None:

@@ -68,6 +68,7 @@ class FakeSwitch:
         self._flow_counters: dict[FlowKey, Counters] = {}
         self._bucket_counters: dict[tuple[int, int], Counters] = {}
         self._meter_passed: dict[int, int] = {}  # bytes
+        self._meter_packets: dict[int, int] = {}
         self._received: dict[int, Counters] = {}
         self._sent: dict[int, Counters] = {}
 
@@ -119,6 +120,7 @@ class FakeSwitch:
                     raise Refused("OFPMMFC_UNKNOWN_METER", f"there is no meter {meter.meter_id:#x} to modify")
                 self.meters[meter.meter_id] = meter
                 self._meter_passed.pop(meter.meter_id, None)
+                self._meter_packets.pop(meter.meter_id, None)
             case DeleteMeter(meter_id):
                 self.meters.pop(meter_id, None)
                 self.exhausted.discard(meter_id)
@@ -159,6 +161,7 @@ class FakeSwitch:
                 for port in self.ports.values()
             },
             meter_passed={meter_id: self._meter_passed.get(meter_id, 0) for meter_id in self.meters},
+            meter_packets={meter_id: self._meter_packets.get(meter_id, 0) for meter_id in self.meters},
         )
 
     # What happens to its cables
@@ -208,6 +211,7 @@ class FakeSwitch:
         """Whether it passes."""
         if meter_id not in self.exhausted:
             self._meter_passed[meter_id] = self._meter_passed.get(meter_id, 0) + packet.size
+            self._meter_packets[meter_id] = self._meter_packets.get(meter_id, 0) + 1
         return meter_id not in self.exhausted
 
     def chosen(self, group_id: int, packet: Packet) -> tuple[Bucket, ...]:
