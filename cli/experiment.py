@@ -121,6 +121,15 @@ EXPERIMENTS = {
         "phases of 15 s, three rounds in each mode: some 16 minutes.",
         "phases of a minute, likewise: some 50 minutes.",
     ),
+    "calls": Experiment(
+        "experiments.calls",
+        "what a call loses on a bad Wi-Fi, in each mode",
+        "Lets a call of 50 datagrams a second go both ways between two sites while Wi-Fi loses 4 %, loses bursts, is "
+        "dead downwards, and is black; in the modes auto, bicast and single, with an agent at the client that has no "
+        "TCP and with none, with elimination and without, with a budget at Wi-Fi, and through tunnels that are probed. "
+        "Prints what was lost, how soon copies began, and which uplink is active at the end.",
+        "each scene once: some 10 minutes.",
+    ),
     "relay": Experiment(
         "experiments.relay",
         "papers 001 and 002: what a relay costs, which one is found, and what it gains",
