@@ -42,7 +42,9 @@ METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
 BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
 PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
 
-LARGEST_READING = 64 << 20  # bytes; 250 terminals take less than 2 MB
+# A site of 250 terminals takes 0.5 MB; the largest that a file may describe 15 MB in 53,000 records, its far end twice.
+LARGEST_READING = 32 << 20  # bytes
+MOST_RECORDS = 1 << 17  # flows, groups and their counters: each takes some 500 bytes of memory, however short it is
 NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # what a switch says of a counter it lacks (7.3.5.6)
 
 KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAILOVER}
@@ -117,7 +119,7 @@ class Reading:
         self.understood = Understood()
         self._before = before
         self._missing = set(xids)
-        self._bytes = 0
+        self._bytes = self._records = 0
         self._flows: list[Flow] = []
         self._groups: list[Group] = []
         self._meters: list[Meter] = []
@@ -159,8 +161,15 @@ class Reading:
             self._meter_packets,
         )
 
+    def _each(self, body: bytes, least: int, what: str) -> Iterator[bytes]:
+        for piece in _pieces(body, least, what):
+            self._records += 1
+            if self._records > MOST_RECORDS:
+                raise SwitchError(f"describes itself in more than {MOST_RECORDS} flows and groups")
+            yield piece
+
     def _take_flows(self, body: bytes) -> None:
-        for data in _pieces(body, FLOW.size + 8, "flow"):
+        for data in self._each(body, FLOW.size + 8, "flow"):
             _, table, _, _, priority, _, _, _, cookie, packets, octets = FLOW.unpack_from(data)
             place = table, priority, data[FLOW.size :]
             if cookie & COOKIE_MASK != COOKIE:
@@ -172,7 +181,7 @@ class Reading:
             self._flow_counters[flow.key] = Counters(packets, octets)
 
     def _take_groups(self, body: bytes) -> None:
-        for data in _pieces(body, GROUP.size, "group"):
+        for data in self._each(body, GROUP.size, "group"):
             _, kind, group_id = GROUP.unpack_from(data)
             if group_id in GROUP_IDS:
                 group = self._before.groups.get(data) or _group(group_id, kind, data[GROUP.size :])
@@ -187,7 +196,7 @@ class Reading:
                 self._meters.append(_meter(meter_id, flags, data[METER.size :]))
 
     def _take_group_stats(self, body: bytes) -> None:
-        self._groups_counted += _pieces(body, GROUP_STATS.size, "group's counters")
+        self._groups_counted += self._each(body, GROUP_STATS.size, "group's counters")
 
     def _take_port_stats(self, body: bytes) -> None:
         if len(body) % PORT_STATS.size:
