@@ -9,7 +9,8 @@ from typing import Any
 
 from cli import OK, Failure
 from cli.host import add_site, chosen, need_root
-from gateway.bridge import Outcome, Work, carry_out, failures, preparation, undoing
+from controller.model import Site
+from gateway.bridge import Outcome, Work, await_controllers, carry_out, failures, preparation, undoing
 from gateway.host import HostError
 
 
@@ -28,6 +29,11 @@ def add(subparsers: argparse._SubParsersAction[Any]) -> None:
     what.add_argument("--remove", action="store_true", help="undo it: delete the bridges that this verb made")
     what.add_argument(
         "--force", action="store_true", help="also take ports that carry this host's addresses, and others' bridges"
+    )
+    what.add_argument(
+        "--until-connected",
+        action="store_true",
+        help="then wait until each bridge is connected: from then on Open vSwitch finds its controller within 1 s",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the commands and run none")
     parser.add_argument("--json", action="store_true", help="what was done, for scripts")
@@ -49,7 +55,16 @@ def run(args: argparse.Namespace) -> int:
     if failed:
         look = shlex.join(["./bicast", "doctor", args.file])
         raise Failure(f"{'; '.join(failed)}: `{look}` shows what is wrong")
+    if args.until_connected:
+        _await_controllers(sites)
     return OK
+
+
+def _await_controllers(sites: tuple[Site, ...]) -> None:
+    try:
+        await_controllers(sites)
+    except HostError as error:
+        raise Failure(str(error)) from error
 
 
 def _commands(work: Work, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from controller.configuration.document import ConfigError
 from controller.events import (
     Close,
     Effect,
+    FlowsLost,
     NeighbourSeen,
     PortSeen,
     Solicited,
@@ -114,6 +115,8 @@ class Core:
             case SwitchRefused():
                 self.pilot.logbook.refused(event.session, event.ticket, event.reason)
                 yield from switch.refused(event, now)
+            case FlowsLost():
+                yield from switch.flows_lost(now)
             case PortSeen():
                 yield from switch.port_seen(event, self.wanted, now)
                 yield from self._ports_seen(switch, now)

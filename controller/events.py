@@ -85,6 +85,13 @@ class SwitchRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowsLost:
+    """Flows of ours are gone that we did not delete; said once, until the switch is asked to be read."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class PortSeen:
     session: int
     name: str
@@ -113,7 +120,15 @@ class Solicited:
 
 
 SwitchEvent = (
-    SwitchOpened | SwitchClosed | SwitchRead | SwitchApplied | SwitchRefused | PortSeen | NeighbourSeen | Solicited
+    SwitchOpened
+    | SwitchClosed
+    | SwitchRead
+    | SwitchApplied
+    | SwitchRefused
+    | FlowsLost
+    | PortSeen
+    | NeighbourSeen
+    | Solicited
 )
 
 

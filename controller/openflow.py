@@ -20,6 +20,7 @@ from controller.events import (
     DeleteFlow,
     DeleteGroup,
     DeleteMeter,
+    FlowsLost,
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
@@ -33,10 +34,10 @@ from controller.events import (
 )
 from controller.framework import SwitchError, ofproto
 from controller.known import Port
-from controller.program import COOKIE, COOKIE_MASK, Flow, Group, GroupKind, Meter, Output
+from controller.program import COOKIE, COOKIE_MASK, Flow, FlowKey, Group, GroupKind, Meter, Output
 from controller.wire.frames import seen
 from controller.wire.oxm import MATCH, decode_fields, encode_actions, encode_match
-from controller.wire.reading import REQUESTS, Reading, Understood
+from controller.wire.reading import REQUESTS, Reading, Understood, match_of
 
 HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)  # version, type, length, xid
 FLOW_MOD = struct.Struct(ofproto.OFP_FLOW_MOD_PACK_STR0)
@@ -49,6 +50,7 @@ APPLY = struct.Struct("!HH4x")
 GOTO = struct.Struct("!HHB3x")
 MULTIPART = struct.Struct(ofproto.OFP_MULTIPART_REPLY_PACK_STR)  # type, flags
 ERROR = struct.Struct("!HH")
+FLOW_REMOVED = struct.Struct(ofproto.OFP_FLOW_REMOVED_PACK_STR0)
 PACKET_IN = struct.Struct(ofproto.OFP_PACKET_IN_PACK_STR)
 PACKET_OUT = struct.Struct(ofproto.OFP_PACKET_OUT_PACK_STR)
 
@@ -64,7 +66,7 @@ def _flow_mod(command: int, flow: Flow) -> bytes:
     # A mask with the order lets modify and delete touch our own flows alone; for add it must be 0 (A.3.4.1).
     mask = 0 if command == ofproto.OFPFC_ADD else COOKIE_MASK
     anything = ofproto.OFP_NO_BUFFER, ofproto.OFPP_ANY, ofproto.OFPG_ANY
-    head = FLOW_MOD.pack(COOKIE, mask, flow.table, command, 0, 0, flow.priority, *anything, 0)
+    head = FLOW_MOD.pack(COOKIE, mask, flow.table, command, 0, 0, flow.priority, *anything, ofproto.OFPFF_SEND_FLOW_REM)
     if command == ofproto.OFPFC_DELETE_STRICT:
         return head + encode_match(flow.match)
     instructions = b""
@@ -142,6 +144,17 @@ def _packet_in(data: bytes) -> tuple[int, bytes]:
     return in_port, data[frame:]
 
 
+def _removed(data: bytes) -> FlowKey | None:
+    """The flow of ours whose removal this message tells of."""
+    start = HEADER.size + FLOW_REMOVED.size
+    if len(data) < start + MATCH.size:
+        raise SwitchError(f"sent a flow-removed of {len(data)} bytes")
+    cookie, priority, _, table, *_ = FLOW_REMOVED.unpack_from(data, HEADER.size)
+    if cookie & COOKIE_MASK != COOKIE:
+        return None
+    return table, priority, match_of(data[start:])[0]
+
+
 def _port(description: Any) -> tuple[str, Port]:
     down = description.state & ofproto.OFPPS_LINK_DOWN or description.config & ofproto.OFPPC_PORT_DOWN
     name = description.name.decode("utf-8", "backslashreplace")
@@ -177,6 +190,8 @@ class Session:
         self._last_barriers: dict[int, int] = {}  # by xid: ticket
         self._reads: dict[int, Reading] = {}
         self._understood = Understood()
+        self._deleted: set[FlowKey] = set()  # by us; the switch may not have said so yet
+        self._lost = False  # flows, since the switch was last asked to be read
 
     def ports_described(self, descriptions: list[Any]) -> None:
         self._ports.update(map(_port, descriptions))
@@ -201,6 +216,8 @@ class Session:
             before = type(change)
             xid = next(self._xids)
             self._changes[xid] = (order.ticket, change)
+            if isinstance(change, DeleteFlow):
+                self._deleted.add(change.flow.key)
             out.append(encode(change, xid))
         barrier = self._barrier(order.ticket)
         (xid,) = struct.unpack_from("!I", barrier, 4)
@@ -216,6 +233,7 @@ class Session:
         xids = {next(self._xids): kind for kind in REQUESTS}
         reading = Reading(order.ticket, xids, self._understood)
         self._reads.update(dict.fromkeys(xids, reading))
+        self._lost = False
         return b"".join(
             _message(ofproto.OFPT_MULTIPART_REQUEST, xid, MULTIPART.pack(kind, 0) + REQUESTS[kind])
             for xid, kind in xids.items()
@@ -232,6 +250,8 @@ class Session:
             yield from self._passed(xid)
         elif kind == ofproto.OFPT_ERROR:
             yield from self._refused(xid, data)
+        elif kind == ofproto.OFPT_FLOW_REMOVED:
+            yield from self._flow_removed(data)
 
     def _answered(self, xid: int, data: bytes) -> Iterator[SwitchEvent]:
         if len(data) < HEADER.size + MULTIPART.size:
@@ -248,6 +268,14 @@ class Session:
         if reading.complete:
             self._understood = reading.understood
             yield SwitchRead(self.number, reading.ticket, reading.installed())
+
+    def _flow_removed(self, data: bytes) -> Iterator[SwitchEvent]:
+        key = _removed(data)
+        if key in self._deleted:
+            self._deleted.discard(key)
+        elif key is not None and not self._lost:
+            self._lost = True
+            yield FlowsLost(self.number)
 
     def _passed(self, xid: int) -> Iterator[SwitchEvent]:
         if xid in self._last_barriers:

@@ -15,6 +15,7 @@ from controller.program import (
     Bucket,
     DecTtl,
     Flow,
+    FlowKey,
     Group,
     GroupKind,
     Meter,
@@ -106,8 +107,12 @@ class Renderer:
             yield self.group(group)
 
     def flow(self, flow: Flow) -> str:
-        match = "".join(f",{self._field(name, value)}" for name, value in flow.match)
-        return f"cookie={COOKIE:#x},table={flow.table},priority={flow.priority}{match} actions={self._does(flow)}"
+        return f"cookie={COOKIE:#x},{self.place(flow.key)} actions={self._does(flow)}"
+
+    def place(self, key: FlowKey) -> str:
+        """What tells a flow from every other one of its bridge."""
+        table, priority, match = key
+        return f"table={table},priority={priority}" + "".join(f",{self._field(*each)}" for each in match)
 
     def group(self, group: Group) -> str:
         kind = "ff" if group.kind is GroupKind.FAST_FAILOVER else group.kind.value

@@ -15,6 +15,7 @@ from controller.known import Wanted, in_class
 from controller.model import Site, Terminal, Uplink
 from controller.program import Bucket, Group, Output, ToGroup
 from controller.relaying import telling
+from controller.render import Renderer
 from controller.snapshot import (
     AddressView,
     BucketView,
@@ -70,7 +71,7 @@ def _gateway(switch: Switch, ends: Ends, budgets: Budgets, wall_offset_s: float)
         changes_sent=switch.changes_sent,
         last_changes=switch.last_changes,
         refusals=switch.refusals,
-        conflicts=tuple(f"table {table}, priority {priority}: {match}" for table, priority, match in switch.conflicts),
+        conflicts=tuple(map(Renderer(switch.observed.ports).place, switch.conflicts)),
         uplinks=tuple(_uplink(switch, uplink, ends, budgets) for uplink in switch.site.uplinks),
         groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
         copies=_copies(switch.site, ends),

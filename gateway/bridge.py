@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from controller.model import Config, Datapath, Site
 from gateway import links, ovs, sending, tls
-from gateway.host import HostError, run
-from gateway.plan import plan, unmade
+from gateway.host import HostError, ovs_vsctl, run, wait_for
+from gateway.plan import CONTROLLER_COLUMNS, plan, unmade
 from gateway.ports import awaited, made_by_agent, read_by_us, unopened
 from gateway.step import Plan, Refusal, Seen, Step
 from gateway.undo import removal
@@ -62,8 +62,8 @@ def look(sites: Iterable[Site]) -> Seen:
 
 
 def preparation(config: Config, sites: tuple[Site, ...], *, force: bool = False) -> Work:
-    files = tls.files(config.settings.tls) if config.settings.tls else None
     seen = look(sites)
+    files = tls.files(config.settings.tls, config, sites, seen.ovs) if config.settings.tls else None
     plans = tuple(plan(site, config.settings, files, seen) for site in sites)
     refusals = tuple(dict.fromkeys(refusal for each in plans for refusal in each.refusals))
     if any(not (force and refusal.forcible) for refusal in refusals):
@@ -109,6 +109,18 @@ def failures(sites: Iterable[Site]) -> tuple[str, ...]:
             if site.datapath is Datapath.NETDEV and any(port.number for port in bridge.ports) and cramped():
                 told.append(f"{site.bridge}: what waits on one uplink keeps the others from sending")
     return tuple(told)
+
+
+def await_controllers(sites: Iterable[Site]) -> None:
+    """Wait until each bridge is connected to its controller, then have Open vSwitch take `max_backoff`.
+
+    Version 3.1 takes it only from a change of its database while it is connected.
+    """
+    for site in sites:
+        wait_for(("ovs-vsctl", "wait-until", "Controller", site.bridge, "is_connected=true"))
+        right = CONTROLLER_COLUMNS["max_backoff"]
+        for backoff in (str(int(right) + 1), right):
+            run(ovs_vsctl("set", "Controller", site.bridge, f"max_backoff={backoff}"))
 
 
 def cramped() -> bool:

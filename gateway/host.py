@@ -38,17 +38,22 @@ def ovs_vsctl(*words: str) -> tuple[str, ...]:
     return ("ovs-vsctl", f"--timeout={OVS_ANSWERS_WITHIN_S}", *words)
 
 
-def run(command: tuple[str, ...]) -> Answer:
+def run(command: tuple[str, ...], within_s: float | None = LONGEST_S) -> Answer:
     if shutil.which(command[0]) is None:
         package = PACKAGE_OF.get(command[0], command[0])
         raise HostError(f"{command[0]} is not installed: apt-get install -y {package}")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
     except subprocess.TimeoutExpired:
-        raise HostError(f"`{shlex.join(command)}` did not end within {LONGEST_S} s: run it by hand and look") from None
+        raise HostError(f"`{shlex.join(command)}` did not end within {within_s} s: run it by hand and look") from None
     if done.returncode == 0:
         return Answer(done.stdout, _first_line(done.stderr))
     raise HostError(_refusal(command, done.returncode, done.stderr))
+
+
+def wait_for(command: tuple[str, ...]) -> None:
+    """Run a command that ends when what it waits for has come."""
+    run(command, within_s=None)
 
 
 def succeeds(command: tuple[str, ...]) -> bool:

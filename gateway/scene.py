@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from controller.model import Config, Site
-from gateway import bridge, links
+from gateway import bridge, links, tls
+from gateway.host import HostError
 from gateway.links import Link
 from gateway.step import Seen
+from gateway.tls import Files
 
 
 class Scene:
@@ -27,6 +29,17 @@ class Scene:
     def seen(self) -> Seen:
         return bridge.look(self.sites)
 
+    @cached_property
+    def files(self) -> Files | None:
+        """Those of TLS."""
+        if self.config is None or self.config.settings.tls is None:
+            return None
+        try:
+            ovs = self.seen.ovs
+        except HostError:  # which is a finding of its own
+            ovs = None
+        return tls.files(self.config.settings.tls, self.config, self.sites, ovs)
+
     @property
     def ports(self) -> tuple[str, ...]:
         """The sites' ports that are interfaces of this host."""
@@ -36,7 +49,9 @@ class Scene:
     @property
     def prepare(self) -> str:
         """The line that prepares the bridges again."""
-        return f"./bicast bridge {shlex.quote(self.file or 'FILE')}"
+        some = self.config is not None and self.sites != self.config.sites
+        words = [word for site in self.sites for word in ("--site", site.name)] if some else []
+        return shlex.join(["./bicast", "bridge", self.file or "FILE", *words])
 
 
 def sysctl(name: str) -> str | None:

@@ -3,19 +3,22 @@
                          ca.pem   (tls.ca)
             signed by its key, ca-signing.key
               ┌────────────────┴────────────────┐
-    tls.certificate, tls.key          switch.pem, switch.key
-      the controller's                  a host's Open vSwitch's, beside the CA
+    tls.certificate, tls.key          switch-1.pem, switch-1.key
+      the controller's                  that of the bridge with dpid 1, beside the CA
 
-A certificate says what it is for, so that a switch's stolen key cannot play the controller.
+A certificate says what it is for, so that a switch's stolen key cannot play the controller, and of which dpids it is,
+so that it can play no other switch. An Open vSwitch has one for all its bridges: switch-1-2.pem is that of two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.model import Settings, Tls
+from controller.model import Config, Settings, Site, Tls
 from gateway.host import HostError
+from gateway.ovs import SeenOvs
 
 # Nobody at home renews certificates; doctor says when the end is near.
 VALID_DAYS = 3650
@@ -26,6 +29,7 @@ class Pair:
     role: str
     certificate: Path
     key: Path
+    dpids: tuple[int, ...] = ()  # a switch's
 
     @property
     def present(self) -> bool:
@@ -44,6 +48,11 @@ class Files:
     ca: Pair  # its key is only where certificates are made
     controller: Pair
     switch: Pair
+    elsewhere: tuple[Pair, ...]  # of bridges on other hosts, to be carried there
+
+    @property
+    def all(self) -> tuple[Pair, ...]:
+        return (self.ca, self.controller, self.switch, *self.elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +64,32 @@ class Making:
     commands: tuple[tuple[str, ...], ...] = ()
 
 
-def files(tls: Tls) -> Files:
+def files(tls: Tls, config: Config, here: Iterable[Site], ovs: SeenOvs | None) -> Files:
+    """The files of a host that is to have the bridges of `here`, and whose Open vSwitch may have others of the file."""
     ca = Path(tls.ca).absolute()
+    there = {bridge.name: bridge.dpid for bridge in ovs.bridges} if ovs else {}
+    others = (site for site in config.sites if there.get(site.bridge) == f"{site.dpid:016x}")
+    dpids = sorted({site.dpid for site in (*here, *others)})
     found = Files(
         Pair("CA", ca, ca.with_name(f"{ca.stem}-signing.key")),
         Pair("controller", Path(tls.certificate).absolute(), Path(tls.key).absolute()),
-        Pair("switch", ca.with_name("switch.pem"), ca.with_name("switch.key")),
+        _of_switch(ca, dpids),
+        tuple(_of_switch(ca, [site.dpid]) for site in config.sites if site.dpid not in dpids),
     )
-    paths = [path for pair in (found.ca, found.controller, found.switch) for path in (pair.certificate, pair.key)]
+    paths = [path for pair in found.all for path in (pair.certificate, pair.key)]
     twice = {str(path) for path in paths if paths.count(path) > 1}
     if twice:
         raise HostError(f"tls: {', '.join(sorted(twice))} would be two things at once: give each file its own name")
     return found
 
 
+def _of_switch(ca: Path, dpids: list[int]) -> Pair:
+    name = "-".join(["switch", *(f"{dpid:x}" for dpid in dpids)])
+    return Pair("switch", ca.with_name(f"{name}.pem"), ca.with_name(f"{name}.key"), tuple(dpids))
+
+
 def makings(files: Files, settings: Settings) -> tuple[Making, ...]:
-    leaves = (files.controller, files.switch)
+    leaves = (files.controller, files.switch, *files.elsewhere)
     for pair in leaves:
         if pair.half:
             other = pair.key if pair.half == pair.certificate else pair.certificate
@@ -84,7 +103,9 @@ def makings(files: Files, settings: Settings) -> tuple[Making, ...]:
                 "all are made new"
             )
     may_sign = files.ca.key.exists() or not files.ca.certificate.exists()
-    return (_ca(files.ca), _controller(files, settings, may_sign), _switch(files, may_sign))
+    elsewhere = files.elsewhere if may_sign else ()
+    switches = (_switch(files, pair, may_sign) for pair in (files.switch, *elsewhere))
+    return (_ca(files.ca), _controller(files, settings, may_sign), *switches)
 
 
 def _ca(pair: Pair) -> Making:
@@ -106,8 +127,7 @@ def _controller(files: Files, settings: Settings, may_sign: bool) -> Making:
     return Making(pair, "absent", (*_folder(pair), _openssl(pair, extensions, files.ca)))
 
 
-def _switch(files: Files, may_sign: bool) -> Making:
-    pair = files.switch
+def _switch(files: Files, pair: Pair, may_sign: bool) -> Making:
     if pair.present:
         return Making(pair, "present")
     if not may_sign:
@@ -116,7 +136,8 @@ def _switch(files: Files, may_sign: bool) -> Making:
             f"tls: {pair.certificate} is not there, nor is {files.ca.key}, which would sign it: "
             f"carry {pair.certificate.name} and {pair.key.name} here from the host that made {ca.name}"
         )
-    return Making(pair, "absent", (*_folder(pair), _openssl(pair, _leaf("clientAuth"), files.ca)))
+    names = "subjectAltName=" + ",".join(f"DNS:{dpid:016x}" for dpid in pair.dpids)
+    return Making(pair, "absent", (*_folder(pair), _openssl(pair, (*_leaf("clientAuth"), names), files.ca)))
 
 
 def _leaf(purpose: str) -> tuple[str, ...]:

@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
 # Removes all that `make` made here, and ends runs of this tree that are still alive. Such a run lives in a process
-# namespace of its own and carries BICAST_TREE=<this tree>; nothing else is touched: not a controller that
-# serves a real gateway, not another tree's lab, not the system's Open vSwitch. Packages and Vagrant's machines stay.
+# namespace of its own, carries BICAST_TREE=<this tree> and sees this tree there, on a host of this name; nothing else is
+# touched: not a controller that serves a real gateway, not another tree's lab nor a container's, not the system's Open
+# vSwitch. Packages and Vagrant's machines stay.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
+# shares NAMESPACE PROCESS: whether that process, which may end while it is looked at, is in our namespace of this kind
+shares() {
+    [[ $(readlink "$2/ns/$1" 2>/dev/null) == "$(readlink "/proc/self/ns/$1")" ]]
+}
+
 end_runs() {
-    local process pid here name
-    here=$(readlink /proc/self/ns/pid)
+    local process pid name
     for process in /proc/[0-9]*; do
         pid=${process#/proc/}
-        # A process may end while it is looked at.
-        [[ $(readlink "$process/ns/pid" 2>/dev/null) != "$here" ]] || continue
+        ! shares pid "$process" || continue
+        shares uts "$process" || continue # a container has a name of its own
+        [[ $process/root$PWD -ef $PWD ]] || continue
         grep -qszxF "BICAST_TREE=$PWD" "$process/environ" || continue
         name=$(tr '\0' ' ' 2>/dev/null <"$process/cmdline" || true)
         # One that has ended with its world since it was found has no command line any more.

@@ -28,6 +28,7 @@ from controller.events import (
     Apply,
     Change,
     Effect,
+    FlowsLost,
     Installed,
     ModifyGroup,
     ModifyMeter,
@@ -53,6 +54,7 @@ from controller.tickets import Tickets
 
 log = logging.getLogger(__name__)
 
+LOST_EVERY_S = 1.0  # a reading because flows were lost
 TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
 
 
@@ -78,6 +80,7 @@ class Switch:
         self._advertised = Seldom(advertising.EVERY_S)
         self._told = Seldom(TOLD_EVERY_S)
         self._doubted = Seldom(EVERY_S)
+        self._lost = Seldom(LOST_EVERY_S)
         self._patience = Patience()
         self._expected: Program | None = None
         self._agreed = Agreed()
@@ -189,6 +192,15 @@ class Switch:
             self._fail(f"the switch refused {what}: {event.reason}", now)
             if isinstance(event.change, ModifyGroup) and self._doubted.allows(self.session, now):
                 yield self._read(now)  # somebody has taken the group away, most likely
+
+    def flows_lost(self, now: float) -> Iterator[Effect]:
+        """Somebody has deleted flows of ours: what is missing is read, and sent again, at once, or within a second."""
+        if self._told.allows(FlowsLost, now):
+            log.warning("%s: somebody deleted flows of ours; they are sent again", self.site.name)
+        if self._read_ticket is None and self._lost.allows(self.session, now):
+            yield self._read(now)
+        else:
+            self._looks.hasten(now)
 
     def _fail(self, error: str, now: float) -> None:
         """Said once, shown until it is mended, and tried again at the next look."""

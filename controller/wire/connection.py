@@ -46,13 +46,21 @@ PARSED = {
     ofproto.OFPT_FEATURES_REPLY: (CONFIG,),
     ofproto.OFPT_PORT_STATUS: (MAIN,),
 }
-OURS = (ofproto.OFPT_ERROR, ofproto.OFPT_MULTIPART_REPLY, ofproto.OFPT_BARRIER_REPLY, ofproto.OFPT_PACKET_IN)
+OURS = (
+    ofproto.OFPT_ERROR,
+    ofproto.OFPT_MULTIPART_REPLY,
+    ofproto.OFPT_BARRIER_REPLY,
+    ofproto.OFPT_PACKET_IN,
+    ofproto.OFPT_FLOW_REMOVED,
+)
 
 
 class Connection(Datapath):  # type: ignore[misc]
     """The framework's switch with loops of our own. The app sets `opened` when all is known of it."""
 
-    def __init__(self, sock: Any, address: Any, complaints: Complaints) -> None:
+    def __init__(self, sock: Any, address: Any, complaints: Complaints, names: frozenset[str] | None) -> None:
+        """`names` are those of the peer's certificate; None: it needs none."""
+        self._names = names
         self._outgoing = hub.Queue()
         self._complaints = complaints
         self._heard = True
@@ -147,10 +155,21 @@ class Connection(Datapath):  # type: ignore[misc]
             return
         if self.state not in PARSED.get(kind, ()) and not self._describes_ports(kind, data):
             return
-        event = ofp_event.ofp_msg_to_ev(self._parse(version, kind, xid, data))
+        message = self._parse(version, kind, xid, data)
+        if kind == ofproto.OFPT_FEATURES_REPLY:
+            self._check_dpid(message.datapath_id)
+        event = ofp_event.ofp_msg_to_ev(message)
         self.ofp_brick.send_event_to_observers(event, self.state)
         for handler in self.ofp_brick.get_handlers(event, self.state):
             handler(event)
+
+    def _check_dpid(self, dpid: int) -> None:
+        if self._names is not None and f"{dpid:016x}" not in self._names:
+            names = " and ".join(sorted(self._names)) or "nobody"
+            raise SwitchError(
+                f"has dpid {dpid:016x}, and its certificate is made out to {names}; `bicast bridge` on its host makes "
+                "one that names the dpid"
+            )
 
     def _describes_ports(self, kind: int, data: bytes) -> bool:
         return (

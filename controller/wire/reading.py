@@ -173,7 +173,7 @@ class Reading:
             _, table, _, _, priority, _, _, _, cookie, packets, octets = FLOW.unpack_from(data)
             place = table, priority, data[FLOW.size :]
             if cookie & COOKIE_MASK != COOKIE:
-                self._foreign.add((table, priority, _match(place[2])[0]))
+                self._foreign.add((table, priority, match_of(place[2])[0]))
                 continue
             flow = self._before.flows.get(place) or _flow(*place)
             self.understood.flows[place] = flow
@@ -263,7 +263,7 @@ def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | No
     return actions, goto, meter
 
 
-def _match(data: bytes) -> tuple[Fields, bytes]:
+def match_of(data: bytes) -> tuple[Fields, bytes]:
     """The match with which this begins, and what is behind it."""
     _, length = MATCH.unpack_from(data)
     if length < MATCH.size or length > len(data):
@@ -272,7 +272,7 @@ def _match(data: bytes) -> tuple[Fields, bytes]:
 
 
 def _flow(table: int, priority: int, data: bytes) -> Flow:
-    match, instructions = _match(data)
+    match, instructions = match_of(data)
     return Flow(table, priority, match, *_instructions(instructions))
 
 

@@ -80,9 +80,10 @@ class Reception:
         return self._alone.wait(timeout_s)
 
     def _connection(self, guest: Guest, address: Any) -> Connection:
-        sock = guest.accepted
+        sock, names = guest.accepted, None
         if self._context is not None:
             sock = TlsSocket(guest.accepted, self._context)
             sock.handshake(OPENING_S)
-        guest.connection = Connection(sock, address, self._complaints)
+            names = sock.names()
+        guest.connection = Connection(sock, address, self._complaints, names)
         return guest.connection

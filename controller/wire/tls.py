@@ -95,6 +95,12 @@ class TlsSocket:
             if data:
                 self._socket.sendall(data)
 
+    def names(self) -> frozenset[str]:
+        """Return what the peer's certificate is made out to: its common name and its DNS names."""
+        shown: dict[str, Any] = self._tls.getpeercert() or {}
+        subject = [name for part in shown.get("subject", ()) for kind, name in part if kind == "commonName"]
+        return frozenset([*subject, *(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")])
+
     def setsockopt(self, level: int, option: int, value: int) -> None:
         self._socket.setsockopt(level, option, value)
 

@@ -18,9 +18,9 @@ SOON_S = 30 * 86400
 
 
 def certificates(scene: Scene) -> Iterator[Finding]:
-    if scene.config is None or scene.config.settings.tls is None:
+    files = scene.files
+    if files is None:
         return
-    files = tls.files(scene.config.settings.tls)
     yield from _pair(files, files.ca, None, scene)
     for pair, purpose in ((files.controller, "sslserver"), (files.switch, "sslclient")):
         if pair is files.controller and not pair.present and not files.ca.key.exists() and files.switch.present:
@@ -97,6 +97,6 @@ def _again(files: Files, pair: Pair, scene: Scene) -> str | None:
     """Put the old ones aside and have them made anew; with the CA goes all that it signed."""
     if not files.ca.key.exists():
         return None
-    pairs = (files.ca, files.controller, files.switch) if pair is files.ca else (pair,)
+    pairs = files.all if pair is files.ca else (pair,)
     paths = [shlex.quote(str(path)) for each in pairs for path in (each.certificate, each.key) if path.exists()]
     return " && ".join([*(f"mv {path} {path}.old" for path in paths), scene.prepare])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway import bridge, tls
+from gateway import bridge
 from gateway.finding import Finding, State, judged
 from gateway.host import START_OVS, HostError
 from gateway.plan import plan, target
@@ -31,10 +31,8 @@ def prepared(scene: Scene) -> Iterator[Finding]:
     """The plan of `bridge`, read instead of carried out."""
     if scene.config is None:
         return
-    settings = scene.config.settings
-    files = tls.files(settings.tls) if settings.tls else None
     for site in scene.sites:
-        made = plan(site, settings, files, scene.seen)
+        made = plan(site, scene.config.settings, scene.files, scene.seen)
         for step in made.steps:
             found = f"{step.found} ({step.fault})" if step.fault else step.found
             # what has no command cannot be mended by doing it once more

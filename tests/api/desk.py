@@ -121,7 +121,7 @@ HOME = GatewayView(
     changes_sent=40,
     last_changes=0,
     refusals=0,
-    conflicts=("table 0, priority 10, any packet",),
+    conflicts=("table=0,priority=10",),
     uplinks=(_uplink("wifi", 1, True), _uplink("lte", 2, False)),
     groups=(
         GroupView(

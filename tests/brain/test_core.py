@@ -23,6 +23,7 @@ from controller.events import (
     Close,
     DeleteFlow,
     DeleteGroup,
+    FlowsLost,
     ModifyFlow,
     ModifyGroup,
     NeighbourSeen,
@@ -134,6 +135,35 @@ def test_what_somebody_else_deleted_is_back_after_the_next_look() -> None:
     pair.pass_time(60)
     pair.drain()
     assert pair.installed() == wanted
+
+
+def test_what_somebody_else_deleted_is_back_at_once_where_the_switch_says_so() -> None:
+    pair = connected()
+    wanted = pair.installed()
+    session = pair.switch().session
+    assert session is not None
+    pair.fakes[1].change(DeleteGroup(next(iter(wanted.groups))))
+    pair.tell(FlowsLost(session))
+    pair.drain()
+    assert pair.installed() == wanted
+
+
+def test_who_deletes_flows_all_the_time_causes_a_reading_a_second_and_has_the_last_word_for_a_second() -> None:
+    pair = connected()
+    wanted, readings = pair.installed(), 0
+    session = pair.switch().session
+    assert session is not None
+    for _ in range(10):
+        for _ in range(100):
+            pair.fakes[1].change(DeleteFlow(next(iter(wanted.flows.values()))))
+            effects = list(pair.core.handle(FlowsLost(session), pair.now))
+            readings += sum(isinstance(effect, Read) for effect in effects)
+            pair.carry(effects)
+            pair.drain()
+        pair.pass_time(1.0)
+        pair.drain()
+        assert pair.installed() == wanted
+    assert readings <= 10
 
 
 def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:

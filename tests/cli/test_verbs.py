@@ -282,7 +282,7 @@ def test_status_names_what_needs_attention_first(api: str, desk: Desk, capsys: C
             "client bicast: refused",
             "lte: it brings no copies",
             "wifi: every copy passes of 3% of 900 packets in 10 s",
-            "table 0, priority 10",
+            "table=0,priority=10",
             "no port gw-wifi",
             "0000000000000002",
         )

@@ -183,7 +183,10 @@ def test_a_connected_bridge_is_said_to_be(prepared: str, gateway_file: Files) ->
         connection.close()
 
 
-@pytest.mark.parametrize("which", ["ca", "controller", "switch"])
+NAMES = {"ca": "CA", "switch-a1": "switch"}
+
+
+@pytest.mark.parametrize("which", ["ca", "controller", "switch-a1"])
 def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str) -> None:
     pem = Path(prepared).with_name("tls") / f"{which}.pem"
     ends_s = time.time() + 3650 * 86400
@@ -194,7 +197,7 @@ def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str)
     made = pem.read_bytes()
     key = pem.with_name("ca-signing.key" if which == "ca" else f"{which}.key")
     shell(f"openssl x509 -in {pem} -signkey {key} -days -1 -out {pem}")  # ended a day before it began
-    found = findings(scene_of(prepared))[f"{'CA' if which == 'ca' else which} certificate"]
+    found = findings(scene_of(prepared))[f"{NAMES.get(which, which)} certificate"]
     assert found.state is State.BAD
     assert found.mend is not None
     shell(found.mend)
@@ -206,10 +209,13 @@ def test_certificates_that_end_are_seen_and_made_anew(prepared: str, which: str)
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        ("chmod 0644 {tls}/switch.key", "mode of {tls}/switch.key"),
+        ("chmod 0644 {tls}/switch-a1.key", "mode of {tls}/switch-a1.key"),
         ("openssl ecparam -genkey -name prime256v1 -noout -out {tls}/controller.key", "controller key"),
-        ("cp {tls}/switch.pem {tls}/controller.pem; cp {tls}/switch.key {tls}/controller.key", "controller signature"),
-        ("rm {tls}/switch.pem {tls}/switch.key", "switch certificate"),
+        (
+            "cp {tls}/switch-a1.pem {tls}/controller.pem; cp {tls}/switch-a1.key {tls}/controller.key",
+            "controller signature",
+        ),
+        ("rm {tls}/switch-a1.pem {tls}/switch-a1.key", "switch certificate"),
     ],
 )
 def test_tls_files_that_do_not_belong_together_are_seen_and_mended(prepared: str, broken: str, name: str) -> None:

@@ -53,6 +53,17 @@ def test_runs_of_this_tree_end_and_nothing_else_does(tree: Path) -> None:
         assert service.poll() is None  # a controller that serves a gateway lives in no world of ours
 
 
+def test_runs_of_a_container_at_the_same_path_go_on(tree: Path) -> None:
+    elsewhere = ("sh", "-ec", f'mount -t tmpfs none {tree}; exec "$@"', "sh")
+    with ExitStack() as stack:
+        container = stack.enter_context(running(tree, *WORLD, "--uts"))
+        other_tree = stack.enter_context(running(tree, *WORLD, "--mount", *elsewhere))
+        done = run([tree / "setup/clean.sh"], os.environ)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert container.poll() is None
+        assert other_tree.poll() is None
+
+
 def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
     for name in (
         ".venv/bin",

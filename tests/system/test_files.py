@@ -69,8 +69,14 @@ def test_the_files_and_the_controller_fill_a_bridge_alike(gateway: object, tmp_p
             by_controller = program(bridge)
         ovs.vsctl("del-controller", bridge)
         run(str(OVS_FLOWS / "load.sh"), bridge, str(OVS_FLOWS / path.stem))
-        assert program(bridge) == by_controller
+        assert program(bridge) == without_flags(by_controller)
     assert all(by_controller), "there was something to compare"
+
+
+def without_flags(program: tuple[list[str], list[str]]) -> tuple[list[str], list[str]]:
+    """With no controller nobody would be told of a flow that is deleted."""
+    flows, groups = program
+    return [flow.replace(" send_flow_rem", "") for flow in flows], groups
 
 
 def test_the_kept_files_are_what_render_writes(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def shared(paper: Home) -> Iterator[Home]:
     until(lambda: told(paper)["state"] == "steady" and not told(paper)["conflicts"], "all is ours and well")
 
 
-def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look(shared: Home) -> None:
+def test_foreign_flows_and_groups_stay_and_what_was_changed_of_ours_returns_at_the_next_look(shared: Home) -> None:
     before = program(BRIDGE)
     ovs.ofctl("add-group", BRIDGE, FOREIGN_GROUP)
     ovs.ofctl("add-flow", BRIDGE, FOREIGN_FLOW)
@@ -50,6 +50,13 @@ def test_foreign_flows_and_groups_stay_and_our_lost_ones_return_at_the_next_look
     assert foreign <= {*now[0], *now[1]}
 
 
+def test_what_somebody_deletes_is_back_before_the_next_look(shared: Home) -> None:
+    before = program(BRIDGE)
+    for deleted in (("del-groups", BRIDGE), ("del-flows", BRIDGE)):
+        ovs.ofctl(*deleted)
+        until(lambda: program(BRIDGE) == before, "it is as before", 0.5 * EVERY_S)
+
+
 def told(home: Home) -> dict[str, Any]:
     return gateway(home.controller.client.get("status"))
 
@@ -60,7 +67,8 @@ def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -
     shared.reconnect()
     until(lambda: bool(told(shared)["conflicts"]), "the conflict is shown")
     (conflict,) = told(shared)["conflicts"]
-    assert "192.168.110.3" in conflict
+    assert conflict.startswith("table=0,priority=10,")
+    assert 'in_port="gw-c1",ip_src=192.168.110.3' in conflict
     assert any("cookie=0x99" in flow for flow in flows(BRIDGE))
     shown = run("./bicast", "status").stdout
     assert "! home: a foreign flow stands where ours would" in shown
@@ -72,9 +80,8 @@ def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -
 def test_a_refused_flow_is_shown_by_name_and_mended_when_it_can_be(shared: Home) -> None:
     before = program(BRIDGE)
     small = ["--id=@small", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
-    ovs.ofctl("del-flows", BRIDGE, "table=2")
     ovs.vsctl(*small, "--", "set", "Bridge", BRIDGE, "flow_tables:2=@small")
-    shared.reconnect()
+    ovs.ofctl("del-flows", BRIDGE, "table=2")
     until(lambda: told(shared)["state"] == "refused", "the refusal is shown")
     shown = told(shared)
     assert "table=2" in shown["last_error"]

@@ -80,7 +80,7 @@ def test_a_switch_without_tls_is_refused(home: Secure) -> None:
 
 
 def test_a_switch_with_our_certificate_is_served(home: Secure) -> None:
-    connect(TARGET, *home.ours.sign("switch"), home.ours.certificate)
+    connect(TARGET, *home.ours.sign("0000000000000001"), home.ours.certificate)
     home.controller.await_steady()
     assert reaches(home.net.machine("client"), "192.168.110.3", SERVER)
     assert home.controller.client.set_mode("client", "single")["messages"] == 2

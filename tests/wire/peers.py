@@ -24,6 +24,10 @@ def multipart(kind: int, body: bytes, xid: int, more: bool = False) -> bytes:
     return message(MULTIPART_REPLY, struct.pack("!HH4x", kind, more) + body, xid)
 
 
+def features(dpid: int, xid: int) -> bytes:
+    return message(FEATURES_REPLY, struct.pack("!QIBB2xII", dpid, 0, 254, 0, 0, 0), xid)
+
+
 class Peer:
     """One connection to the controller."""
 
@@ -80,7 +84,7 @@ class Peer:
     def become_switch(self, dpid: int, hello: bytes = message(HELLO)) -> None:
         self.send(hello)
         xid, _ = self.wait(FEATURES_REQUEST)
-        self.send(message(FEATURES_REPLY, struct.pack("!QIBB2xII", dpid, 0, 254, 0, 0, 0), xid))
+        self.send(features(dpid, xid))
         xid, _ = self.wait(MULTIPART_REQUEST)
         self.send(multipart(PORT_DESC, b"", xid))
 

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.program import COOKIE, GROUP_IDS, METER_IDS
+from controller.events import AddFlow, AddGroup, DeleteFlow, FlowsLost, SwitchOpened
+from controller.program import (
+    COOKIE,
+    GROUP_IDS,
+    METER_IDS,
+    Bucket,
+    Flow,
+    Group,
+    GroupKind,
+    Output,
+    ToGroup,
+    fields,
+)
 from controller.snapshot import GatewayState
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, Home
@@ -90,3 +102,24 @@ def test_groups_and_meters_of_kinds_that_we_do_not_know_are_mended_too(home: Hom
     home.look()
     assert _shown(ovs) == before
     assert (home.switch.state, home.switch.refusals) == (GatewayState.STEADY, 0)
+
+
+@pytest.mark.parametrize("deletes", [("del-flows", "table=0"), ("del-groups",)], ids=" ".join)
+def test_what_somebody_deletes_is_heard_of_at_once(
+    desk: Desk, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
+) -> None:
+    group = Group(GROUP_IDS[0], GroupKind.ALL, (Bucket((Output(2),)),))
+    assert desk.apply(bridge.session, AddGroup(group), AddFlow(Flow(0, 1, fields(), (ToGroup(group.group_id),)))) == []
+    ovs.ofctl("br", *deletes)
+    assert desk.wait(FlowsLost).session == bridge.session
+
+
+def test_what_we_delete_ourselves_is_no_news(desk: Desk, bridge: SwitchOpened, ovs: Ovs) -> None:
+    flows = [Flow(0, 1, fields(in_port=number), (Output(8),)) for number in range(1, 8)]
+    assert desk.apply(bridge.session, *map(AddFlow, flows)) == []
+    assert desk.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []
+    assert desk.apply(bridge.session, AddFlow(flows[0])) == []
+    ovs.ofctl("br", "add-flow", "table=9,actions=drop")
+    ovs.ofctl("br", "del-flows", "table=9")
+    desk.read(bridge.session)
+    assert not [said for said in desk.drain() if isinstance(said, FlowsLost)]

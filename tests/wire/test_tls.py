@@ -18,7 +18,7 @@ from controller.program import Flow, Output, Program, fields
 from controller.wire import reception
 from controller.wire.connection import OPENING_S
 from tests.wire.conftest import Desk
-from tests.wire.peers import HELLO, Peer, message
+from tests.wire.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.wire.switches import Ovs
 
 
@@ -31,13 +31,13 @@ class Authority:
             "req", "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.certificate, *self._new(self._key)
         )
 
-    def sign(self, name: str) -> tuple[str, str]:
-        """A certificate and its key."""
+    def sign(self, name: str, *more: str) -> tuple[str, str]:
+        """A certificate, which is made out to more names too, and its key."""
         base = self._directory / f"{self._name}-{name}"
-        request, certificate, key = f"{base}.csr", f"{base}.pem", f"{base}.key"
-        self._openssl("req", "-subj", f"/CN={name}", "-out", request, *self._new(key))
-        signing = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"]
-        self._openssl("x509", "-req", "-days", "2", "-in", request, "-out", certificate, *signing)
+        certificate, key = f"{base}.pem", f"{base}.key"
+        named = ["-addext", "subjectAltName=" + ",".join(f"DNS:{each}" for each in more)] if more else []
+        signing = ["-x509", "-CA", self.certificate, "-CAkey", self._key, "-days", "2"]
+        self._openssl("req", *signing, "-subj", f"/CN={name}", *named, "-out", certificate, *self._new(key))
         return certificate, key
 
     @staticmethod
@@ -47,6 +47,10 @@ class Authority:
     @staticmethod
     def _openssl(*arguments: str) -> None:
         subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def dpid(number: int) -> str:
+    return f"{number:016x}"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,7 @@ def _client(authority: Authority, identity: tuple[str, str] | None) -> ssl.SSLCo
 
 
 def test_switches_with_a_certificate_are_served(secured: Desk, authority: Authority, ovs: Ovs) -> None:
-    certificate, key = authority.sign("switch")
+    certificate, key = authority.sign("switch", *(dpid(number) for number in (1, 2, 3)))
     ovs.vsctl("set-ssl", key, certificate, authority.certificate)
     names = ["safe1", "safe2", "safe3"]
     for number, name in enumerate(names, 1):
@@ -106,12 +110,28 @@ def test_who_shows_no_certificate_is_refused_every_time(
     assert "TLS handshake refused: PEER_DID_NOT_RETURN_A_CERTIFICATE" in told[0]
 
 
+@pytest.mark.parametrize("names", [("switch",), ("switch", dpid(8)), (dpid(8),), (dpid(9)[1:],)], ids=" ".join)
+def test_a_switch_whose_certificate_names_another_dpid_is_refused(
+    secured: Desk, authority: Authority, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
+) -> None:
+    with Peer(secured.wire.address, _client(authority, authority.sign(*names))) as peer:
+        peer.send(message(HELLO))
+        xid, _ = peer.wait(FEATURES_REQUEST)
+        peer.send(features(9, xid))
+        assert peer.is_ended()
+    assert secured.drain() == []
+    assert f"has dpid {dpid(9)}, and its certificate is made out to {' and '.join(sorted(names))}; " in caplog.text
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
+        good.become_switch(9)
+        assert secured.opened(9).dpid == 9
+
+
 def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> None:
     with Peer(secured.wire.address) as peer:
         peer.send(message(HELLO))
         peer.is_ended()
     assert secured.drain() == []
-    with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as good:
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
         good.become_switch(9)
         assert secured.opened(9).dpid == 9
 
@@ -119,7 +139,7 @@ def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> No
 def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk, authority: Authority) -> None:
     with Peer(secured.wire.address) as silent:
         began = time.monotonic()
-        with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as good:
+        with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
             good.become_switch(9)
             secured.opened(9)
             assert time.monotonic() - began < OPENING_S, "it waited until the silent one was given up"
@@ -135,7 +155,7 @@ def test_handshakes_in_every_place_do_not_keep_a_switch_out(
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]
-        good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign("switch"))))
+        good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))))
         good.become_switch(9)
         secured.opened(9)
         assert silent[0].is_ended()
@@ -143,7 +163,7 @@ def test_handshakes_in_every_place_do_not_keep_a_switch_out(
 
 
 def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
-    with Peer(secured.wire.address, _client(authority, authority.sign("switch"))) as peer:
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as peer:
         peer.become_switch(9)
         opened: SwitchOpened = secured.opened(9)
         assert secured.wait(SwitchClosed).session == opened.session  # it answers no echo request
