@@ -1,6 +1,6 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test vm soak bench check agents clean
+.PHONY: help setup lab test vm soak bench smoke check agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
+	@echo 'make smoke   a few ratios of it, in a minute'
 	@echo 'make check   linters, types and shell scripts alone'
 	@echo 'make agents  the agent for phones and other machines, static, in build (amd64, arm64, armv7)'
 	@echo 'make setup   packages and virtual environments, which the others do by themselves'
@@ -26,6 +27,9 @@ lab: setup
 
 bench: setup
 	@$(die_with_make) ./bicast experiment bench
+
+smoke: setup
+	@$(die_with_make) .venv/bin/python -m bench --smoke
 
 test: setup
 	@$(die_with_make) setup/test.sh

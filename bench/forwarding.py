@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
@@ -32,9 +33,13 @@ def _packets_out() -> int:
 class Talk:
     """One TCP transfer between client and server by iperf3."""
 
-    def __init__(self, net: Stage) -> None:
+    def __init__(self, net: Stage, seconds: int = SECONDS) -> None:
+        self._seconds = seconds
         self._client = net.machine("client")
-        self._listener = net.machine("server").popen(["iperf3", "--server", "--bind", SERVER])
+        server = net.machine("server")
+        self._listener = server.popen(["iperf3", "--server", "--bind", SERVER])
+        while not server.run("ss", "-Hltn", "sport", "=", ":5201").stdout:
+            time.sleep(0.05)
 
     def mbps(self, *, up: bool) -> float:
         return self._run(up)["end"]["sum_received"]["bits_per_second"] / 1e6
@@ -44,10 +49,10 @@ class Talk:
         before = _packets_out()
         told = self._run(up=True)["end"]["sum_received"]
         packets = _packets_out() - before
-        return told["bits_per_second"] / 1e6, packets / (SECONDS + LEFT_OUT_S) / 1e3
+        return told["bits_per_second"] / 1e6, packets / (self._seconds + LEFT_OUT_S) / 1e3
 
     def _run(self, up: bool) -> dict[str, dict[str, dict[str, float]]]:
-        words = ["iperf3", "--client", SERVER, "--bind", "192.168.110.3", "--json", "--time", str(SECONDS)]
+        words = ["iperf3", "--client", SERVER, "--bind", "192.168.110.3", "--json", "--time", str(self._seconds)]
         words += ["--omit", str(LEFT_OUT_S)]
         done = self._client.run(*words, *(() if up else ("--reverse",)), timeout_s=60)
         told: dict[str, dict[str, dict[str, float]]] = json.loads(done.stdout)
@@ -58,7 +63,7 @@ class Talk:
         self._listener.communicate()
 
 
-def _ratio(what: str, ours: Sequence[float], plain: Sequence[float], promise: Promise) -> Figure:
+def ratio(what: str, ours: Sequence[float], plain: Sequence[float], promise: Promise) -> Figure:
     """Of the medians; the spread is that of the pairs."""
     pairs = [one / other for one, other in zip(ours, plain, strict=True)]
     return figure(what, median(ours) / median(plain), pairs, "", promise)
@@ -80,11 +85,11 @@ def bicast_against_plain() -> Iterator[Figure]:
         talk.end()
     for mode, name in (("off", "plain"), ("bicast", "bicast")):
         yield middle(f"download goodput, {name}", down[mode], "Mbit/s")
-    yield _ratio("download goodput, bicast / plain", down["bicast"], down["off"], at_least(0.85))
+    yield ratio("download goodput, bicast / plain", down["bicast"], down["off"], at_least(0.85))
     for mode, name in (("off", "plain"), ("bicast", "bicast")):
         yield middle(f"upload goodput, {name}", up[mode], "Mbit/s")
         yield middle(f"upload packets out of the uplinks, {name}", out[mode], "1000/s")
-    yield _ratio("upload packets out, bicast / plain", out["bicast"], out["off"], at_least(0.85))
+    yield ratio("upload packets out, bicast / plain", out["bicast"], out["off"], at_least(0.85))
 
 
 def group_against_flow() -> Iterator[Figure]:
@@ -106,7 +111,7 @@ def group_against_flow() -> Iterator[Figure]:
                 ovs.ofctl("add-flow", BRIDGE, f"in_port=3,ip,actions=dec_ttl,{back}")
                 got[how].append(talk.mbps(up=True))
         talk.end()
-    yield _ratio("a group of one bucket / a flow with its actions, upload", got["group"], got["flow"], at_least(0.95))
+    yield ratio("a group of one bucket / a flow with its actions, upload", got["group"], got["flow"], at_least(0.95))
 
 
 def _neighbour(machine: Machine, address: str, mac: str, device: str) -> None:

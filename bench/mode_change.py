@@ -64,13 +64,13 @@ class Round:
                 yield at, self.counted.sent_at[number]
 
 
-def one_round(stage: Lab) -> Round:
+def one_round(stage: Lab, changes_asked: int = CHANGES) -> Round:
     client, server = stage.net.machine("client"), stage.net.machine("server")
     stage.controller.client.set_mode("client", "bicast")
     with numbered(client, server, SERVER, RATE_PPS) as stream:
         began = time.monotonic()
         changes = []
-        for number in range(CHANGES):
+        for number in range(changes_asked):
             time.sleep(max(0.0, began + (number + 1) * EVERY_S - time.monotonic()))
             mode = "bicast" if number % 2 else "single"
             asked = time.monotonic()

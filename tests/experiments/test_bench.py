@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import subprocess
+import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -17,12 +19,13 @@ from bench.figures import at_least, below, middle, percentile, table, worst
 from bench.mode_change import LATE_S, Change, Round
 from bench.numbered import Counted
 from bench.transfer import figure_of
+from experiments.running import TREE
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.results import Results, verdicts
 from experiments.transfer.rows import Row
 
 
-@pytest.mark.parametrize("part", bench.PARTS)
+@pytest.mark.parametrize("part", [*bench.PARTS, *bench.SMOKE])
 def test_each_part_of_the_table_can_be_measured(part: str) -> None:
     assert callable(import_module(f"bench.{part}").measure)
 
@@ -38,6 +41,26 @@ def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
     assert lines[1].split() == ["a", "2", "ms", "3", "1", "4", "<", "3", "MET"]
     assert lines[2].split() == ["b", "0.5", "1", "0.5", "0.5", ">=", "0.85", "NOT", "MET"]
     assert lines[3].split() == ["c", "7", "s", "1", "7", "7"]
+
+
+def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    met, broken, nothing = (
+        middle("a", [2.0], "ms", below(3)),
+        worst("  b", [0.5], "", at_least(0.85)),
+        middle("c", [7], "s"),
+    )
+    assert bench.verdict([met, nothing]) == 0
+    assert capsys.readouterr().err == ""
+    assert bench.verdict([met, broken, nothing]) == 1
+    assert capsys.readouterr().err == "bench: not met: b: 0.5, promised >= 0.85\n"
+
+
+@pytest.mark.alone
+def test_a_minute_of_the_bench_meets_its_promises() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--smoke"], cwd=TREE, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_99th_percentile_of_a_hundred_is_the_last_but_one() -> None:
