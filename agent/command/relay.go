@@ -16,6 +16,7 @@ import (
 	"bicast/mptcp/command"
 	"bicast/relay/identity"
 	"bicast/relay/reach"
+	"bicast/relay/room"
 	"bicast/relay/seldom"
 	"bicast/relay/serve"
 )
@@ -79,7 +80,8 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	server := serve.New(serve.Order{
 		Shows: shows, Authority: authority, Guests: identity.Named(gateways),
 		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
-	}, &seldom.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
+	}, room.Connections(), &seldom.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
+	defer room.Bound()()
 	if err := server.Serve(ctx, door); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"bicast/relay/identity"
 	"bicast/relay/pool"
 	"bicast/relay/reach"
+	"bicast/relay/room"
 	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
@@ -87,7 +88,8 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	all := &take.Terminal{Direct: take.AsTerminal, Open: func(*take.Relay) func(context.Context) (*carry.Secure, error) {
 		return pool.Opener(*relay, config)
 	}}
-	taker := &take.Taker{Trouble: &seldom.Teller{Log: log}}
+	taker := &take.Taker{Trouble: &seldom.Teller{Log: log}, Most: room.Connections()}
+	defer room.Bound()()
 	taker.By(&take.Plan{
 		Inside: all, Networks: order.From, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{},
 		Block: order.Block,

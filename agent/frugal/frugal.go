@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+
+	"bicast/relay/room"
 )
 
 const (
@@ -17,6 +19,7 @@ var (
 	mutex    sync.Mutex
 	begun    bool
 	carrying int
+	unbound  = func() {} // takes back the bound of memory
 )
 
 // Begin lets this process be small: one processor is more than it needs and spares a quarter of what it costs, and its
@@ -28,12 +31,18 @@ func Begin() {
 	settle()
 }
 
-// Carry lets it have all processors until end is called.
+// Carry lets it have all processors, and no more memory than is good for its host, until end is called.
 func Carry() (end func()) {
 	change := func(by int) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		carrying += by
+		switch {
+		case by > 0 && carrying == 1:
+			unbound = room.Bound()
+		case carrying == 0:
+			unbound()
+		}
 		settle()
 	}
 	change(1)

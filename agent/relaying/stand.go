@@ -13,6 +13,7 @@ import (
 
 	"bicast/agent/frugal"
 	"bicast/relay/reach"
+	"bicast/relay/room"
 	"bicast/relay/seldom"
 	"bicast/relay/serve"
 )
@@ -43,7 +44,7 @@ func newStand(within func(func() error) error, dial reach.Within, log *slog.Logg
 	}); err != nil {
 		return nil, err
 	}
-	s.server = serve.New(serve.Order{}, &seldom.Teller{Log: log})
+	s.server = serve.New(serve.Order{}, room.Connections(), &seldom.Teller{Log: log})
 	s.alive, s.stop = context.WithCancel(context.Background())
 	s.spare = frugal.Carry()
 	return s, nil

@@ -19,6 +19,7 @@ import (
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
+	"bicast/relay/room"
 	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
@@ -61,7 +62,8 @@ type taken struct {
 
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
-		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log, taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}},
+		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
+		taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}, Most: room.Connections()},
 		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
 		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
 		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},

@@ -1,6 +1,6 @@
 // Package carry takes bytes from one connection to another, both ways, and how each way ends: a half-close is a half-close
 // at the other side, a reset is a reset there, and who reads slowly is sent no more than waits in the kernel and in one
-// buffer.
+// buffer. A pair in which nothing moves any more is ended.
 package carry
 
 import (
@@ -8,18 +8,20 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // End is one side's connection.
 type End interface {
-	io.ReadWriter
+	io.Reader
+	io.Writer     // what is written may wait for Flush
+	Flush() error // sends what was written
 	SetReadDeadline(time.Time) error
 	CloseWrite() error // nothing more goes there; what comes from there still does
 	Close() error      // both ways have ended
 	Reset()            // it is cut off, and its peer hears so
 	Lost() bool        // its peer has cut it off, and nobody has read that yet
+	Unsent() bool      // not all that was sent is known to have reached whom it is for
 }
 
 // ErrCut is of a connection that ended without its peer having said that it ends: what came may not be all.
@@ -31,31 +33,50 @@ var ErrLeft = errors.New("the connection was left")
 const (
 	// Of a connection where nothing moves, only this much is held; a buffer is lent to those where much does.
 	idleBytes = 512
-	lentBytes = 64 << 10
+	lentBytes = 32 << 10
 	lentFor   = time.Second // without a byte
 
 	lookEvery = time.Second // at the one side, while the other takes nothing
+
+	idleAtMost    = 2*time.Hour + 4*time.Minute // without a byte (RFC 5382, REQ-5)
+	halfClosedFor = 2 * time.Minute             // likewise, after one way has ended
 )
 
 var lent = sync.Pool{New: func() any { return new([lentBytes]byte) }}
 
 // Pair is two ends.
-type Pair struct{ Near, Far End }
+type Pair struct {
+	Near, Far End
+
+	Idle, HalfClosed time.Duration // without a byte; 0: 2 h 4 min, and 2 min after one way has ended
+}
 
 // Run carries both ways until both have ended; nil when both ended by themselves.
 func (p Pair) Run() error { return p.Finish(p.Begin()) }
 
-// Begin carries from near to far; what it gives has why that was cut off, or nil.
-func (p Pair) Begin() <-chan error {
-	up := make(chan error, 1)
-	go func() { up <- p.way(p.Near, p.Far) }()
-	return up
+// Underway is a pair of which the way from near to far is carried.
+type Underway struct {
+	up   chan error
+	life *life
 }
 
-// Finish carries from far to near, and awaits what Begin gave.
-func (p Pair) Finish(up <-chan error) error {
-	err := p.way(p.Far, p.Near)
-	if err = errors.Join(err, <-up); err != nil {
+// Begin carries from near to far.
+func (p Pair) Begin() *Underway {
+	u := &Underway{make(chan error, 1), p.live()}
+	go func() { u.up <- p.way(u.life, p.Near, p.Far) }()
+	return u
+}
+
+// Wait waits until the way from near to far has ended, where the other one is not carried.
+func (u *Underway) Wait() error {
+	defer u.life.end()
+	return <-u.up
+}
+
+// Finish carries from far to near, and awaits what Begin began.
+func (p Pair) Finish(u *Underway) error {
+	err := p.way(u.life, p.Far, p.Near)
+	if err = errors.Join(err, u.Wait()); err != nil {
 		p.Cut()
 		return err
 	}
@@ -68,10 +89,14 @@ func (p Pair) Cut() {
 	p.Far.Reset()
 }
 
-func (p Pair) way(from, to End) error {
-	err := p.copy(from, to)
+func (p Pair) way(life *life, from, to End) error {
+	w := &way{from: from, to: to, life: life, cut: p.Cut}
+	defer w.end()
+	err := w.copy()
 	if err == nil {
-		err = to.CloseWrite()
+		if err = to.CloseWrite(); err == nil {
+			life.halfClosed(from, to)
+		}
 	}
 	if err != nil && !errors.Is(err, ErrLeft) {
 		p.Cut()
@@ -79,15 +104,27 @@ func (p Pair) way(from, to End) error {
 	return err
 }
 
+// way is one direction of a pair. While its one side takes nothing, it sees a reset at the other, which is not read.
+type way struct {
+	from, to End
+	life     *life
+	cut      func()
+
+	mutex   sync.Mutex
+	writing bool
+	timer   *time.Timer
+}
+
 // copy ends with what `from` ends with, nil for its end.
-func (p Pair) copy(from, to End) error {
-	watch := watch{from: from, cut: p.Cut}
-	defer watch.end()
+func (w *way) copy() error {
 	idle := make([]byte, idleBytes)
 	for {
-		n, err := step(from, to, idle, &watch)
+		n, err := w.from.Read(idle)
+		if failed := w.send(idle[:n], func() {}); failed != nil {
+			return failed
+		}
 		if err == nil && n == len(idle) {
-			err = p.much(from, to, &watch)
+			err = w.much()
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -99,16 +136,19 @@ func (p Pair) copy(from, to End) error {
 }
 
 // much is copy with a buffer that is lent, until nothing comes for a while.
-func (p Pair) much(from, to End, watch *watch) error {
-	buffer := lent.Get().(*[lentBytes]byte)
-	defer lent.Put(buffer)
+func (w *way) much() error {
 	for {
-		if err := from.SetReadDeadline(time.Now().Add(lentFor)); err != nil {
+		if err := w.from.SetReadDeadline(time.Now().Add(lentFor)); err != nil {
 			return err
 		}
-		_, err := step(from, to, buffer[:], watch)
+		buffer := lent.Get().(*[lentBytes]byte)
+		giveBack := func() { lent.Put(buffer) }
+		n, err := w.from.Read(buffer[:])
+		if failed := w.send(buffer[:n], giveBack); failed != nil {
+			return failed
+		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return from.SetReadDeadline(time.Time{})
+			return w.from.SetReadDeadline(time.Time{})
 		}
 		if err != nil {
 			return err
@@ -116,30 +156,28 @@ func (p Pair) much(from, to End, watch *watch) error {
 	}
 }
 
-func step(from io.Reader, to io.Writer, buffer []byte, watch *watch) (int, error) {
-	n, err := from.Read(buffer)
-	if n == 0 {
-		return 0, err
+// send writes bytes, and lets go of their buffer before it waits for their being sent where that may be.
+func (w *way) send(b []byte, written func()) error {
+	if len(b) == 0 {
+		written()
+		return nil
 	}
-	watch.begin()
-	_, failed := to.Write(buffer[:n])
-	watch.pause()
-	if failed != nil {
-		return n, failed
+	w.begin()
+	defer w.pause()
+	w.life.move()
+	_, err := w.to.Write(b)
+	written()
+	if err == nil {
+		err = w.to.Flush()
 	}
-	return n, err
+	w.life.move()
+	return err
 }
 
-// watch sees a reset at the side that is not read, because the other takes nothing.
-type watch struct {
-	from    End
-	cut     func()
-	writing atomic.Bool
-	timer   *time.Timer
-}
-
-func (w *watch) begin() {
-	w.writing.Store(true)
+func (w *way) begin() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.writing = true
 	if w.timer == nil {
 		w.timer = time.AfterFunc(lookEvery, w.look)
 		return
@@ -147,9 +185,11 @@ func (w *watch) begin() {
 	w.timer.Reset(lookEvery)
 }
 
-func (w *watch) look() {
+func (w *way) look() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	switch {
-	case !w.writing.Load():
+	case !w.writing:
 	case w.from.Lost():
 		w.cut()
 	default:
@@ -157,13 +197,17 @@ func (w *watch) look() {
 	}
 }
 
-func (w *watch) pause() {
-	w.writing.Store(false)
+func (w *way) pause() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.writing = false
 	w.timer.Stop()
 }
 
-func (w *watch) end() {
+func (w *way) end() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
 	if w.timer != nil {
-		w.pause()
+		w.timer.Stop()
 	}
 }

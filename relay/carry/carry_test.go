@@ -77,14 +77,19 @@ type road struct {
 	outcomes         chan error // of the two pairs
 }
 
-func newRoad(t *testing.T) road {
+func newRoad(t *testing.T) road { return newRoadOf(t, Pair{}) }
+
+// newRoadOf has pairs with the times of this one.
+func newRoadOf(t *testing.T, times Pair) road {
 	t.Helper()
 	r := road{outcomes: make(chan error, 2)}
 	var near, far *net.TCPConn
 	r.terminal, near = connected(t)
 	far, r.server = connected(t)
 	r.gateway, r.relay = tunnel(t)
-	for _, pair := range []Pair{{OfTCP(near), r.gateway}, {r.relay, OfTCP(far)}} {
+	for _, ends := range [][2]End{{OfTCP(near), r.gateway}, {r.relay, OfTCP(far)}} {
+		pair := times
+		pair.Near, pair.Far = ends[0], ends[1]
 		go func() { r.outcomes <- pair.Run() }()
 	}
 	for _, conn := range []*net.TCPConn{r.terminal, r.server} {
@@ -161,7 +166,7 @@ func TestWhoReadsSlowlyIsSentNoMoreThanWaits(t *testing.T) {
 			t.Fatalf("%d bytes were taken although nobody reads them", sent)
 		}
 	}
-	if most := 3*2*2*boundary + 2*lentBytes + gatherBytes; sent > 2*most {
+	if most := 3*2*2*boundary + lentBytes + gatherBytes; sent > 2*most {
 		t.Fatalf("%d bytes wait, expected no more than what kernel and buffers hold, some %d", sent, most)
 	}
 	r.terminal.SetWriteDeadline(time.Time{})
@@ -189,6 +194,88 @@ func TestAResetIsSeenAlsoWhileTheOtherEndTakesNothing(t *testing.T) {
 				t.Fatal("it ended by itself")
 			}
 		case <-time.After(within):
+			t.Fatalf("what is cut off is still carried after %v", within)
+		}
+	}
+}
+
+func TestAPairInWhichNothingMovesIsEnded(t *testing.T) {
+	r := newRoadOf(t, Pair{Idle: time.Second})
+	for range 4 { // what moves either way keeps it
+		time.Sleep(300 * time.Millisecond)
+		r.server.Write([]byte("x"))
+		if _, err := io.ReadFull(r.terminal, make([]byte, 1)); err != nil {
+			t.Fatalf("it ended while bytes came: %v", err)
+		}
+	}
+	for range 2 {
+		if err := <-r.outcomes; err == nil {
+			t.Fatal("it ended by itself, expected it to be cut")
+		}
+	}
+	if _, err := r.terminal.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the terminal reads %v, expected a reset", err)
+	}
+}
+
+// Its server never closes.
+func TestATerminalThatHasEndedIsNotKeptForEver(t *testing.T) {
+	r := newRoadOf(t, Pair{HalfClosed: 100 * time.Millisecond})
+	began := time.Now()
+	r.terminal.Write([]byte("question"))
+	r.terminal.CloseWrite()
+	if got, err := io.ReadAll(r.server); err != nil || string(got) != "question" {
+		t.Fatalf("the server got %q (%v)", got, err)
+	}
+	if _, err := r.terminal.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+		t.Fatalf("the terminal reads %v, expected a reset: there will be no answer", err)
+	}
+	for range 2 {
+		<-r.outcomes
+	}
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Fatalf("it was ended after %v, expected the server to have its time", took)
+	}
+}
+
+func TestAServerThatHasEndedIsReadToItsLastByteHoweverSlowly(t *testing.T) {
+	r := newRoadOf(t, Pair{HalfClosed: 50 * time.Millisecond})
+	sent := bytes.Repeat([]byte("0123456789"), 100_000)
+	go func() {
+		r.server.Write(sent)
+		r.server.CloseWrite()
+	}()
+	var got bytes.Buffer
+	for range 8 { // each longer than it may rest
+		time.Sleep(60 * time.Millisecond)
+		if _, err := io.CopyN(&got, r.terminal, 40<<10); err != nil {
+			t.Fatalf("after %d bytes of %d: %v", got.Len(), len(sent), err)
+		}
+	}
+	if _, err := io.Copy(&got, r.terminal); err != nil || !bytes.Equal(got.Bytes(), sent) {
+		t.Fatalf("%d bytes came of %d (%v)", got.Len(), len(sent), err)
+	}
+}
+
+// Its kernel forgot it, and answers what asks whether it lives with a reset.
+func TestATerminalThatEndedAndIsGoneIsNoticedThoughNobodyReadsIt(t *testing.T) {
+	r := newRoadOf(t, Pair{HalfClosed: 400 * time.Millisecond})
+	r.terminal.Write([]byte("x"))
+	r.terminal.CloseWrite()
+	io.ReadAll(r.server)
+	r.terminal.SetLinger(0)
+	r.terminal.Close()
+	late := time.After(within)
+	for stop := time.NewTicker(50 * time.Millisecond); ; { // the server goes on, so it never rests
+		select {
+		case <-stop.C:
+			r.server.Write([]byte("x"))
+		case err := <-r.outcomes:
+			if err == nil {
+				t.Fatal("it ended by itself")
+			}
+			return
+		case <-late:
 			t.Fatalf("what is cut off is still carried after %v", within)
 		}
 	}

@@ -34,8 +34,22 @@ func (p *Plain) There(b []byte) (int, error) {
 	return n, err
 }
 
+// Flush has nothing to do: what is written is sent.
+func (p *Plain) Flush() error { return nil }
+
 // Lost tells whether it was reset.
 func (p *Plain) Lost() bool { return lost(p.TCPConn) }
+
+// Unsent tells whether the peer has not acknowledged everything yet.
+func (p *Plain) Unsent() bool {
+	raw, err := p.SyscallConn()
+	if err != nil {
+		return false
+	}
+	waiting := 0
+	raw.Control(func(fd uintptr) { waiting, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	return waiting > 0
+}
 
 // finish lets the kernel send what waits.
 func finish(conn *net.TCPConn) error {

@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
 	"time"
 )
+
+const refusalBytes = 200 // of a refusal that comes before anything was asked for
 
 // Secure is TLS 1.3 over MPTCP (or TCP), between a gateway and a relay. Its half-close is close_notify (RFC 8446, section
 // 6.1); whatever ends without that was cut off.
@@ -41,12 +44,23 @@ func (s *Secure) Handshake(ctx context.Context, within time.Duration) error {
 // Peer is who is there, after the handshake.
 func (s *Secure) Peer() *x509.Certificate { return s.ConnectionState().PeerCertificates[0] }
 
-// Write sends all records of what is written at once.
+// Write makes records, which Flush sends at once.
 func (s *Secure) Write(b []byte) (int, error) {
 	s.wire.gather()
-	n, err := s.Conn.Write(b)
-	return n, errors.Join(err, s.wire.send())
+	return s.Conn.Write(b)
 }
+
+// Flush sends them.
+func (s *Secure) Flush() error { return s.wire.send() }
+
+// Send is Write and Flush.
+func (s *Secure) Send(b []byte) error {
+	_, err := s.Write(b)
+	return errors.Join(err, s.Flush())
+}
+
+// CloseWrite sends what was written, and that it is all.
+func (s *Secure) CloseWrite() error { return errors.Join(s.Flush(), s.Conn.CloseWrite()) }
 
 // Close is for both ways having ended.
 func (s *Secure) Close() error { return finish(s.wire.TCPConn) }
@@ -57,6 +71,9 @@ func (s *Secure) Reset() { s.wire.TCPConn.Close() }
 // Lost tells whether it was reset.
 func (s *Secure) Lost() bool { return lost(s.wire.TCPConn) }
 
+// Unsent is always so: what its peer has taken is still to go to somebody else.
+func (s *Secure) Unsent() bool { return true }
+
 // Welcomed waits until a relay has taken the certificate that it was shown: in TLS 1.3 the handshake ends before that at
 // the gateway. A session ticket is how the relay says so, an alert how it says no.
 func (s *Secure) Welcomed(within time.Duration) error {
@@ -65,9 +82,13 @@ func (s *Secure) Welcomed(within time.Duration) error {
 		return os.ErrDeadlineExceeded
 	}
 	s.wire.there = true
-	_, err := s.Conn.Read(make([]byte, 1))
+	said := make([]byte, refusalBytes)
+	n, err := s.Conn.Read(said)
 	s.wire.there = false
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
+	switch {
+	case n > 0:
+		return fmt.Errorf("it refuses what is opened: %q", said[:n])
+	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return errors.Join(errors.New("it lets nobody in who shows this certificate"), err)
 	}
 	return s.SetReadDeadline(time.Time{})
@@ -86,7 +107,7 @@ func (s *Secure) Stirs() bool {
 type wire struct {
 	*net.TCPConn
 	mutex    sync.Mutex
-	room     *[gatherBytes]byte // nil: what is written is sent
+	room     *[gatherBytes]byte // nil: what is written is sent; else it waits for send
 	gathered []byte
 	there    bool // only what is there already is read
 }
@@ -137,8 +158,10 @@ func (w *wire) Write(b []byte) (int, error) {
 func (w *wire) gather() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.room = gathers.Get().(*[gatherBytes]byte)
-	w.gathered = w.room[:0]
+	if w.room == nil {
+		w.room = gathers.Get().(*[gatherBytes]byte)
+		w.gathered = w.room[:0]
+	}
 }
 
 func (w *wire) flush() error {
@@ -153,6 +176,9 @@ func (w *wire) flush() error {
 func (w *wire) send() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
+	if w.room == nil {
+		return nil
+	}
 	err := w.flush()
 	gathers.Put(w.room)
 	w.room, w.gathered = nil, nil

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bicast/relay/carry"
 	"bicast/relay/identity"
 	"bicast/relay/identity/issued"
@@ -107,7 +109,7 @@ func TestConnectionsAreThereBeforeTheyAreWanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Reset()
-	if _, err := taken.Write([]byte("x")); err != nil {
+	if err := taken.Send([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	taken.SetReadDeadline(time.Now().Add(time.Millisecond))
@@ -336,5 +338,23 @@ func TestPoolsOfOneRelayOpenNoMoreAtOnceThanItTakesFromStrangers(t *testing.T) {
 		if err := await(t, "all have one", took); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestWhatIsSaidOfKeepAliveIsWhatADialledConnectionHas(t *testing.T) {
+	r, _, _ := begin(t, "home")
+	conn, err := Dialer().Dial("tcp", r.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle := 0
+	raw.Control(func(fd uintptr) { idle, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPIDLE) })
+	if said := KeepAlive(); (said == nil) != (idle == int(keepAlive.Idle.Seconds())) {
+		t.Fatalf("it is said %v, and a connection is probed after %d s", said, idle)
 	}
 }

@@ -91,13 +91,13 @@ type nearEnd struct {
 	turns *turns
 }
 
-func (n *nearEnd) Write(b []byte) (int, error) {
-	written, err := n.End.Write(b)
+func (n *nearEnd) Flush() error {
+	err := n.End.Flush()
 	if !n.turns.came.IsZero() {
 		n.turns.counts.stays.add(time.Since(n.turns.came))
 		n.turns.came = time.Time{}
 	}
-	return written, err
+	return err
 }
 
 // stays are how long answers were here, of late.

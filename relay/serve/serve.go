@@ -21,20 +21,24 @@ import (
 	"bicast/relay/seldom"
 )
 
-// Limits that hold a peer to its part.
-const (
-	greetWithin = 5 * time.Second
-	IdleAtMost  = 2 * time.Minute // opened, and nothing asked for: gateways keep such ones in store
-	askWithin   = 5 * time.Second // from a request's first byte to its last
-	mostOfOne   = 16384           // connections of one gateway, with those where nothing was asked yet
-	partWithin  = 2 * time.Second // for a refusal to be read
-	partBytes   = 1 << 20
-)
+const partBytes = 1 << 20 // of what a peer sent before it was refused
+
+// times hold a peer to its part.
+type times struct {
+	greet time.Duration
+	idle  time.Duration // opened, and nothing asked for: gateways keep such ones in store
+	ask   time.Duration // from a request's first byte to its last
+	part  time.Duration // for a refusal to be read, and as much for it to be sent
+}
+
+var usual = times{greet: 5 * time.Second, idle: 2 * time.Minute, ask: 5 * time.Second, part: 2 * time.Second}
 
 // Server is a relay. It is given its first order before it serves.
 type Server struct {
 	Strangers *seldom.Teller
 
+	times  times
+	most   int // connections of all gateways, with those where nothing was asked yet
 	crowd  crowd
 	count  counts
 	mutex  sync.Mutex
@@ -68,10 +72,12 @@ type visit struct {
 	network netip.Prefix // that it comes from
 }
 
-// New has no guests yet.
-func New(order Order, strangers *seldom.Teller) *Server {
-	s := &Server{Strangers: strangers, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
-		networks: map[netip.Prefix]time.Time{}}
+// New has no guests yet. There will be this many connections at most, of which no gateway has more than it leaves to others.
+func New(order Order, most int, strangers *seldom.Teller) *Server {
+	s := &Server{
+		Strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
+		networks: map[netip.Prefix]time.Time{},
+	}
 	s.Obey(order)
 	return s
 }
@@ -121,7 +127,7 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
 	stranger := s.crowd.enter(from.Addr(), end)
-	err := end.Handshake(ctx, greetWithin)
+	err := end.Handshake(ctx, s.times.greet)
 	s.crowd.leave(stranger, err == nil)
 	if err != nil {
 		end.Close() // with what TLS said of it, and that is all
@@ -190,9 +196,9 @@ func (s *Server) note(conn *net.TCPConn) (forget func()) {
 
 // request is what is wanted; no target and no answer: the peer has gone.
 func (s *Server) request(end *carry.Secure) (*ask.Target, []byte, *ask.Answer) {
-	end.SetReadDeadline(time.Now().Add(IdleAtMost))
+	end.SetReadDeadline(time.Now().Add(s.times.idle))
 	header, behind, err := ask.Header(end, make([]byte, ask.HeaderBytes), func() {
-		end.SetReadDeadline(time.Now().Add(askWithin))
+		end.SetReadDeadline(time.Now().Add(s.times.ask))
 	})
 	var late net.Error
 	switch {
@@ -221,7 +227,7 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 	defer stop()
 	near, server := s.count.of(&carry.Ahead{End: end, First: behind}, far)
 	pair := carry.Pair{Near: near, Far: server}
-	if _, err := end.Write(ask.Answer{Code: ask.OK}.Bytes()); err != nil {
+	if err := end.Send(ask.Answer{Code: ask.OK}.Bytes()); err != nil {
 		pair.Cut()
 		return
 	}
@@ -232,9 +238,10 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 // is reset, and the answer with it.
 func (s *Server) part(end *carry.Secure, answer *ask.Answer) {
 	s.count.no(answer.Code)
-	end.SetReadDeadline(time.Now().Add(partWithin))
-	_, err := end.Write(answer.Bytes())
-	if err = errors.Join(err, end.CloseWrite()); err == nil {
+	late := time.AfterFunc(2*s.times.part, end.Reset) // one that takes nothing is not waited for
+	defer late.Stop()
+	end.SetReadDeadline(time.Now().Add(s.times.part))
+	if err := errors.Join(end.Send(answer.Bytes()), end.CloseWrite()); err == nil {
 		io.CopyN(io.Discard, end, partBytes)
 	}
 	end.Close()
@@ -248,13 +255,23 @@ func (s *Server) enter(v *visit) *ask.Answer {
 	switch {
 	case v.name == "":
 		return ask.No(ask.Forbidden, "this gateway is not served any more")
-	case s.of[v.name] >= mostOfOne:
-		return ask.No(ask.TooMany, "this gateway has %d connections: no more", mostOfOne)
+	case !s.room(v.name):
+		return ask.No(ask.TooMany, "this gateway has %d connections of %d for which this relay has memory: no more", s.of[v.name], s.most)
 	}
 	s.visits[v] = struct{}{}
 	s.of[v.name]++
 	s.came(v.network, time.Now())
 	return nil
+}
+
+// room tells whether there is room for one more: no gateway has more than it leaves to others, where there are others. Under
+// the mutex.
+func (s *Server) room(gateway string) bool {
+	own, all := s.of[gateway]+1, len(s.visits)+1
+	if len(s.order.Guests) == 1 {
+		own = 0
+	}
+	return own+all <= s.most
 }
 
 func (s *Server) leave(v *visit) {

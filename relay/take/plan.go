@@ -29,6 +29,16 @@ func (p *Plan) terminal(at netip.Addr) *Terminal {
 	return nil
 }
 
+// alone tells whether nobody but this one is taken.
+func (p *Plan) alone(terminal *Terminal) bool {
+	for _, each := range p.Terminals {
+		if each != terminal {
+			return false
+		}
+	}
+	return p.Inside == nil || p.Inside == terminal
+}
+
 // roads are those to try, the best first; directly: it is chosen that there is none.
 func (p *Plan) roads(terminal *Terminal, to netip.AddrPort) (roads []*road, directly bool) {
 	choice, chosen := p.Choices.of(to.Addr())

@@ -16,16 +16,14 @@ import (
 	"bicast/relay/seldom"
 )
 
-const (
-	mostTaken    = 16384            // of all terminals
-	answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
-)
+const answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
 
 var errSilent = errors.New("the relay has gone silent")
 
 // Taker is a gateway's proxy.
 type Taker struct {
 	Trouble *seldom.Teller
+	Most    int // connections of all terminals
 
 	plan     atomic.Pointer[Plan]
 	taken    atomic.Int64
@@ -54,7 +52,7 @@ func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
 		return
 	}
 	defer t.leave(terminal)
-	if !t.enter(terminal) {
+	if !t.enter(terminal, plan.alone(terminal)) {
 		terminal.counts.reset.Add(1)
 		end.Reset()
 		return
@@ -68,10 +66,13 @@ func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
 	call{t, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
 }
 
-// enter tells whether there is room for one more: no terminal has more than it leaves to others.
-func (t *Taker) enter(terminal *Terminal) bool {
+// enter tells whether there is room for one more: no terminal has more than it leaves to others, where there are others.
+func (t *Taker) enter(terminal *Terminal, alone bool) bool {
 	own, all := terminal.counts.connections.Add(1), t.taken.Add(1)
-	return own+all <= mostTaken
+	if alone {
+		own = 0
+	}
+	return own+all <= int64(t.Most)
 }
 
 func (t *Taker) leave(terminal *Terminal) {
@@ -137,7 +138,7 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 	}
 	target := ask.Of(c.to)
 	target.For = c.near.RemoteAddr().(*net.TCPAddr).AddrPort()
-	if _, err = relay.Write(append(target.Request(), first...)); err != nil { // so little goes as a whole, or not at all
+	if err = relay.Send(append(target.Request(), first...)); err != nil { // so little goes as a whole, or not at all
 		relay.Reset()
 		return another
 	}
@@ -159,7 +160,7 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 	}
 	c.near.leave()
 	relay.Reset()
-	<-up
+	up.Wait()
 	switch {
 	case c.near.broken:
 		return over
