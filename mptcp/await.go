@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -12,6 +13,7 @@ import (
 // room under the other end's limits, comes one round trip later, and that it was not, is no event: so it is looked at.
 const (
 	lookAgain   = 5 * time.Millisecond
+	lookForLost = 50 * time.Millisecond
 	answersSoon = time.Second // kernels that do not tell, or an answer that is lost: what still lives then will do
 )
 
@@ -22,11 +24,19 @@ func (h *Handle) await(
 ) (Event, error) {
 	var established Event
 	var look, late <-chan time.Time
+	lost := false // some events were: what they told is read
 	for {
 		select {
 		case event, more := <-events:
 			ours := more && event.Token == c.Token && event.Local.Addr() == local && event.Remote == remote
 			switch {
+			case more && event.Kind == 0 && !lost:
+				lost = true
+				if look == nil {
+					ticker := time.NewTicker(lookForLost)
+					defer ticker.Stop()
+					look = ticker.C
+				}
 			case !more:
 				return Event{}, notEstablished(c, local, remote, silence(ctx), nil)
 			case event.Token == c.Token && event.Kind == ConnectionClosed:
@@ -39,9 +49,17 @@ func (h *Handle) await(
 				established, look, late = event, ticker.C, time.After(answersSoon)
 			}
 		case <-look:
-			agreed, err := h.agreed(c, established)
-			if err != nil || agreed {
+			now, err := h.made(c, established, local, remote)
+			switch {
+			case err != nil:
 				return established, err
+			case now != nil && now.agreed:
+				return Event{Kind: SubflowEstablished, Token: c.Token, Local: now.Local, Remote: now.Remote}, nil
+			case now != nil && now.Established && late == nil:
+				late = time.After(answersSoon)
+				established = Event{Kind: SubflowEstablished, Token: c.Token, Local: now.Local, Remote: now.Remote}
+			case now == nil && lost && late != nil: // the event that told why is lost
+				return Event{}, notEstablished(c, local, remote, "it was closed", nil)
 			}
 		case <-late:
 			return established, nil
@@ -51,23 +69,26 @@ func (h *Handle) await(
 	}
 }
 
-// agreed tells whether the other end has taken a subflow in.
-func (h *Handle) agreed(c Connection, established Event) (bool, error) {
+// made returns the subflow that is awaited, as it is now: the one that an event told of, or, where that was lost, one by this path
+// that the connection did not have before. It is nil where there is none.
+func (h *Handle) made(c Connection, told Event, local netip.Addr, remote netip.AddrPort) (*Subflow, error) {
 	connections, err := h.Subflows()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	for _, now := range connections {
 		if now.Token != c.Token {
 			continue
 		}
 		for _, s := range now.Subflows {
-			if s.Local == established.Local && s.Remote == established.Remote {
-				return s.agreed, nil
+			before := slices.ContainsFunc(c.Subflows, func(one Subflow) bool { return one.Cookie == s.Cookie })
+			if s.Local == told.Local || told.Kind == 0 && !before && s.Local.Addr() == local && s.Remote == remote {
+				return &s, nil
 			}
 		}
+		return nil, nil
 	}
-	return false, nil // closed: the event tells why
+	return nil, h.verify(c)
 }
 
 func notEstablished(c Connection, local netip.Addr, remote netip.AddrPort, why string, said error) error {

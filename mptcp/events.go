@@ -108,7 +108,7 @@ func (h *Handle) subscribe() (*genetlink.Conn, error) {
 		}
 		conn, err := genetlink.Dial(h.namespace.config())
 		if err == nil {
-			if err = conn.JoinGroup(group.ID); err == nil {
+			if err = errors.Join(roomy(conn), conn.JoinGroup(group.ID)); err == nil {
 				return conn, nil
 			}
 			conn.Close()
@@ -116,6 +116,25 @@ func (h *Handle) subscribe() (*genetlink.Conn, error) {
 		return nil, refusal("the kernel's MPTCP events cannot be had", err)
 	}
 	return nil, &Error{Kind: NoMPTCP, What: "this kernel tells no MPTCP events", Advice: "boot Linux 5.19 or newer"}
+}
+
+// A namespace where a thousand connections get a subflow at once tells of it in half a megabyte.
+const eventBytes = 4 << 20
+
+// roomy gives a socket more room than net.core.rmem_max has for everybody.
+func roomy(conn *genetlink.Conn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = raw.Control(func(fd uintptr) {
+		refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, eventBytes)
+	})
+	if errors.Is(refused, unix.EPERM) { // in a user namespace of its own: it has what others have
+		refused = nil
+	}
+	return errors.Join(err, refused)
 }
 
 // Attributes of events: enum mptcp_event_attr.

@@ -22,9 +22,17 @@ const (
 	againSeldom = time.Minute
 )
 
+// kernel is what joins needs of *mptcp.Handle.
+type kernel interface {
+	Create(c mptcp.Connection, id uint8, local netip.Addr, remote netip.AddrPort) error
+	Destroy(c mptcp.Connection, s mptcp.Subflow) error
+	Events(ctx context.Context) (<-chan mptcp.Event, error)
+	Subflows() ([]mptcp.Connection, error)
+}
+
 // joins makes further subflows of connections to relays, and those anew that end while the connection lives.
 type joins struct {
-	kernel  *mptcp.Handle
+	kernel  kernel
 	trouble *seldom.Teller
 
 	mutex  sync.Mutex
@@ -47,8 +55,16 @@ type path struct {
 }
 
 type source struct {
-	port  uint16 // ours; 0: it does not stand yet
+	port  uint16    // ours; 0: it does not stand yet
+	stood time.Time // since when; zero: it never did
 	pause time.Duration
+	waits bool // until it is made again
+}
+
+func (s *source) stands(port uint16) {
+	if s.port != port {
+		s.port, s.stood = port, time.Now()
+	}
 }
 
 // lead has connections have subflows by these, too, and by no others' ways; they leave by uplinks that are the best ones now.
@@ -87,7 +103,7 @@ func (j *joins) join(end *carry.Secure, locals *take.Locals, relay netip.AddrPor
 	}
 	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
 	one := &joined{connection, relay, locals, numbered(began.Addr(), from), map[path]*source{
-		{began.Addr(), relay}: {began.Port(), againSoon},
+		{began.Addr(), relay}: {port: began.Port(), stood: time.Now(), pause: againSoon},
 	}}
 	j.mutex.Lock()
 	j.live[connection.Token] = one
@@ -167,9 +183,14 @@ func (j *joins) create(one *joined, by path) {
 	}
 }
 
-// later is after a while. Under the mutex.
+// later is after a while, that is short again for a subflow that stood for long. Under the mutex.
 func (j *joins) later(one *joined, by path) {
-	if from := one.paths[by]; from != nil {
+	if from := one.paths[by]; from != nil && !from.waits {
+		from.waits = true
+		if !from.stood.IsZero() && time.Since(from.stood) > againSeldom {
+			from.pause = againSoon
+		}
+		from.stood = time.Time{}
 		time.AfterFunc(from.pause, func() { j.again(one, by) })
 		from.pause = min(2*from.pause, againSeldom)
 	}
@@ -193,12 +214,8 @@ func (j *joins) forget(one *joined) {
 // run makes anew what ends, until the context does.
 func (j *joins) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		events, err := j.kernel.Events(ctx)
-		if err != nil {
+		if err := j.listen(ctx); err != nil {
 			j.trouble.Warn("subflows that end are not made again", "because", err)
-		}
-		for event := range events {
-			j.heard(event)
 		}
 		select {
 		case <-time.After(againSoon):
@@ -207,7 +224,73 @@ func (j *joins) run(ctx context.Context) {
 	}
 }
 
+func (j *joins) listen(ctx context.Context) error {
+	events, err := j.kernel.Events(ctx)
+	if err != nil {
+		return err
+	}
+	err = j.reconcile() // what happened while nobody listened
+	for event := range events {
+		j.heard(event)
+	}
+	return err
+}
+
+// reconcile reads what the kernel has where events that told of it are lost.
+func (j *joins) reconcile() error {
+	j.mutex.Lock()
+	before := maps.Clone(j.live) // who comes later may not be among what is read
+	j.mutex.Unlock()
+	connections, err := j.kernel.Subflows()
+	if err != nil {
+		return err
+	}
+	have := map[mptcp.Token]mptcp.Connection{}
+	for _, c := range connections {
+		have[c.Token] = c
+	}
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	for token, one := range before {
+		c, lives := have[token]
+		switch {
+		case j.live[token] != one:
+			continue
+		case !lives:
+			delete(j.live, token)
+			continue
+		}
+		ports := map[path]uint16{}
+		for _, s := range c.Subflows {
+			by := path{s.Local.Addr(), s.Remote}
+			switch {
+			case one.paths[by] != nil:
+				ports[by] = s.Local.Port()
+			case s.Established:
+				go j.destroy(one, by, s.Local.Port())
+			}
+		}
+		for by, from := range one.paths {
+			port, is := ports[by]
+			switch {
+			case is:
+				from.stands(port)
+			default:
+				from.port = 0
+				j.later(one, by)
+			}
+		}
+	}
+	return nil
+}
+
 func (j *joins) heard(event mptcp.Event) {
+	if event.Kind == 0 {
+		if err := j.reconcile(); err != nil {
+			j.trouble.Warn("what MPTCP told was lost, and what it has cannot be read", "because", err)
+		}
+		return
+	}
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	one := j.live[event.Token]
@@ -220,7 +303,7 @@ func (j *joins) heard(event mptcp.Event) {
 	case event.Kind == mptcp.ConnectionClosed:
 		delete(j.live, event.Token)
 	case event.Kind == mptcp.SubflowEstablished && from != nil:
-		from.port = event.Local.Port()
+		from.stands(event.Local.Port())
 	case event.Kind == mptcp.SubflowEstablished:
 		go j.destroy(one, by, event.Local.Port())
 	case event.Kind == mptcp.SubflowClosed && from != nil:
@@ -234,6 +317,9 @@ func (j *joins) again(one *joined, by path) {
 	j.mutex.Lock()
 	from := one.paths[by]
 	lacks := j.live[one.Token] == one && from != nil && from.port == 0
+	if from != nil {
+		from.waits = false
+	}
 	j.mutex.Unlock()
 	if lacks {
 		j.create(one, by)

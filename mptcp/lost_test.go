@@ -1,0 +1,28 @@
+package mptcp_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"bicast/internal/lab"
+	"bicast/mptcp"
+)
+
+// The kernel told of so many that some words were lost, and these among them.
+func TestASubflowIsFoundWhoseEventsAreLost(t *testing.T) {
+	b := &bench{t: t}
+	b.client, b.server = lab.Two(t)
+	b.handle = open(t, b.client)
+	b.client.Sysctl("mptcp/pm_type", "1")
+	b.conn = b.client.Dial(b.server.Echo(lab.Service+":0"), fromWifi)
+	b.exchange(b.conn)
+	c, lte := b.connection(), netip.MustParseAddr(fromLTE)
+	must(t, b.handle.Create(c, 1, lte, c.Remote()))
+	events := make(chan mptcp.Event, 2)
+	events <- mptcp.Event{}
+	events <- mptcp.Event{}
+	established, err := b.handle.Await(b.soon(), events, c, lte, c.Remote())
+	if err != nil || established.Local.Addr() != lte || established.Local.Port() == 0 {
+		t.Fatalf("%+v, %v: expected the subflow from %v", established, err, lte)
+	}
+}
