@@ -26,3 +26,20 @@ func TestASubflowIsFoundWhoseEventsAreLost(t *testing.T) {
 		t.Fatalf("%+v, %v: expected the subflow from %v", established, err, lte)
 	}
 }
+
+// A switch has read the connections, and somebody closes one of their paths before it is ordered.
+func TestASwitchLeavesNothingOfAPathThatIsClosedMeanwhile(t *testing.T) {
+	b := newBench(t, mptcp.KernelManager)
+	c := b.connection()
+	_, err := b.handle.RemoveSubflow(c, from(c, fromLTE)[0])
+	must(t, err)
+	_, err = b.handle.PreferAll([]mptcp.Order{{Connection: c, Wanted: from(c, fromWifi), Others: from(c, fromLTE)}}, false)
+	must(t, err)
+	endpoints, err := b.handle.Endpoints()
+	must(t, err)
+	for _, each := range endpoints {
+		if each.Address == netip.MustParseAddr(fromLTE) {
+			t.Fatalf("%+v is left of a path that is closed", each)
+		}
+	}
+}

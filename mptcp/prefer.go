@@ -12,6 +12,8 @@ type Change struct {
 	Manager     PathManager // the kernel's where both were met: its reach is the wider one
 	Connections int         // that it reached, those that nobody asked for among them
 	Did         []string    // in words, in order
+
+	made []netip.Addr // that became endpoints
 }
 
 func (c *Change) did(format string, values ...any) {
@@ -95,6 +97,9 @@ func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) []e
 	settled, err := h.settled(now, others)
 	if err == nil && !settled {
 		wider, err = h.PreferEndpoints(locals(wanted), locals(others), hard)
+		if !hard { // a path that was dead is to come back, though nobody uses it now
+			err = errors.Join(err, h.unmake(&wider))
+		}
 	}
 	change.Connections += wider.Connections
 	change.Did = append(change.Did, wider.Did...)

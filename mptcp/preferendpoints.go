@@ -113,8 +113,27 @@ func (h *Handle) ensureEndpoint(address netip.Addr, change *Change) (Endpoint, e
 		if err := h.AddEndpoint(Endpoint{Address: address}); err != nil {
 			return Endpoint{}, err
 		}
+		change.made = append(change.made, address)
 		change.did("%v became an endpoint, one that opens no subflows", address)
 	}
+}
+
+// unmake takes back endpoints that a change has made where no connection has a subflow from there: somebody has closed it meanwhile,
+// and its endpoint with it.
+func (h *Handle) unmake(change *Change) error {
+	for _, address := range change.made {
+		users, err := h.UsersOf([]netip.Addr{address})
+		if err != nil {
+			return err
+		}
+		if len(users) > 0 {
+			continue
+		}
+		if err := h.retractEndpoint(Endpoint{}, address)(change); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reopen closes the subflows from an address and lets the kernel open new ones as soon as the path carries them. It
