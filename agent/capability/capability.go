@@ -20,6 +20,7 @@ import (
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 	"bicast/relay/divert"
+	"bicast/relay/pool"
 )
 
 // The names of api/agent.proto.
@@ -35,6 +36,7 @@ const (
 	Relay     = "relay"
 	Take      = "take"
 	Walk      = "walk"
+	KeepAlive = "keepalive"
 )
 
 // Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
@@ -45,11 +47,15 @@ type Kernel struct {
 
 // Probe tries everything that the role may want.
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
-	return []*agentv1.Capability{
+	all := []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
 		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
 		told(Probe, measuring.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, walk.Probe()),
 	}
+	if role != agentv1.Role_ROLE_TERMINAL { // whose own programs choose it
+		all = append(all, told(KeepAlive, pool.KeepAlive()))
+	}
+	return all
 }
 
 // PathManager is what new connections are made under.

@@ -3,13 +3,16 @@ package pool
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/relay/carry"
 )
 
-// Where a relay has gone without a word, connections end by this in some 8 s.
+// Where a relay has gone without a word, connections end by this in some 8 s, if KeepAlive says so.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}
 
 // Dialer dials relays, with MPTCP where both have it.
@@ -59,4 +62,18 @@ func Opening(
 		}
 		return end, nil
 	}
+}
+
+// KeepAlive returns why keepalive does not bound how long a connection waits for a relay that has gone without a word; nil: it does.
+func KeepAlive() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_MPTCP)
+	if err != nil {
+		return fmt.Errorf("there are no MPTCP sockets: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(keepAlive.Idle.Seconds())); err != nil {
+		return fmt.Errorf("MPTCP sockets take no times of keepalive (%w), expected Linux 6.10 or newer: a connection whose other end goes "+
+			"without a word waits for net.ipv4.tcp_keepalive_time, 2 h where nobody changed it", err)
+	}
+	return nil
 }
