@@ -1,12 +1,13 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test vm soak bench smoke check agents clean
+.PHONY: help setup lab test race vm soak bench smoke check agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
 	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
 	@echo '             (LAB_ONCE=1 ends it after the comparison; LAB=home is a home whose terminals are carried to a relay)'
 	@echo 'make test    every check and every test'
+	@echo 'make race    Go'"'"'s tests of what has goroutines, watched for data races: eight minutes'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
 	@echo 'make bench   all that is promised in figures, measured: about an hour, results in results/bench'
@@ -33,6 +34,9 @@ smoke: setup
 
 test: setup
 	@$(die_with_make) setup/test.sh
+
+race: setup
+	@$(die_with_make) setup/race.sh
 
 agents: setup
 	@$(die_with_make) setup/agents.sh

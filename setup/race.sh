@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Go's tests of the packages that have goroutines, watched for data races (-race), in a world of their own.
+#
+#   setup/race.sh [PACKAGE ...]
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+
+packages=("$@")
+((${#packages[@]})) || packages=(
+    ./relay/... ./mptcp/... ./internal/...
+    ./agent/{frugal,hands,host,measuring,probe,reflex,relaying,session,stamp,taking,tunnel,walk}/
+)
+# The detector is C, and slow: what is promised within a time is tested without it.
+export CGO_ENABLED=1
+exec .venv/bin/python -m topologies.isolate setup/go.sh test -race -count=1 "${packages[@]}"
