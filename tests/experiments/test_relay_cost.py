@@ -65,6 +65,9 @@ def test_who_does_not_answer_in_a_crowd_is_told_and_memory_is_for_a_thousand() -
     assert told[f"5000 open at once, {PAIR}: unanswered"] == (1, False)
     assert told["memory at the gateway for 1000 idle"][0] == 40
     assert told["memory at the relay for 1000 idle"][0] == 30
+    told = judged(Crowded(PAIR, 200, 200, gateway_mb=20, relay_mb=15, unread=True))
+    assert told[f"200 whose download nobody reads, {PAIR}: unanswered"] == (0, True)
+    assert told["memory at the relay, more than before"][0] == 15
 
 
 def test_a_leak_is_a_file_more_or_memory_that_still_grows_in_the_second_half() -> None:
@@ -98,13 +101,13 @@ def test_the_pair_is_measured_and_the_report_names_its_files(
     monkeypatch.setattr(measuring, "SAME_FOR_S", 0.1)
     with standing(names=(DIRECT, PAIR)) as (net, (direct, pair)):
         found: list[Run] = [moved(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
-        found += [crowded(net, pair, 50), passed(net, pair, 20)]
+        found += [crowded(net, pair, 50), crowded(net, pair, 5, unread=True), passed(net, pair, 20)]
         told = net.machine("gateway").run("nstat", "--ignore", "--zeros", "--json", "MPTcpExtMPCapableSYNACKRX").stdout
         assert json.loads(told)["kernel"]["MPTcpExtMPCapableSYNACKRX"] >= 4, "gateway and relay do not speak MPTCP"
     transfers = [one for one in found if isinstance(one, Moved)]
     assert all(one.whole and one.gbit > 0 for one in transfers)
     assert [sum(one.gateway_s for one in transfers if one.way == way) > 0 for way in (DIRECT, PAIR)] == [False, True]
-    assert [one.answered for one in found if isinstance(one, Crowded | Passed)] == [50, 20]
+    assert [one.answered for one in found if isinstance(one, Crowded | Passed)] == [50, 5, 20]
     CAMPAIGN.present(SHORT, found, tmp_path, as_json=True)
     document = json.loads(capsys.readouterr().out)
     with Path(document["csv"]).open(encoding="utf-8") as file:

@@ -39,6 +39,9 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
         with standing(names=(name,)) as (net, ways):
             for way in ways:
                 yield crowded(net, way, plan.crowd)
+        with standing(names=(name,)) as (net, ways):
+            for way in ways:
+                yield crowded(net, way, plan.unread, unread=True)
     with standing(names=(PAIR,)) as (net, (pair,)):
         yield passed(net, pair, plan.shorts)
 
@@ -80,16 +83,18 @@ def _late(net: Stage) -> str:
     return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
 
 
-def crowded(net: Stage, way: Way, count: int) -> Crowded:
+def crowded(net: Stage, way: Way, count: int, unread: bool = False) -> Crowded:
     assert way.gateway is not None and way.relay is not None
     ask(net, "short", way, WARM)
     before = [resident_mb(pid) for pid in (way.gateway, way.relay)]
-    crowd = net.machine("terminal").popen(words_of("crowd", way, count), stdin=subprocess.PIPE, stderr=None, text=True)
+    crowd = net.machine("terminal").popen(
+        words_of("stall" if unread else "crowd", way, count), stdin=subprocess.PIPE, stderr=None, text=True
+    )
     assert crowd.stdout is not None
     crowd.stdout.readline()  # all that can be are open
     gateway_mb, relay_mb = (resident_mb(pid) - held for pid, held in zip((way.gateway, way.relay), before, strict=True))
     said, _ = crowd.communicate("\n", timeout=PATIENCE_S)
-    return Crowded(way.name, count, json.loads(said)["answered"], gateway_mb, relay_mb)
+    return Crowded(way.name, count, json.loads(said)["answered"], gateway_mb, relay_mb, unread)
 
 
 def passed(net: Stage, way: Way, count: int) -> Passed:

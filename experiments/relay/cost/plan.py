@@ -17,9 +17,10 @@ class Plan:
     seconds: float  # of a transfer
     batches: int  # of connections for their first byte, each
     crowd: int  # connections open at once
+    unread: int  # downloads at once, which nobody reads
     shorts: int  # one after the other
 
 
-SHORT = Plan("short", 3, 1.0, 2, 5000, 2000)
-QUICK = Plan("quick", 5, 1.0, 4, 5000, 5000)
-FULL = Plan("full", 20, 2.0, 20, 5000, 100_000)
+SHORT = Plan("short", 3, 1.0, 2, 8192, 200, 2000)
+QUICK = Plan("quick", 5, 1.0, 4, 8192, 200, 5000)
+FULL = Plan("full", 20, 2.0, 20, 8192, 200, 100_000)

@@ -87,10 +87,13 @@ def _first_bytes(runs: Sequence[Reached]) -> Iterator[Figure]:
 def _crowds(runs: Sequence[Crowded]) -> Iterator[Figure]:
     for run in runs:
         silent = float(run.asked - run.answered)
-        what = f"{run.asked} open at once, {run.way}: unanswered"
+        kind = "whose download nobody reads" if run.unread else "open at once"
+        what = f"{run.asked} {kind}, {run.way}: unanswered"
         yield figure(what, silent, [silent], "connections", exactly(0) if run.way == PAIR else None)
         for end, more_mb in (("gateway", run.gateway_mb), ("relay", run.relay_mb)):
-            yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.asked], "MB")
+            yield middle(f"  memory at the {end}, more than before", [more_mb], "MB")
+            if not run.unread:
+                yield middle(f"  memory at the {end} for 1000 idle", [1000 * more_mb / run.asked], "MB")
 
 
 def _passed(run: Passed) -> Iterator[Figure]:
@@ -129,9 +132,10 @@ def rows(run: Run) -> Iterator[tuple[object, ...]]:
                 yield run.way, "connected", run.number, f"{connected_ms:.3f}", "ms"
                 yield run.way, "first byte", run.number, f"{first_ms:.3f}", "ms"
         case Crowded():
-            yield run.way, f"of {run.asked} open at once", 0, run.answered, "answered"
-            yield run.way, "crowd, gateway", 0, f"{run.gateway_mb:.1f}", "MB"
-            yield run.way, "crowd, relay", 0, f"{run.relay_mb:.1f}", "MB"
+            kind = "unread" if run.unread else "crowd"
+            yield run.way, f"of {run.asked} {kind}", 0, run.answered, "answered"
+            yield run.way, f"{kind}, gateway", 0, f"{run.gateway_mb:.1f}", "MB"
+            yield run.way, f"{kind}, relay", 0, f"{run.relay_mb:.1f}", "MB"
         case Passed():
             yield run.way, f"of {run.asked} short ones", 0, run.answered, "answered"
             for end, held in (("gateway", run.gateway), ("relay", run.relay)):

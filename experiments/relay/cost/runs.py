@@ -61,10 +61,11 @@ class Crowded:
     answered: int  # again, when all were open
     gateway_mb: float  # more than before
     relay_mb: float
+    unread: bool = False  # each asked for a transfer, and nobody reads it; else they are idle
     stalled: str = ""  # nothing here is a time
 
     def __str__(self) -> str:
-        told = f"{self.answered} of {self.asked} open at once answer"
+        told = f"{self.answered} of {self.asked} open at once {'have what nobody reads' if self.unread else 'answer'}"
         return f"{told}, {self.way}: {self.gateway_mb:.0f} and {self.relay_mb:.0f} MB more"
 
 

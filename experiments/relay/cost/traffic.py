@@ -4,6 +4,7 @@
     traffic.py bulk ADDRESS PORT down|up SECONDS       one transfer, by whom it is received
     traffic.py first ADDRESS PORT TIMES                connections one after the other, until the first byte came
     traffic.py crowd ADDRESS PORT CONNECTIONS          open at once; each asks, and asks again when a line has come
+    traffic.py stall ADDRESS PORT CONNECTIONS          open at once; each asks for a transfer, and reads none of it
     traffic.py short ADDRESS PORT CONNECTIONS          that come, ask and go
 
 Each that asks prints lines of JSON. A connection's first byte says what is wanted: an echo of each byte, or a transfer
@@ -28,6 +29,8 @@ LENGTH = struct.Struct("!Q")
 ECHO, DOWN, UP = b"e", b"d", b"u"
 AT_ONCE = 32  # that are being opened
 PATIENCE_S = 30.0
+STALLED_S = 60.0  # of transfers that nobody reads
+FILLS_S = 3.0  # until all that can hold bytes of them is full
 
 Lines = list[socket.socket]
 
@@ -170,6 +173,27 @@ async def crowd(address: str, port: int, count: int) -> None:
         line.close()
 
 
+async def stall(address: str, port: int, count: int) -> None:
+    loop = asyncio.get_running_loop()
+    lines = [await connected(address, port) for _ in range(count)]
+    for line in lines:
+        await loop.sock_sendall(line, DOWN + LENGTH.pack(round(STALLED_S * 1e6)))
+    await asyncio.sleep(FILLS_S)
+    say({"open": len(lines)})
+    await loop.run_in_executor(None, sys.stdin.readline)
+    say({"answered": sum(await asyncio.gather(*map(begun, lines)))})
+    for line in lines:
+        line.close()
+
+
+async def begun(line: socket.socket) -> bool:
+    """Whether what was asked for is there."""
+    try:
+        return bool(await asyncio.wait_for(asyncio.get_running_loop().sock_recv(line, 1), PATIENCE_S))
+    except (OSError, TimeoutError):
+        return False
+
+
 async def short(address: str, port: int, count: int) -> None:
     say({"answered": len(await opened(address, port, count, keep=False))})
 
@@ -187,7 +211,9 @@ def main(role: str, *words: str) -> None:
         if role == "bulk":
             asyncio.run(bulk(address, int(port), rest[0], float(rest[1])))
         else:
-            asyncio.run({"first": first, "crowd": crowd, "short": short}[role](address, int(port), int(rest[0])))
+            asyncio.run(
+                {"first": first, "crowd": crowd, "stall": stall, "short": short}[role](address, int(port), int(rest[0]))
+            )
 
 
 if __name__ == "__main__":
