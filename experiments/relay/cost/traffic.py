@@ -29,8 +29,8 @@ LENGTH = struct.Struct("!Q")
 ECHO, DOWN, UP = b"e", b"d", b"u"
 AT_ONCE = 32  # that are being opened
 PATIENCE_S = 30.0
-STALLED_S = 60.0  # of transfers that nobody reads
-FILLS_S = 3.0  # until all that can hold bytes of them is full
+STALLED_S = 120.0  # of transfers that nobody reads
+FILLS_S = 0.1  # of each, until all that can hold bytes of it is full
 
 Lines = list[socket.socket]
 
@@ -178,7 +178,7 @@ async def stall(address: str, port: int, count: int) -> None:
     lines = [await connected(address, port) for _ in range(count)]
     for line in lines:
         await loop.sock_sendall(line, DOWN + LENGTH.pack(round(STALLED_S * 1e6)))
-    await asyncio.sleep(FILLS_S)
+    await asyncio.sleep(1 + count * FILLS_S)
     say({"open": len(lines)})
     await loop.run_in_executor(None, sys.stdin.readline)
     say({"answered": sum(await asyncio.gather(*map(begun, lines)))})
