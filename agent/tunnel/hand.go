@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,11 @@ func (h *Hand) begin(order *agentv1.Tunnels) error {
 			if err := t.finish(); err != nil {
 				h.log.Warn("a tunnel did not end well", "tunnel", name, "because", err)
 			}
+			if each := wanted[name]; each != nil && !bytes.Equal(t.order.GetKey(), each.GetKey()) {
+				if err := h.forget(t.order.GetPort()); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	if err := h.removeAllBut(order.GetTunnels()); err != nil {
@@ -167,6 +173,15 @@ func (h *Hand) begin(order *agentv1.Tunnels) error {
 		t.run()
 	}
 	return nil
+}
+
+// forget takes a device of ours away, and with it the address that proved itself by another key than the one that counts now.
+func (h *Hand) forget(port string) error {
+	found, there, err := find(h.host.kernel.inner, port, 0)
+	if err != nil || !there || !h.host.kernel.ours(found) {
+		return err
+	}
+	return h.host.kernel.remove(found)
 }
 
 // removeAllBut takes away our devices that are of no tunnel of these, also those that another agent left when it was

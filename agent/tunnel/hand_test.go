@@ -199,6 +199,29 @@ func TestWhatIsTheSameStaysAndWhatIsNotNamedGoes(t *testing.T) {
 	}
 }
 
+func TestAnotherKeyCountsWithoutARestartAndTheOneBeforeItIsWorthNothing(t *testing.T) {
+	w := newWorld(t, false).begin()
+	w.await("packets go through", 10*time.Second, func() bool { return w.ping(100) })
+	another := func(order *agentv1.Tunnels) *agentv1.Tunnels {
+		order = proto.Clone(order).(*agentv1.Tunnels)
+		order.Tunnels[0].Key = bytes.Repeat([]byte{8}, len(testKey))
+		return order
+	}
+	if _, err := w.away.hand.Order(another(w.away.order)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the end with the old key is heard no more", 10*time.Second, func() bool { return w.near.says().GetBecause() != "" })
+	if w.ping(100) {
+		t.Fatal("packets go through for an end whose key was revoked")
+	}
+	if _, err := w.near.hand.Order(another(w.near.order)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the ends hear each other again", 20*time.Second, w.alive)
+	w.address() // which went with the devices
+	w.await("packets go through again", 10*time.Second, func() bool { return w.ping(100) })
+}
+
 func TestADeviceThatIsNotOursIsLeftAloneAndSaid(t *testing.T) {
 	w := newWorld(t, false)
 	w.far.Run("ip", "link", "add", "tun", "type", "vxlan", "id", "7", "dstport", "4791")
