@@ -192,7 +192,8 @@ class _Flows:
                 yield from responders.from_ourselves(port.number, own.ip)
         for each in here:
             mac = _gateway_mac(each.subnet, port)
-            yield Flow(ENTRY, FORWARD_PRIORITY, _by_source(each, port, eth_dst=mac), goto=ROUTE)
+            match = _by_source(each, port, eth_dst=mac, **sources.written_mac(each.place))
+            yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
             if each.terminal.exit:
                 yield from beyond.entering(self._site, each, port.number, mac)
 

@@ -17,7 +17,7 @@ from controller.program import DecTtl, Flow, ToGroup, fields
 from controller.tables.leaving import LEAVE
 from controller.tables.responders import ENTRY
 from controller.tables.served import Served, answered, served
-from controller.tables.sources import of_no_stranger
+from controller.tables.sources import of_no_stranger, written_mac
 
 UNBELIEVED_PRIORITY, STRANGERS_PRIORITY = 8, 6  # ENTRY: below what a terminal's own address forwards
 NOWHERE_PRIORITY, BEYOND_PRIORITY = 60, 50  # LEAVE: above what goes by source or comes back
@@ -34,7 +34,7 @@ def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]
     for network in of_no_stranger(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
         yield Flow(ENTRY, UNBELIEVED_PRIORITY, claimed)
-    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type)
+    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, **written_mac(each.place))
     yield Flow(ENTRY, STRANGERS_PRIORITY, match, goto=LEAVE)
 
 

@@ -1,5 +1,8 @@
-"""Whom a packet from outside cannot be of: what comes in by an uplink, or from beyond the exit, in such a name is
-somebody else's (RFC 2827)."""
+"""Whose a packet cannot be, by the addresses that it comes from.
+
+What comes in by an uplink, or from beyond the exit, in the name of somebody inside is somebody else's (RFC 2827). So is
+what comes in by a terminal's port from another MAC address than the one that is written for the terminal.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 
-from controller.model import Address, Family, Network, Site
-from controller.program import written
+from controller.model import Address, Family, Network, Site, TerminalAddress
+from controller.program import Value, written
 
 
 def own(site: Site) -> tuple[Address, ...]:
@@ -16,6 +19,11 @@ def own(site: Site) -> tuple[Address, ...]:
     outside = (each.ip for uplink in site.uplinks for each in uplink.addresses)
     inside = (each.ip for subnet in site.subnets for each in subnet.gateways)
     return (*outside, *inside)
+
+
+def written_mac(place: TerminalAddress) -> dict[str, Value]:
+    """What a frame from there has to match; nothing where the MAC address is learned."""
+    return {"eth_src": place.mac} if place.mac else {}
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ import yaml
 from controller import config
 from controller.known import Known, Observed, Port, Wanted
 from controller.model import Address, Config, Mode, Site
+from tests.fakes.packet import TERMINAL_MAC
 
 PAPER: dict[str, Any] = {
     "servers": ["relay", "relay-1"],
@@ -44,9 +45,9 @@ PAPER: dict[str, Any] = {
                     "mode": "auto",
                     "access_point": "air",
                     "addresses": [
-                        {"address": "192.168.110.3", "port": "c1", "mac": "08:00:27:86:0d:bc"},
-                        {"address": "192.168.210.3", "port": "c2", "mac": "08:00:27:ec:c0:04"},
-                        {"address": "fd00:110::3", "port": "c1", "mac": "08:00:27:86:0d:bc"},
+                        {"address": "192.168.110.3", "port": "c1", "mac": TERMINAL_MAC},
+                        {"address": "192.168.210.3", "port": "c2", "mac": TERMINAL_MAC},
+                        {"address": "fd00:110::3", "port": "c1", "mac": TERMINAL_MAC},
                     ],
                 },
                 "phone": {

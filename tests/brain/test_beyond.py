@@ -23,6 +23,7 @@ from tests.fakes.switch import FakeSwitch
 
 WIFI, LTE, SERVERS, SIDE, EXIT = (PORTS[name].number for name in ("wifi0", "lte0", "c1", "c2", "lan0"))
 GATEWAY_MAC = "02:00:00:00:0f:09"
+EXIT_MAC = "02:00:00:00:0f:0a"
 AT_HOME = {4: "192.168.110.3", 6: "fd00:110::3"}
 STRANGERS = {4: "203.0.113.77", 6: "2001:db8:77::1"}
 EXITS = {4: "10.98.0.2", 6: "fd00:98::2"}
@@ -242,6 +243,18 @@ def test_a_stranger_is_taken_from_the_exit_s_port_alone_and_for_the_gateway_s_ma
     assert not switch.send(replace(packet, eth_dst=test_mirrors.GATEWAY_MAC), SERVERS).sent
     assert not switch.send(replace(packet, eth_dst=PHONE_MAC), EXIT).sent
     assert not switch.send(replace(packet, vlan_vid=0x1007), EXIT).sent
+
+
+@families
+def test_strangers_are_taken_from_the_exit_s_written_mac_alone(version: int) -> None:
+    written = document()
+    for each in written["sites"]["far"]["terminals"]["beyond"]["addresses"]:
+        each["mac"] = EXIT_MAC
+    site = sites.loaded(written).sites[1]
+    switch = installed(compile(site, sites.known(site)))
+    packet = from_beyond(STRANGERS[version], AT_HOME[version])
+    assert switch.send(replace(packet, eth_src=EXIT_MAC), EXIT).sent
+    assert not switch.send(packet, EXIT).sent
 
 
 @families

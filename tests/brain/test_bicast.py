@@ -17,7 +17,7 @@ from controller.tables.recall import remembered
 from controller.tables.served import served
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
-from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp
+from tests.fakes.packet import TERMINAL_MAC, Packet, arp_request, echo, solicit, tcp, udp
 from tests.fakes.switch import FakeSwitch
 
 C1, C2, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "c2", "lan0", "wifi0", "lte0"))
@@ -135,10 +135,25 @@ def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str)
     phone = "10.1.0.7" if "." in source else "fd00:1::7"
     there = leaves(switch, tcp(source, phone, eth_dst=CLIENT_GATEWAY_MAC), C1)
     assert {port: packet.eth_dst for port, packet in there.items()} == {C1: PHONE_MAC}
-    answer = leaves(switch, tcp(phone, source, eth_dst=PORTS["c1"].mac), C1)
-    assert {port: packet.eth_dst for port, packet in answer.items()} == {C1: "08:00:27:86:0d:bc"}
+    answer = leaves(switch, tcp(phone, source, eth_src=PHONE_MAC, eth_dst=PORTS["c1"].mac), C1)
+    assert {port: packet.eth_dst for port, packet in answer.items()} == {C1: TERMINAL_MAC}
     server = SERVER if "." in source else "fd00::2"
     assert leaves(switch, tcp(server, phone, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
+
+
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_a_terminal_s_address_is_believed_from_its_written_mac_alone(source: str) -> None:
+    there = SERVER if "." in source else "fd00::2"
+    packet = tcp(source, there, eth_dst=CLIENT_GATEWAY_MAC)
+    assert leaves(ready(), packet, C1).keys() == {WIFI, LTE}
+    stranger = replace(packet, eth_src="02:00:00:00:00:66")
+    assert not ready().send(stranger, C1).sent
+    beside = replace(stranger, ipv4_dst="10.1.0.7") if "." in source else replace(stranger, ipv6_dst="fd00:1::7")
+    assert not ready().send(beside, C1).sent, "nor does another terminal hear it"
+
+
+def test_where_no_mac_is_written_any_is_believed() -> None:
+    assert leaves(ready(), replace(from_phone(), eth_src="02:00:00:00:00:66"), LAN).keys() == {WIFI, LTE}
 
 
 @pytest.mark.parametrize("uplink", [WIFI, LTE])
@@ -146,8 +161,19 @@ def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: in
     own_mac = WIFI_MAC if uplink == WIFI else PORTS["lte0"].mac
     answer = tcp(SERVER, "192.168.110.3", eth_dst=own_mac)
     (sent,) = ready().send(answer, uplink).sent
-    assert (sent.port, sent.packet.eth_src, sent.packet.eth_dst) == (C1, CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert (sent.port, sent.packet.eth_src, sent.packet.eth_dst) == (C1, CLIENT_GATEWAY_MAC, TERMINAL_MAC)
     assert sent.packet.nw_ttl == 63
+
+
+@pytest.mark.parametrize("terminal", ["192.168.110.3", "fd00:110::3"])
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_what_comes_by_an_uplink_is_taken_for_its_own_mac_alone(terminal: str, uplink: str) -> None:
+    """A switch that floods brings what is for the other uplink, too."""
+    macs = {"wifi0": WIFI_MAC, "lte0": PORTS["lte0"].mac}
+    other = {"wifi0": "lte0", "lte0": "wifi0"}[uplink]
+    answer = tcp(SERVER if "." in terminal else "fd00::2", terminal, eth_dst=macs[uplink])
+    assert leaves(ready(), answer, PORTS[uplink].number).keys() == {C1}
+    assert not ready().send(replace(answer, eth_dst=macs[other]), PORTS[uplink].number).sent
 
 
 def test_a_terminal_reaches_another_without_an_uplink() -> None:
@@ -241,11 +267,11 @@ def test_tagged_packets_between_ports_that_are_not_ours_are_left_to_whose_they_a
 
 
 def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
-    outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src="08:00:27:86:0d:bc"), C1)
+    outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src=TERMINAL_MAC), C1)
     (sent,) = outcome.sent
     assert (sent.port, sent.packet.arp_op, sent.packet.arp_sha) == (C1, 2, CLIENT_GATEWAY_MAC)
     assert (sent.packet.arp_spa, sent.packet.arp_tpa) == ("192.168.110.2", "192.168.110.3")
-    assert (sent.packet.eth_dst, sent.packet.arp_tha) == ("08:00:27:86:0d:bc", "08:00:27:86:0d:bc")
+    assert (sent.packet.eth_dst, sent.packet.arp_tha) == (TERMINAL_MAC, TERMINAL_MAC)
 
 
 def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() -> None:
@@ -255,12 +281,12 @@ def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() 
 
 
 def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
-    asked = solicit("fd00:110::3", "fd00:110::2", eth_src="08:00:27:86:0d:bc")
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     site = replace(sites.paper_site(), datapath=Datapath.NETDEV)
     (sent,) = switch_with(sites.known(site), site).send(asked, C1).sent
     answer = sent.packet
     assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
-    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
     assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
     assert answer.icmpv6_nd_reserved == 0xE0000000
@@ -268,13 +294,13 @@ def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> No
 
 def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_app() -> None:
     """The asker learns from a solicitation too (RFC 4861, 7.2.3)."""
-    asked = solicit("fd00:110::3", "fd00:110::2", eth_src="08:00:27:86:0d:bc")
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
     outcome = ready().send(asked, C1)
     (sent,) = outcome.sent
     answer = sent.packet
     assert outcome.punted == (asked,)
     assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 135, "fd00:110::3")
-    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, "08:00:27:86:0d:bc")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
     assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
     assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
 
@@ -422,7 +448,8 @@ def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
     inside = switch.ports[site.inside_ports[0]].number
     for terminal in site.terminals:
         place = terminal.addresses[1 if sixth else 0]
-        packet = protocol(str(place.address), "fd99::9" if sixth else SERVER, eth_dst="02:00:00:00:03:01")  # type: ignore[operator]
+        there = "fd99::9" if sixth else SERVER
+        packet = protocol(str(place.address), there, eth_src=place.mac, eth_dst="02:00:00:00:03:01")  # type: ignore[operator]
         sent = switch.send(packet, inside).sent
         up = count - len(down & set(range(1, count + 1)))
         assert len({each.port for each in sent}) == len(sent) <= up

@@ -546,6 +546,9 @@ def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port(
     written = pair.switch().site.uplink("wifi").next_hops[0].address
     learned = pair.switch().site.uplink("lte").next_hops[0].address
     pair.tell(NeighbourSeen(session, PORTS["wifi0"].number, written, "0a:00:00:00:00:66"))
+    for place in pair.switch().site.terminals[0].addresses:
+        assert place.mac
+        pair.tell(NeighbourSeen(session, PORTS[place.port].number, place.address, "0a:00:00:00:00:66"))
     pair.tell(NeighbourSeen(session, PORTS["lan0"].number, learned, "0a:00:00:00:00:66"))
     pair.drain()
     assert pair.installed() == before

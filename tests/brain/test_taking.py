@@ -140,7 +140,7 @@ def test_in_single_a_subflow_leaves_its_own_uplink_where_that_is_down_or_a_far_e
 
 def _by(source: str, in_port: int) -> Packet:
     (mac,) = (port.mac for port in PORTS.values() if port.number == in_port)
-    return tcp(source, SERVER, eth_dst=mac, tcp_dst=443)
+    return tcp(source, SERVER, eth_src=HOST_MAC, eth_dst=mac, tcp_dst=443)
 
 
 @pytest.mark.parametrize(("address", "by"), [(PHONE_BY_WIFI, BY_WIFI), ("fd00:972::7", BY_LTE)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.bicast import compile
+from controller.relayed import HOST_MAC
 from tests.brain import relayed
 from tests.brain.relayed import PORTS
 from tests.fakes.packet import tcp, udp
@@ -19,6 +20,7 @@ BETWEEN = [
     ("rl-home", tcp(SERVER, PHONE)),
     ("rl-home", tcp(PHONE, SERVER)),
     ("rl-home", udp(PHONE, SERVER)),
+    ("rl-wifi", tcp("10.97.1.7", SERVER, eth_src=HOST_MAC, eth_dst=PORTS["rl-wifi"].mac)),
     ("rl-wifi", tcp("10.97.1.7", SERVER, eth_dst=PORTS["rl-wifi"].mac)),
     ("rl-wifi", tcp(PHONE, SERVER, eth_dst=PORTS["rl-wifi"].mac)),
     ("lte0", tcp(SERVER, "10.97.2.7", eth_dst=PORTS["lte0"].mac)),

@@ -62,7 +62,8 @@ def told(home: Home) -> dict[str, Any]:
 
 
 def test_a_foreign_flow_where_ours_would_stand_is_left_and_shown(shared: Home) -> None:
-    ours = "table=0,priority=10,ip,in_port=gw-c1,dl_dst=08:00:27:f9:49:62,nw_src=192.168.110.3"
+    place = "in_port=gw-c1,dl_src=08:00:27:86:0d:bc,dl_dst=08:00:27:f9:49:62"
+    ours = f"table=0,priority=10,ip,{place},nw_src=192.168.110.3"
     ovs.ofctl("--names", "add-flow", BRIDGE, f"cookie=0x99,{ours},actions=drop")  # ours is gone by it
     shared.reconnect()
     until(lambda: bool(told(shared)["conflicts"]), "the conflict is shown")
