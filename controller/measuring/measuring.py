@@ -188,12 +188,12 @@ class Measuring:
             near, far = self._at.get(road.near_end), self._at.get(road.far_end)
             if near is None or far is None or near.unable or far.unable:
                 continue
-            if self._meetings.meet(road, near, far):
+            if self._meetings.meet(road, near, far, self._is_watched(road)):
                 self._timetable.silent(road)
         others = () if alone else (each for road in self._roads_of.get(end, ()) for each in road.ends)
         for each in sorted({end, *others} & self._at.keys()):
             host, roads = self._at[each], self._roads_of.get(each, ())
-            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads, self.watched)
+            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
             yield from host.tell(answer, health, self._tickets, now)
 
     def _probe(self, now: float) -> Iterator[Direct]:
@@ -265,6 +265,10 @@ class Measuring:
             for down in DIRECTIONS
         )
         return telling.road(road, self.why_not(road), self.health(road.site, road.uplink), tuple(directions))
+
+    def _is_watched(self, road: Road) -> bool:
+        """It is of a site's uplink, and not paid for by the byte."""
+        return road.at in self.watched and road.budget_bytes_per_day is None and road.air is None
 
     def why_not(self, road: Road) -> str | None:
         """None: it is measured."""

@@ -8,7 +8,7 @@ What is met stays so while one of them is away: agents go on with what they were
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from controller.measuring.host import Host
@@ -24,6 +24,7 @@ class Meeting:
     near: int  # sessions
     far: int
     number: int
+    watched: bool  # its packets follow each other fast
 
 
 class Meetings:
@@ -36,12 +37,12 @@ class Meetings:
         """Those of other roads are over."""
         self._of = {at: met for at, met in self._of.items() if roads.get(at) == met.road}
 
-    def meet(self, road: Road, near: Host, far: Host) -> bool:
-        """Whether they had not met yet."""
+    def meet(self, road: Road, near: Host, far: Host, watched: bool) -> bool:
+        """Whether they had not met yet. At another pace they meet anew: no number of a packet is answered twice."""
         met = self._of.get(road.at)
-        is_new = met is None or (met.near, met.far) != (near.session, far.session)
+        is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
         if is_new:
-            self._of[road.at] = Meeting(road, near.session, far.session, self._tickets.draw())
+            self._of[road.at] = Meeting(road, near.session, far.session, self._tickets.draw(), watched)
         return is_new
 
     def answered(self, numbers: Iterable[int]) -> None:
@@ -59,10 +60,9 @@ class Meetings:
         """`roads`: those that it is an end of."""
         return Answer(tuple(_session(met) for met in self._met(roads) if met.far == far.session))
 
-    def health(self, near: Host, roads: Iterable[Road], watched: Collection[At]) -> Health:
-        """`watched`: roads whose packets are to follow each other fast."""
+    def health(self, near: Host, roads: Iterable[Road]) -> Health:
         ours = (met for met in self._met(roads) if met.near == near.session and met.number in self._answered)
-        return Health(tuple(_path(met, met.road.at in watched) for met in ours))
+        return Health(tuple(map(_path, ours)))
 
     def _met(self, roads: Iterable[Road]) -> Iterator[Meeting]:
         return (self._of[road.at] for road in roads if road.at in self._of)
@@ -72,8 +72,8 @@ def _session(met: Meeting) -> AnswerSession:
     return AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
 
 
-def _path(met: Meeting, watched: bool) -> HealthPath:
+def _path(met: Meeting) -> HealthPath:
     road = met.road
     spared = road.budget_bytes_per_day is not None or road.air is not None
-    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if watched else PAUSE_MS
+    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if met.watched else PAUSE_MS
     return HealthPath(road.uplink, road.way, HEALTH_PORT, road.number, pause_ms, met.number)

@@ -99,10 +99,13 @@ def test_the_far_end_answers_before_the_near_one_sends() -> None:
 def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_has_copies() -> None:
     world, home, _ = both()
 
-    def pauses() -> dict[str, int]:
+    def paths() -> tuple[HealthPath, ...]:
         health = home.orders_of(Health)[-1]
         assert isinstance(health, Health)
-        return {path.name: path.pause_ms for path in health.paths}
+        return health.paths
+
+    def pauses() -> dict[str, int]:
+        return {path.name: path.pause_ms for path in paths()}
 
     def calls(seconds: int) -> None:
         for _ in range(seconds):
@@ -112,8 +115,11 @@ def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_
 
     world.seconds(45)
     assert world.core.wanted.copies["client"] is False, "probes tell that it is clean"
+    met = {path.meeting for path in paths()}
     calls(5)
     assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "they tell enough"
+    again = {path.meeting for path in paths()}
+    assert len(again & met) == 1, "who answers takes no number of a packet twice"
     home.links["wifi"] = Link(loses=0.08)
     calls(2)
     assert world.core.wanted.copies["client"]
