@@ -123,7 +123,9 @@ def ways(switch: FakeSwitch) -> list[set[int]]:
 
 @cache
 def ways_of(name: str) -> list[set[int]]:
-    return ways(holding(program(name)))
+    found = ways(holding(program(name)))
+    assert all(found), "each packet is forwarded by each program"
+    return found
 
 
 def assert_passing(switch: FakeSwitch, before: list[set[int]], after: list[set[int]], at: object) -> None:
