@@ -31,6 +31,7 @@ PARTS = (
     "once",
     "eliminate",
     "air",
+    "starvation",
     "windows",
     "relay",
     "transfer",

@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
         parts = [aligned(_access_points(access_points))]
         if any(one["terminals"] for one in access_points):
             parts.append(aligned(_terminals(access_points)))
-        print("\n\n".join([*parts, *(["\n".join(doubts)] if (doubts := list(_doubts(access_points))) else [])]))
+        if notes := [*_released(access_points), *_doubts(access_points)]:
+            parts.append("\n".join(notes))
+        print("\n\n".join(parts))
     return OK
 
 
@@ -66,6 +68,12 @@ def _terminals(access_points: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]
 
 def _segments(segments: int | None) -> str:
     return "-" if segments is None else str(segments)
+
+
+def _released(access_points: list[dict[str, Any]]) -> Iterator[str]:
+    for one in access_points:
+        if one["released"] is not None:
+            yield f"! {one['name']}: caps are released: {one['released']}"
 
 
 def _doubts(access_points: list[dict[str, Any]]) -> Iterator[str]:

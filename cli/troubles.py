@@ -77,6 +77,8 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
     """Where a rule is not followed, or what was said of a terminal is not believed."""
     for place in access_points:
         name = f"{place['gateway']}: access point {place['name']}"
+        if place["released"] is not None:
+            yield f"{name}: caps are released: {place['released']}"
         for port, because in place["missing"]:
             yield f"{name}: nothing is held at the port {port}: {because}"
         for one in place["terminals"]:

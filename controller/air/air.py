@@ -197,9 +197,12 @@ class Air:
             gateway = self._gateway(place)
             if gateway is not None and gateway.can(NARROWS):
                 drafts.setdefault(gateway.session, Draft()).watch(place.ports)
+            unheld = place.unheld = set[str]()
             for name in place.terminals:
                 own = speakers.get(name)
                 chosen = self._hands[name] = hand(place.site, own, gateway, now)
+                if not isinstance(chosen, Hand):
+                    unheld.add(name)
                 itself = own if isinstance(chosen, Hand) and own and chosen.session == own.session else None
                 place.held(name, itself.capping.held if itself and itself.capping else None, now)
                 windows = place.windows(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from controller.policy import delivered
 from controller.policy.airrate import AirRate, Use, use
@@ -16,6 +16,8 @@ LATE_S = 1.0  # a report
 
 
 class Meter:
+    """What terminals deliver, and what an access point carries, where nobody wrote it."""
+
     def __init__(self) -> None:
         self.rate = AirRate()
         # By terminal, as its gateway counts it, and as it says itself. Where the first is known the second is not
@@ -30,12 +32,14 @@ class Meter:
     def told(self, terminal: str, flows: Iterable[Flow], seconds: float, now: float) -> None:
         _count(self._told, terminal, flows, seconds, now)
 
-    def look(
-        self, sharers: Iterable[Sharer], ruling: Ruling, now: float, probed: Callable[[], Figure | None]
-    ) -> int | None:
-        """What is divided from now on; `ruling` is in force. `probed` is asked where nothing was delivered yet."""
-        uses = [self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now)]
-        self.rate = self.rate.after([each for each in uses if each is not None], ruling.active, now)
+    def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
+        """What terminals make of the air just now; `ruling` is in force."""
+        uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
+        return [each for each in uses if each is not None]
+
+    def look(self, uses: Collection[Use], active: int, now: float, probed: Callable[[], Figure | None]) -> int | None:
+        """What is divided from now on. `probed` is asked where nothing was delivered yet."""
+        self.rate = self.rate.after(uses, active, now)
         if self.rate.asks_trains:
             self.rate = self.rate.by_trains(probed(), now)
         return None if self.rate.bps is None else round(self.rate.bps)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from controller.air.meter import Meter
 from controller.model import AccessPoint, CapRule, Site, Terminal
 from controller.policy import sharers
+from controller.policy.cap_release import Release
 from controller.policy.cap_windows import Window
-from controller.policy.caps import Ruling, decide
+from controller.policy.caps import Released, Ruling, decide, explained_us
 from controller.policy.flows import Flow, Pair
 from controller.policy.fusing import Figure
 from controller.policy.sharers import Sharer
@@ -28,12 +29,12 @@ class Place:
         self.site, self.access_point = site, access_point
         self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
         self.ruling = Ruling(access_point)
-        self.meter: Meter | None = None  # what is written is not measured, nor what no rule divides
-        if access_point.rule is CapRule.IDEAL and access_point.bandwidth_bps is None:
-            self.meter = Meter()
+        self.release = Release()
+        self.meter = Meter() if access_point.rule is CapRule.IDEAL else None  # the others divide nothing
         self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.own}))
         self._sharers: dict[str, Sharer] = {}  # by terminal
         self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
+        self.unheld: Collection[str] = ()  # terminals
         self.short: set[str] = set()  # terminals with more connections that send than sockets that their agents hold
         self._short_since: dict[str, float] = {}
         self._decided_at = 0.0
@@ -44,7 +45,7 @@ class Place:
         here = self.terminals.keys() & other._sharers.keys()
         self._sharers = {name: other._sharers[name] for name in here}
         if self.access_point == other.access_point:
-            self.ruling, self.meter = other.ruling, other.meter
+            self.ruling, self.meter, self.release = other.ruling, other.meter, other.release
 
     def heard(
         self,
@@ -74,11 +75,22 @@ class Place:
             return
         access_point = self.access_point
         if self.meter is not None:
-            by_trains = partial(probed, self.site.name, access_point.name, now)
-            measured_bps = self.meter.look(self._sharers.values(), self.ruling, now, by_trains)
-            access_point = replace(access_point, bandwidth_bps=measured_bps)
-        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now)
+            uses = self.meter.uses(self._sharers.values(), self.ruling, now)
+            if access_point.bandwidth_bps is None:
+                by_trains = partial(probed, self.site.name, access_point.name, now)
+                measured_bps = self.meter.look(uses, self.ruling.active, now, by_trains)
+                access_point = replace(access_point, bandwidth_bps=measured_bps)
+            else:  # of a measured one less is allowed where less comes: slower air and a guest look alike there
+                held = [use for use in uses if use.terminal not in self.unheld and not self.unseen.get(use.terminal)]
+                explained = explained_us(self.ruling)
+                bps = access_point.bandwidth_bps
+                self.release = self.release.after(held, bps, self.ruling.active, explained, now)
+        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now, self._released(now))
         self._decided_at, self._stale = now, False
+
+    def _released(self, now: float) -> Released | None:
+        one = self.release
+        return Released(one.least_bps(now), one.queue_us) if one.is_on else None
 
     def held(self, terminal: str, sockets: int | None, now: float) -> None:
         """By its own agent; None: that one holds nothing. Of a connection that has just begun none is counted yet."""

@@ -36,7 +36,7 @@ def told(
 
 def _off(site: Site, one: AccessPoint) -> AccessPointView:
     unheard = tuple(_unheard(each.name, OFF) for each in site.terminals if each.access_point == one.name)
-    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, None, 0, None, (), unheard)
+    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, None, 0, None, None, (), unheard)
 
 
 def _place(
@@ -54,6 +54,7 @@ def _place(
         measured=_measured(place, now),
         active=ruling.active,
         block_bytes=ruling.block_bytes or None,
+        released=place.release.because,
         missing=tuple((port, because) for port, because in missing if port in (*place.ports, EVERY_PORT)),
         terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
     )

@@ -57,5 +57,6 @@ class AccessPointView:
     measured: MeasuredView | None  # None: it is written in gateway.yaml, or not known
     active: int  # terminals that share it now
     block_bytes: int | None  # that programs on them had best write at once; None: as they like
+    released: str | None  # why windows grow with the round trip for now; None: they do not
     missing: tuple[tuple[str, str], ...]  # ports of the gateway without a program, and why
     terminals: tuple[SharerView, ...]

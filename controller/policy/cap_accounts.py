@@ -31,6 +31,8 @@ def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int],
 def _ideal(part: Part, other: str | None, rtt_us: int, srtt_us: int, one: Window) -> str:
     bandwidth = f"{part.bandwidth_bps / 1e6:.4g} Mbit/s"
     place = f" to {other}" if other else ""
+    if one.released:
+        return f"released: {bandwidth} x {srtt_us / 1000:.1f} ms{place} as it is now / {part.active}, {one.most} each"
     fitting = part.fitting(rtt_us)
     parted = f" of which {one.most} each" if part.connections > 1 else ""
     if part.connections == 1 and one.most != max(2, fitting + 1):

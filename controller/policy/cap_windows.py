@@ -5,7 +5,8 @@ What falls by little is left as it is: by 5 %. A row of the paper's is left for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from controller.model import AccessPoint, CapRule
 from controller.policy.cap_tables import CASE_B_FROM_US, Bounds, Case, by_ratio, by_terminals, row_of
@@ -20,6 +21,7 @@ MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
 # of paces above the bandwidth would fill the queue again.
 PACED_PART = 0.92
 LEFT_AT = 0.95
+RELEASED_PART = 0.95  # of an equal part: who is held keeps up no queue alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Window:
     least: int = 0  # 0: none
     pace_bps: int = 0  # 0: no bound
     queues: bool = False  # there is no floor because a queue stands on the way
+    released: bool = False  # it grows with the round trip
     case: Case = Case.A  # of the paper's tables
     row: int = 0  # of its table 3
 
@@ -70,6 +73,16 @@ def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Wind
     if part.access_point.rule is CapRule.PAPER:
         return _paper(part, rtt_us, srtt_us, before)
     return _ideal(part, rtt_us, srtt_us, before)
+
+
+def released(part: Part, one: Window, srtt_us: int, least_bps: float) -> Window:
+    """Return the window where a queue stands that caps do not explain: it lets most of an equal part through, and is
+    at least so large that the terminal gets `least_bps`."""
+    each = SEGMENT_US * part.connections
+    fitting = RELEASED_PART * part.bandwidth_bps * srtt_us / max(1, part.active) / each
+    most = min(max(one.most, math.ceil(fitting)), MOST_SEGMENTS)
+    least = min(max(one.least, math.floor(least_bps * srtt_us / each)), most - 1)
+    return replace(one, most=most, least=least, pace_bps=one.pace_bps if most == one.most else 0, released=True)
 
 
 def bounds(part: Part, one: Window) -> tuple[Bounds, Bounds]:

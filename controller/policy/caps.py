@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.model import AccessPoint, CapRule
 from controller.policy.cap_accounts import account
-from controller.policy.cap_windows import SEGMENT_US, TURNS_US, Part, Window, window
+from controller.policy.cap_windows import SEGMENT_US, TURNS_US, Part, Window, released, window
 from controller.policy.cap_witnesses import Witnesses
 from controller.policy.flows import Pair
 from controller.policy.sharers import BULK_BYTES, Path, Sharer, silent
@@ -40,6 +40,7 @@ class Cap:
     connections: int  # among which its part is divided
     because: str
     windows: Mapping[Pair, Window] = field(default_factory=dict)  # of each connection of a pair
+    held_windows: Mapping[Pair, Window] = field(default_factory=dict)  # the same, where nothing is released
     most_segments: int | None = None  # of its connections together; None: no cap
     least_segments: int | None = None
     ratio: float | None = None  # of its round trip to the shortest one, where that is largest; None: not known
@@ -49,7 +50,8 @@ class Cap:
     bounding: frozenset[Pair] = frozenset()  # those now
     shortest_us: Mapping[Pair, int] = field(default_factory=dict)  # round trips that it goes by
     rides: str = ""  # what they are of
-    on_their_way: tuple[tuple[int, int], ...] = ()  # of each connection: segments at most, and its way in microseconds
+    # Of each connection: segments at most where nothing is released, and its way in microseconds
+    on_their_way: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,21 @@ class _Known:
     ratio: float | None
 
 
-def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Ruling | None, now: float) -> Ruling:
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What caps are while they are released (cap_release.py)."""
+
+    least_bps: float  # that each terminal is given
+    queue_us: float  # that stands, and is no part of any way
+
+
+def decide(
+    access_point: AccessPoint,
+    sharers: Collection[Sharer],
+    before: Ruling | None,
+    now: float,
+    released: Released | None = None,
+) -> Ruling:
     if access_point.rule is CapRule.OFF:
         return Ruling(access_point)
     here = [sharer for sharer in sharers if not silent(sharer, now)]
@@ -79,13 +95,23 @@ def decide(access_point: AccessPoint, sharers: Collection[Sharer], before: Rulin
     # Also where its bandwidth has become another: of round trips the same is known.
     if before is None or replace(before.access_point, bandwidth_bps=access_point.bandwidth_bps) != access_point:
         before = Ruling(access_point)
-    witnesses, queue_us = Witnesses(here), _queue_us(before)
-    caps = {sharer.terminal: _cap(access_point, sharer, witnesses, active, before, queue_us) for sharer in here}
+    witnesses, queue_us = Witnesses(here), explained_us(before)
+    if released is not None:
+        queue_us = max(queue_us, released.queue_us)
+    caps = {
+        sharer.terminal: _cap(access_point, sharer, witnesses, active, before, queue_us, released) for sharer in here
+    }
     return Ruling(access_point, caps, active, BLOCK_BYTES[min(max(active, 1), len(BLOCK_BYTES)) - 1])
 
 
 def _cap(
-    access_point: AccessPoint, sharer: Sharer, witnesses: Witnesses, active: int, before: Ruling, queue_us: float
+    access_point: AccessPoint,
+    sharer: Sharer,
+    witnesses: Witnesses,
+    active: int,
+    before: Ruling,
+    queue_us: float,
+    release: Released | None,
 ) -> Cap:
     old = before.caps.get(sharer.terminal)
     known = _known(sharer, witnesses, old.shortest_us if old and old.rides == sharer.rides else {}, queue_us)
@@ -95,15 +121,19 @@ def _cap(
     # What others do now acts at once, and so does another bandwidth; only what a terminal's own figures do by
     # themselves is left to settle.
     same = before.access_point == access_point and before.active == active
-    settled = old.windows if old and same and old.connections == connections else {}
+    settled = old.held_windows if old and same and old.connections == connections else {}
     measured = {} if part.wants_bandwidth else known.rtt_us
-    windows = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
+    held = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
+    windows = held
+    if release is not None:
+        windows = {pair: released(part, one, known.srtt_us[pair], release.least_bps) for pair, one in held.items()}
     most, least = _together(sharer, windows)
     return Cap(
         active=sharer.active,
         connections=connections,
         because=_because(sharer, part, known, windows),
         windows=windows,
+        held_windows=held,
         most_segments=most,
         least_segments=least,
         ratio=known.ratio,
@@ -113,11 +143,11 @@ def _cap(
         bounding=frozenset(known.bounded),
         shortest_us=known.shortest_us,
         rides=sharer.rides,
-        on_their_way=_on_their_way(sharer, windows, known),
+        on_their_way=_on_their_way(sharer, held, known),
     )
 
 
-def _queue_us(before: Ruling) -> float:
+def explained_us(before: Ruling) -> float:
     """How long the queue may be in which all that has a cap stands: what is on a long way stands in none. A kernel
     forgets after minutes that it ever saw a shorter round trip, and caps by a queue would make it longer still."""
     bandwidth_bps = before.access_point.bandwidth_bps

@@ -239,6 +239,11 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
     bandwidth = GaugeMetricFamily(
         "bicast_access_point_bandwidth_bps", "What `ideal` divides there", labels=["gateway", "access_point"]
     )
+    released = GaugeMetricFamily(
+        "bicast_access_point_released",
+        "1 while caps are released there: somebody sends whom nobody holds",
+        labels=["gateway", "access_point"],
+    )
     active = GaugeMetricFamily("bicast_cap_active", "1 while the terminal sends", labels=labels)
     most = GaugeMetricFamily(
         "bicast_cap_most_segments", "What all of the terminal's connections may have on their way", labels=labels
@@ -253,6 +258,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
     )
     for one in access_points:
         sharers.add_metric([one.gateway, one.name], one.active)
+        released.add_metric([one.gateway, one.name], float(one.released is not None))
         if one.bandwidth_bps is not None:
             bandwidth.add_metric([one.gateway, one.name], one.bandwidth_bps)
         for each in one.terminals:
@@ -264,7 +270,7 @@ def _access_points(access_points: tuple[AccessPointView, ...]) -> Iterator[Famil
             for family, value in ((most, each.most_segments), (least, each.least_segments), (ratio, each.rtt_ratio)):
                 if value is not None:
                     family.add_metric(at, value)
-    yield from (sharers, bandwidth, active, most, least, held, ratio, doubts)
+    yield from (sharers, bandwidth, released, active, most, least, held, ratio, doubts)
 
 
 class _Traffic:

@@ -325,6 +325,7 @@ AIR = AccessPointView(
     measured=None,
     active=2,
     block_bytes=65_536,
+    released=None,
     missing=(("gw-c2", "there is no network device gw-c2 here"),),
     terminals=(SHARES, DOUBTED),
 )

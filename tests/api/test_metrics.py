@@ -132,6 +132,7 @@ def test_caps_are_told_of_each_terminal_that_shares_an_access_point(http: httpx.
     there = {"gateway": "home", "access_point": "air"}
     carried = {name: samples[_key(f"bicast_access_point_{name}", **there)] for name in ("sharers", "bandwidth_bps")}
     assert carried == {"sharers": 2, "bandwidth_bps": 20_000_000}
+    assert samples[_key("bicast_access_point_released", **there)] == 0
     of = {name: {"gateway": "home", "access_point": "air", "terminal": name} for name in ("client", "tablet")}
     told = {"active": 1, "most_segments": 10, "least_segments": 8, "held": 1, "rtt_ratio": 1.5, "doubts_total": 0}
     assert {name: samples[_key(f"bicast_cap_{name}", **of["client"])] for name in told} == told

@@ -61,6 +61,13 @@ def test_a_bandwidth_that_was_measured_is_shown_with_its_interval_and_its_age(
     assert set(shown(20_000_000, None)) == {"20 Mbit/s, written in gateway.yaml"}
 
 
+def test_that_caps_are_released_is_said_with_the_reason(api: str, desk: Desk, capsys: Captured) -> None:
+    desk.snapshot = replace(SHARED, access_points=(replace(AIR, released="a queue of 310 ms stood there"),))
+    for verb in ("caps", "status"):
+        assert main([verb]) == OK
+        assert "air: caps are released: a queue of 310 ms stood there\n" in capsys.readouterr().out
+
+
 def test_what_is_ordered_and_not_answered_yet_and_what_nobody_tells_is_said(
     api: str, desk: Desk, capsys: Captured
 ) -> None:
