@@ -71,7 +71,7 @@ exit codes:
 
 environment:
   BICAST_API    where the controller's API is, such as 127.0.0.1:8653 (--api)
-  BICAST_TOKEN  the API's token, where it asks for one (--token-file)
+  BICAST_TOKEN  the API's token (--token-file); not needed by root, nor by the group bicast, on the controller's machine
 """
 
 
@@ -93,14 +93,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
 
 
+class WholeWords(argparse.ArgumentParser):
+    """A parser that takes no beginning of an option for the option, and whose verbs' parsers do not either."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named, allow_abbrev=False)
+
+
 def _understood(arguments: Sequence[str]) -> tuple[Any, argparse.Namespace]:
     """The verb's module, and what it is asked for."""
-    parser = argparse.ArgumentParser(
+    parser = WholeWords(
         prog="bicast",
         description="Make a multihomed access network behave like one good link.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
     asked = VERBS.get(arguments[0]) if arguments else None

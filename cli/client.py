@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from cli import UNREACHABLE, USAGE, Failure
 from controller.configuration import settings
 from controller.web.client import Client, Denied, NoAnswer, NoToken
+from controller.web.token import DIRECTORY, GROUP
 
 DEFAULT_API = str(settings.DEFAULT_API)
 
@@ -25,7 +26,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"where the controller's API is (default: $BICAST_API, or {DEFAULT_API}; a host alone has the same port)",
     )
     parser.add_argument(
-        "--token-file", metavar="FILE", help="holds the API's token, where it asks for one (default: $BICAST_TOKEN)"
+        "--token-file",
+        metavar="FILE",
+        help="holds the API's token (default: $BICAST_TOKEN, or the token that this machine's controller keeps "
+        f"in {DIRECTORY})",
     )
 
 
@@ -39,7 +43,9 @@ def asked(args: argparse.Namespace) -> Iterator[Client]:
             f"{error}: start a controller with `./bicast run`, or name one with --api", UNREACHABLE
         ) from error
     except NoToken as error:
-        raise Failure(f"{error}: set BICAST_TOKEN, or give --token-file") from error
+        raise Failure(
+            f"{error}: set BICAST_TOKEN, give --token-file, or ask on its machine as root or one of group {GROUP}"
+        ) from error
     except Denied as error:
         raise Failure(str(error)) from error
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cli import Failure
 from controller.configuration.settings import DEFAULT_API
+from controller.web.token import path_of
 from experiments.live.agents import TERMINAL, agent
 from experiments.running import Controller
 from topologies.paper import WIFI_SIDE
@@ -23,6 +24,10 @@ OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a w
 DOWNLOAD = "curl --silent --limit-rate 2M --noproxy '*' --output /dev/null"
 GUEST = "/tmp/bicast-lab-guest"
 ENROL = "./bicast enroll guest --role terminal"  # no terminal of the lab: it speaks for nobody
+STATUS = (
+    f"curl --silent --noproxy '*' -H \"Authorization: Bearer $(cat {path_of(DEFAULT_API.port)})\" "
+    f"http://{DEFAULT_API}/api/v1/status"
+)
 TIMES = 999  # a file over one connection: nginx ends one after its 1000th request
 
 
@@ -58,7 +63,8 @@ Wi-Fi falls silent, a reflex leaves it, and policies return when it is back (doc
 The doors for agents are in the lab, so an agent joins from inside, where the controller (process {brain}) is:
   nsenter -t {brain} -n build/$({ENROL} | grep -o 'bicast-agent join .*') --directory {GUEST}
 It is run the same way: nsenter -t {brain} -n build/bicast-agent run --directory {GUEST} --netns /proc/{client}/ns/net
-Also: http://{DEFAULT_API}/api/v1/status; a shell inside: nsenter -t PID -a bash (client {client}, server {server},
+Also: {STATUS}
+and a shell inside: nsenter -t PID -a bash (client {client}, server {server},
 router {router})."""
 
 

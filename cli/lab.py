@@ -13,6 +13,7 @@ from cli import OK, Failure, lab_home
 from cli.invitation import OUTER_PROC, invitation, manned
 from controller.configuration.settings import DEFAULT_API
 from controller.model import WRITTEN
+from controller.web import token as api_token
 from controller.web.client import Client
 from experiments import ExperimentFailed, paper002
 from experiments.live.agents import SETTINGS
@@ -27,6 +28,7 @@ from topologies.web import WebFile, download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
+API_TOKEN = "BICAST_LAB_TOKEN"  # from outside into the lab's world
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
@@ -61,7 +63,9 @@ def add(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     if not isolate.inside():
         _enter()
-    return lab_home.run(args.once) if args.which == "home" else _paper(args.once)
+    token = os.environ.pop(API_TOKEN, None) or api_token.made()
+    with api_token.kept(DEFAULT_API.port, token):
+        return lab_home.run(args.once) if args.which == "home" else _paper(args.once)
 
 
 def _paper(once: bool) -> int:
@@ -88,7 +92,7 @@ def _paper(once: bool) -> int:
 
 
 def _enter() -> None:
-    """Into a world of the lab's own. The API's socket is bound out here, so that people reach it."""
+    """Into a world of the lab's own. The API's socket and token are made out here, so that people reach it."""
     try:
         listener = socket.create_server(ADDRESS, backlog=128)
     except OSError as error:
@@ -97,9 +101,10 @@ def _enter() -> None:
             "for a lab of this tree with `make clean`"
         ) from error
     os.environ[OUTER_PROC] = str(fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD, isolate.CONTROL_ABOVE))
+    os.environ[API_TOKEN] = token = api_token.made()
     try:
-        isolate.enter(listeners=[listener])
-    except isolate.WorldError as error:
+        isolate.enter(listeners=[listener], meanwhile=api_token.kept(DEFAULT_API.port, token))
+    except (isolate.WorldError, api_token.BadToken) as error:
         raise Failure(str(error)) from error
 
 

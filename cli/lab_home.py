@@ -7,7 +7,7 @@ import socket
 
 from bench.flowing import flowing
 from cli import OK, Failure
-from cli.invitation import seen_outside
+from cli.invitation import STATUS, seen_outside
 from controller.configuration.settings import DEFAULT_API
 from experiments import ExperimentFailed
 from experiments.live.home import RelayedHome, relayed_home
@@ -99,7 +99,7 @@ The lab stands until Ctrl-C. In another terminal here:
   ./bicast switch {TERMINAL} lte
   ./bicast relay drain {RELAY}
   nsenter -t {television} -n curl --silent --noproxy '*' http://{WEB}/who
-Also: http://{DEFAULT_API}/api/v1/status""",
+Also: {STATUS}""",
         flush=True,
     )
     signal.pause()

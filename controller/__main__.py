@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 
 from controller import config as configuration
 from controller import garbage, logs
@@ -22,8 +23,9 @@ from controller.reports import AgentEffect
 from controller.service import Service
 from controller.store import Store, StoreError
 from controller.trouble import FrameworkError
+from controller.web import token as api_token
 from controller.web.gate import CannotServe
-from controller.web.serving import serve
+from controller.web.serving import Serving, listeners
 
 log = logging.getLogger("controller")
 
@@ -32,7 +34,9 @@ BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m controller", description="The controller, on one gateway.yaml.")
+    parser = argparse.ArgumentParser(
+        prog="python -m controller", description="The controller, on one gateway.yaml.", allow_abbrev=False
+    )
     parser.add_argument("file", metavar="FILE", help="gateway.yaml; SIGHUP has it read again")
     return run(parser.parse_args().file)
 
@@ -47,7 +51,7 @@ def run(path: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:
         _serve(path)
-    except (ConfigError, StoreError, CannotServe, AgencyError, FrameworkError) as error:
+    except (ConfigError, StoreError, CannotServe, api_token.BadToken, AgencyError, FrameworkError) as error:
         print(f"bicast: {error}", file=sys.stderr)
         return 1
     return 0
@@ -67,14 +71,15 @@ def _serve(path: str) -> None:
             agents.perform(effect)
 
     agents: Agents | None = None
-    service = Service(path, config, Store(settings.state_file), perform)
-    if settings.agents is not None:
-        agents = Agents(settings.agents, service.post, service.bind, service.vouch)
-    api = serve(
-        make_app(service.snapshot, service.program, service.decisions, service, settings, agents or NoAgents()),
-        settings,
-    )
-    try:
+    with ExitStack() as stack:
+        service = Service(path, config, Store(settings.state_file), perform)
+        if settings.agents is not None:
+            agents = Agents(settings.agents, service.post, service.bind, service.vouch)
+        listening = listeners(settings)
+        token = stack.enter_context(api_token.of_api(settings.token_file, listening[0].getsockname()[1]))
+        reading = (service.snapshot, service.program, service.decisions)
+        api = Serving(make_app(*reading, service, token, agents or NoAgents()), listening)
+        stack.callback(api.stop)
         wires.append(Wire(settings.openflow, settings.tls, service.post))
         service.start()
         if agents is not None:
@@ -87,8 +92,6 @@ def _serve(path: str) -> None:
         if agents is not None:
             agents.stop()
         service.stop()
-    finally:
-        api.stop()
 
 
 def _end_all(args: threading.ExceptHookArgs) -> None:

@@ -19,12 +19,11 @@ from starlette.responses import Response
 
 from controller.air.told import AccessPointView
 from controller.enrolling import Enroller, NoAgents, UnknownAgent
-from controller.model import Settings
 from controller.program import Program
 from controller.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 from controller.web import problems
 from controller.web.enrolling import add_enrolling, count_refusals
-from controller.web.gate import Gate, read_token
+from controller.web.gate import Gate, Refusals
 from controller.web.listing import ListedProgram, listed
 from controller.web.metrics import registry_of
 from controller.web.problems import described
@@ -67,14 +66,13 @@ def make_app(
     program: Callable[[str], Program | None],
     decisions: Callable[[str], CourseView],
     writer: RelayWriter,
-    settings: Settings,
+    token: str,
     enroller: Enroller = NO_AGENTS,
 ) -> FastAPI:
     """All of them may wait for the core, so they are called from threads of their own and may raise NotAnswered.
 
-    `program` is asked for gateways of the snapshot only. Raises CannotServe when the token cannot be read.
+    `program` is asked for gateways of the snapshot only.
     """
-    token = read_token(settings)
     app = FastAPI(
         title="bicast",
         version="1",
@@ -85,14 +83,16 @@ def make_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
         responses=described(
-            {421: "asked for under a name that is not ours"} if token is None else {401: "no token, or a wrong one"},
+            {401: "no token, or a wrong one", 429: "too many requests without the token"},
             {413: "the body is too large", 500: "the controller failed", 503: "the core did not answer in time"},
         ),
     )
-    app.add_middleware(Gate, token=token)
-    app.openapi = lambda: _document(app, token is not None)  # type: ignore[method-assign]
+    refusals = Refusals()
+    app.add_middleware(Gate, token=token, refusals=refusals)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     _add_problems(app)
     registry = registry_of(reader)
+    registry.register(refusals)
     count_refusals(registry, enroller)
     _add_reads(app, reader, program, registry)
     _add_decisions(app, decisions)
@@ -205,7 +205,7 @@ def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None
         return decisions(name)
 
 
-def _document(app: FastAPI, token: bool) -> dict[str, Any]:
+def _document(app: FastAPI) -> dict[str, Any]:
     """FastAPI's own document, with our problems in the place of its validation errors."""
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
@@ -216,8 +216,7 @@ def _document(app: FastAPI, token: bool) -> dict[str, Any]:
         components = document["components"]
         del components["schemas"]["HTTPValidationError"], components["schemas"]["ValidationError"]
         components["schemas"]["Problem"] = problems.SCHEMA
-        if token:
-            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{"token": []}]
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
         app.openapi_schema = document
     return app.openapi_schema

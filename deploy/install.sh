@@ -15,7 +15,13 @@ if [[ $tree != /opt/bicast ]]; then
 fi
 "$tree/bicast" check "$1"
 install -D -m 644 "$1" /etc/bicast/gateway.yaml
-install -m 644 "$tree/deploy/bicast.service" "$tree/deploy/bicast-bridge.service" /etc/systemd/system/
+getent group bicast >/dev/null || groupadd --system bicast
+units=/etc/systemd/system
+install -m 644 "$tree/deploy/bicast.service" "$tree/deploy/bicast-bridge.service" "$units"
+rm -f "$units"/bicast.service.d/{tls,token}.conf
+for each in tls:tls/controller.key token:api-token; do
+    [[ ! -e /etc/bicast/${each#*:} ]] || install -D -m 644 "$tree/deploy/bicast-${each%%:*}.conf" "$units/bicast.service.d/${each%%:*}.conf"
+done
 systemctl daemon-reload
 systemctl --quiet enable bicast bicast-bridge
 systemctl restart bicast

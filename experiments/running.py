@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.configuration.settings import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.web import token
 from controller.web.client import Client, NoAnswer
 from topologies.isolate import RUN_DIRECTORY, place
 from topologies.watch import Needed
@@ -50,6 +51,8 @@ class Controller:
         directory: Path,
         python: str = sys.executable,
     ) -> None:
+        if listeners:  # the API's: who bound it made the token, too
+            settings += f", api: {{token_file: {token.path_of(DEFAULT_API.port)}}}"
         self.file = directory / file.name
         self.file.write_text(
             f"controller: {{state: {directory / 'state.json'}{settings}}}\n"

@@ -25,6 +25,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -51,17 +52,24 @@ def inside() -> bool:
     return os.environ.get(MARK) == _process_namespace()
 
 
-def enter(argv: Sequence[str] | None = None, listeners: Sequence[socket.socket] = ()) -> None:
+def enter(
+    argv: Sequence[str] | None = None,
+    listeners: Sequence[socket.socket] = (),
+    meanwhile: AbstractContextManager[object] | None = None,
+) -> None:
     """Return at once inside a world; outside, run this very command (or `argv`) in one and end with its exit code.
 
-    `listeners` are bound outside and handed in as file descriptors 3, 4, ... by the LISTEN_FDS convention.
+    `listeners` are bound outside and handed in as file descriptors 3, 4, ... by the LISTEN_FDS convention. `meanwhile`
+    holds outside while the command runs.
     """
     if inside():
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(run([*DEAF, sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners))
+    with meanwhile or nullcontext():
+        code = run([*DEAF, sys.executable, *sys.orig_argv[1:]] if argv is None else argv, listeners)
+    os._exit(code)
 
 
 def run(argv: Sequence[str], listeners: Sequence[socket.socket] = ()) -> int:
@@ -203,7 +211,9 @@ def _checked(*argv: str) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m topologies.isolate", description="Run a command in a new world.")
+    parser = argparse.ArgumentParser(
+        prog="python -m topologies.isolate", description="Run a command in a new world.", allow_abbrev=False
+    )
     parser.add_argument("--init", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")
     given = parser.parse_args(argv)

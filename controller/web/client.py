@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
 
 from controller.model import EVERYBODY
+from controller.web.token import found, is_loopback
 
 TIMEOUT_S = 10  # longer than the controller waits for its core
 
@@ -29,8 +30,9 @@ class NoToken(Denied):
 
 class Client:
     def __init__(self, url: str, token: str | None = None) -> None:
+        """Without a `token`, that of the controller of this machine is looked for at each question."""
         self._url = url
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = token
         self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
 
     def get(self, *path: str) -> Any:
@@ -85,7 +87,20 @@ class Client:
         return self._ask("POST", ("destinations", address, "choice"), json.dumps({"site": site}).encode())
 
     def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
-        headers = {**self._headers, **({"Content-Type": "application/json"} if body else {})}
+        token = self._token or self._of_this_machine()
+        try:
+            return self._answer(method, path, body, token)
+        except NoToken:
+            # A controller that starts, or starts again, listens a moment before it keeps its token.
+            newer = self._token or self._of_this_machine()
+            if newer == token:
+                raise
+            return self._answer(method, path, body, newer)
+
+    def _answer(self, method: str, path: tuple[str, ...], body: bytes | None, token: str | None) -> Any:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))
         try:
             with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
@@ -98,8 +113,12 @@ class Client:
             raise self._refusal(status, json.loads(text)["detail"])
         raise NoAnswer(f"what answers at {self._url} is no bicast controller")
 
+    def _of_this_machine(self) -> str | None:
+        parts = urlsplit(self._url)
+        return found(parts.port or 80) if is_loopback(parts.hostname or "") else None
+
     def _refusal(self, status: int, detail: str) -> Exception:
-        if status == HTTPStatus.UNAUTHORIZED:
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
             return NoToken(f"{self._url} asks for its token")
         return NoAnswer(detail) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Denied(detail)
 

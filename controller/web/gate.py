@@ -1,67 +1,73 @@
 """Who may ask, and how much: stands before every route, so that no route can forget to look.
 
-Off loopback a bearer token is asked for, of readers too. On loopback there is none unless one is configured, and a
-browser is the stranger: a page of somebody else's may reach us under its own name once that name resolves to
-127.0.0.1 (DNS rebinding), so the Host must be an address of ours.
+Every question wants the API's token as a bearer token, those of readers and of monitors too.
 """
 
 from __future__ import annotations
 
-import re
+import logging
+import time
+from collections.abc import Iterator
 from hmac import compare_digest
-from ipaddress import ip_address
-from pathlib import Path
 
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from controller.model import Settings
 from controller.web.problems import problem
 
+log = logging.getLogger(__name__)
+
 LARGEST_BODY_BYTES = 16 << 10
-HOST = re.compile(r"(?:\[(?P<literal>[0-9A-Fa-f:.]+)\]|(?P<name>[0-9A-Za-z.-]+))(?::[0-9]{0,5})?")
 WITHOUT_BODY = ("GET", "HEAD")
+REFUSALS_EACH_S = 20  # with a word of their own; those beyond are told to wait
+QUIET_S = 60.0  # between two lines of the log
 
 
 class CannotServe(Exception):
     """One sentence: why the API cannot be offered, and what to change."""
 
 
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+class Refusals(Collector):
+    """How often the token was missing or wrong. Used in the API's thread, read from any."""
 
+    def __init__(self) -> None:
+        self.count = 0
+        self._logged_at = -QUIET_S
+        self._logged = 0
+        self._second, self._of_this_second = 0, 0
 
-def read_token(settings: Settings) -> str | None:
-    if settings.token_file is None:
-        if not is_loopback(settings.api.host):
-            raise CannotServe(
-                f"the API would listen to strangers at {settings.api}: "
-                "set controller.api.token_file, or let it listen on 127.0.0.1"
+    def note(self, peer: str, now: float) -> bool:
+        """Return whether this one is among too many of this second."""
+        self.count += 1
+        if now - self._logged_at >= QUIET_S:
+            more = self.count - self._logged - 1
+            since = f", and {more} more since the last such line" if more else ""
+            log.warning(
+                "API: a request from %s without the token, or with a wrong one, was refused%s; not told again for %g s",
+                *(peer, since, QUIET_S),
             )
-        return None
-    try:
-        token = Path(settings.token_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotServe(f"the token of the API cannot be read from {settings.token_file}: {error}") from error
-    if not token or not token.isprintable() or " " in token:
-        raise CannotServe(
-            f"{settings.token_file} must hold the API's token: one word, such as `openssl rand -hex 32` prints"
+            self._logged_at, self._logged = now, self.count
+        if int(now) != self._second:
+            self._second, self._of_this_second = int(now), 0
+        self._of_this_second += 1
+        return self._of_this_second > REFUSALS_EACH_S
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(
+            "bicast_api_refusals", "Requests without the API's token, or with a wrong one", value=self.count
         )
-    return token
 
 
 class Gate:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, token: str, refusals: Refusals) -> None:
         self.app = app
         self.token = token
+        self.refusals = refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,18 +86,18 @@ class Gate:
         return await self.app(scope, _replay(body, receive), send)
 
     def _stranger(self, scope: Scope, headers: Headers) -> Response | None:
-        if self.token is None:
-            host = headers.get("host", "")
-            if is_loopback(_name(host)):
-                return None
-            return problem(scope, 421, f"{host!r} is not this controller; ask for it as 127.0.0.1, [::1] or localhost")
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and compare_digest(given.strip().encode("latin-1"), self.token.encode()):
             return None
+        client = scope.get("client")
+        if self.refusals.note(str(client[0]) if client else "somebody", time.monotonic()):
+            detail = f"more than {REFUSALS_EACH_S} requests a second come without the token; wait, and send it"
+            return problem(scope, 429, detail, headers={"Retry-After": "1", "Connection": "close"})
         return problem(
             scope,
             401,
-            "send `Authorization: Bearer TOKEN`, with the word in the file that controller.api.token_file names",
+            "send `Authorization: Bearer TOKEN`, with the word in /run/bicast-controller/api-PORT.token on the "
+            "controller's machine, or in the file that controller.api.token_file names",
             headers={"WWW-Authenticate": "Bearer"},
         )
 
@@ -102,12 +108,6 @@ class Gate:
         if sent.partition(";")[0].strip().lower() == "application/json":
             return None
         return problem(scope, 415, f"the body is of type {sent!r}; send application/json")
-
-
-def _name(host: str) -> str:
-    """Of a Host as RFC 9110 section 7.2 has it; what is more than a name and a port is nobody's."""
-    parts = HOST.fullmatch(host)
-    return "" if parts is None else (parts["literal"] or parts["name"]).lower()
 
 
 async def _read(headers: Headers, receive: Receive) -> bytes | None:

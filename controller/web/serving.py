@@ -16,7 +16,8 @@ from starlette.types import ASGIApp
 
 from controller.model import Endpoint, Settings
 from controller.web.connection import Connection, Crowd, most_connections
-from controller.web.gate import CannotServe, is_loopback
+from controller.web.gate import CannotServe
+from controller.web.token import is_loopback
 
 HANDED_IN = 3  # SD_LISTEN_FDS_START
 MOST_HANDED_IN = 8
@@ -72,7 +73,12 @@ class _Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, settings: Settings) -> Serving:
-    return Serving(app, _handed_in(settings) or [_bound(settings.api)])
+    return Serving(app, listeners(settings))
+
+
+def listeners(settings: Settings) -> list[socket.socket]:
+    """Return the sockets that were handed in, or one that is bound here. Raise CannotServe."""
+    return _handed_in(settings) or [_bound(settings.api)]
 
 
 def _bound(endpoint: Endpoint) -> socket.socket:

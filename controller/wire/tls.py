@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Any
 
+from controller.credentials import readable
 from controller.framework import SwitchError, hub
 from controller.model import Tls
 from controller.trouble import FrameworkError
@@ -22,13 +23,13 @@ def server_context(tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     try:
-        context.load_cert_chain(tls.certificate, tls.key)
+        context.load_cert_chain(readable(tls.certificate), readable(tls.key))
     except OSError as error:
         raise FrameworkError(
             f"TLS certificate {tls.certificate} with key {tls.key}: {error}; expected a PEM certificate and its key"
         ) from error
     try:
-        context.load_verify_locations(tls.ca)
+        context.load_verify_locations(readable(tls.ca))
     except OSError as error:
         raise FrameworkError(f"TLS authority {tls.ca}: {error}; expected PEM certificates") from error
     return context

@@ -76,6 +76,9 @@ from controller.wishes import Answer, Impossible, NotAnswered, UnknownRelay, unk
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
 )
+TOKEN = "0123456789abcdef0123456789abcdef"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+HEAD = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
 NEXT_HOP_MAC = "08:00:27:33:6d:a7"
 PROGRAM = Program.of(
     flows=[

@@ -8,7 +8,7 @@ import pytest
 from controller.api import make_app
 from controller.web.serving import serve
 from tests.api.checks import problem
-from tests.api.desk import SETTINGS, Desk
+from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
 from tests.api.front import LAPTOP, PHONE, Front
 
 
@@ -70,8 +70,8 @@ def test_refusals_are_counted(http: httpx.Client) -> None:
 
 
 def test_a_controller_without_agents_says_how_to_have_them(desk: Desk) -> None:
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
-    with httpx.Client(base_url=f"http://{running.endpoint}", trust_env=False) as http:
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    with httpx.Client(base_url=f"http://{running.endpoint}", headers=BEARER, trust_env=False) as http:
         asked = http.get("/api/v1/agents")
         for answer in (asked, http.post("/api/v1/agents/phone/token", json={}), http.delete("/api/v1/agents/phone")):
             assert "`agents: {}` under `controller:`" in problem(answer, 409)["detail"]

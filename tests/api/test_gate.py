@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
 
-from controller.api import make_app
-from controller.model import Endpoint
-from controller.web.gate import LARGEST_BODY_BYTES, CannotServe
+from controller.web import gate
+from controller.web.gate import LARGEST_BODY_BYTES
 from controller.web.serving import Serving
 from tests.api.checks import problem
-from tests.api.conftest import TOKEN
-from tests.api.desk import SETTINGS, START, Desk
+from tests.api.desk import HEAD, START, TOKEN, Desk
 
 OFF = {"mode": "off"}
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("evil.example", "evil.example:8653", "127.0.0.1.evil.example", "192.0.2.1", "[", ""),
-        *("evil@127.0.0.1", "127.0.0.1#evil", "127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1:evil", "[::1]evil"),
-    ],
-)
-def test_a_name_that_is_not_ours_is_not_answered(http: httpx.Client, desk: Desk, host: str) -> None:
-    problem(http.get("/api/v1/terminals", headers={"Host": host}), 421)
-    problem(http.put("/api/v1/mode", json=OFF, headers={"Host": host}), 421)
-    assert desk.snapshot is START
-
-
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8653", "[::1]:8653"])
-def test_our_own_names_are_answered(http: httpx.Client, host: str) -> None:
-    assert http.get("/api/v1/terminals", headers={"Host": host}).status_code == 200
-
-
 @pytest.fixture
-def outside(guarded: Serving) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=f"http://{guarded.endpoint}", trust_env=False) as client:
+def outside(serving: Serving) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
         yield client
 
 
@@ -68,19 +45,34 @@ def test_with_the_token_all_is_answered_under_any_name(outside: httpx.Client) ->
     assert outside.get("/api/v1/openapi.json").json()["security"] == [{"token": []}]
 
 
-def test_an_address_for_strangers_needs_a_token(desk: Desk) -> None:
-    settings = replace(SETTINGS, api=Endpoint("192.0.2.1", 8653))
-    with pytest.raises(CannotServe, match=re.escape("controller.api.token_file")):
-        make_app(desk.read, desk.program, desk.decisions, desk, settings)
+def test_too_many_without_the_token_wait_and_who_has_it_does_not(
+    outside: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "REFUSALS_EACH_S", 0)
+    before = refusals(http)
+    answer = outside.get("/metrics")
+    problem(answer, 429)
+    assert answer.headers["retry-after"] == "1"
+    assert refusals(http) == before + 1
 
 
-@pytest.mark.parametrize("content", [None, b"", b"\n", b"two words", b"\xff\xfe"])
-def test_a_token_that_is_none_is_refused(desk: Desk, tmp_path: Path, content: bytes | None) -> None:
-    file = tmp_path / "token"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(CannotServe, match=re.escape(str(file))):
-        make_app(desk.read, desk.program, desk.decisions, desk, replace(SETTINGS, token_file=str(file)))
+def refusals(http: httpx.Client) -> float:
+    lines = http.get("/metrics").text.splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("bicast_api_refusals_total ")))
+
+
+def test_the_log_tells_of_refusals_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    some = gate.Refusals()
+    late = [some.note("192.0.2.1", now) for now in (0.0, 0.5, 59.0, 60.0)]
+    first, second = caplog.messages
+    assert "from 192.0.2.1 without the token" in first and "2 more since" in second
+    assert not any(late)
+
+
+def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "REFUSALS_EACH_S", 2)
+    some = gate.Refusals()
+    assert [some.note("192.0.2.1", now) for now in (5.0, 5.1, 5.2, 6.0)] == [False, False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +92,7 @@ def test_a_body_of_no_type_is_not_looked_at(http: httpx.Client, desk: Desk) -> N
 def test_a_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
     answer = _raw(
         serving,
-        b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
         b"Content-Length: 1000000000000\r\n\r\n",
     )
     assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
@@ -111,7 +103,7 @@ def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving:
     chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
     answer = _raw(
         serving,
-        b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
         b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST_BODY_BYTES // 1024 + 1),
     )
     assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
@@ -121,7 +113,7 @@ def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving:
 def test_half_a_body_is_not_taken_for_a_whole_one(serving: Serving, desk: Desk, http: httpx.Client) -> None:
     with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
         connection.sendall(
-            b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
             b'Content-Length: 100\r\n\r\n{"mode": "off"}'
         )
         connection.shutdown(socket.SHUT_WR)

@@ -18,14 +18,14 @@ from controller.api import make_app
 from controller.model import Endpoint
 from controller.web import connection
 from controller.web.serving import Serving, serve
-from tests.api.desk import SETTINGS, START, Desk
+from tests.api.desk import BEARER, HEAD, SETTINGS, START, TOKEN, Desk
 from tests.api.test_serving import CHILD
 
-HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
 HALF_A_BODY = (
-    b"PUT /api/v1/mode HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 )
-WHOLE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+WHOLE = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
 SHORT_S = 0.3
 LONGER_S = 2.0  # than a loaded machine stalls
 DESCRIPTORS = 128
@@ -35,7 +35,7 @@ LARGE = 30_000_000  # more than two sockets hold
 @pytest.fixture
 def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
     monkeypatch.setattr(connection, "REQUEST_WITHIN_S", SHORT_S)
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     yield running
     running.stop()
 
@@ -94,7 +94,7 @@ def test_an_answer_that_nobody_takes_is_given_up(
     monkeypatch.setattr(connection, "ANSWER_WITHIN_S", SHORT_S)
     desk.snapshot = replace(START, config_error="x" * LARGE)
     with _connected(impatient.endpoint) as asking:
-        asking.sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        asking.sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
         with suppress(ConnectionResetError):
             asking.recv(1)
         present = impatient._server.server_state.connections
@@ -110,12 +110,12 @@ def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
 ) -> None:
     monkeypatch.setattr(connection, "MOST_CONNECTIONS", 8)
     desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     with ExitStack() as attack:
         asking = []
         for _ in range(8):
             asking.append(attack.enter_context(_connected(running.endpoint)))
-            asking[-1].sendall(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            asking[-1].sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
             assert asking[-1].recv(1), "it is being answered"
         for _ in range(2):
             with _connected(running.endpoint) as late:
@@ -130,7 +130,7 @@ def test_a_client_that_asks_on_and_on_keeps_its_connection(
 ) -> None:
     for limit in ("REQUEST_WITHIN_S", "ANSWER_WITHIN_S"):
         monkeypatch.setattr(connection, limit, LONGER_S)
-    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
+    with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
         ports, end = set(), time.monotonic() + 1.5 * LONGER_S
         while time.monotonic() < end:
             answer = client.get("/healthz")
@@ -155,7 +155,10 @@ def test_hundreds_of_half_requests_keep_nobody_from_being_answered() -> None:
             half = attack.enter_context(_connected(Endpoint(host, int(port))))
             half.sendall(HALF_A_HEAD)
         for _ in range(10):
-            assert httpx.get(f"http://{host}:{port}/healthz", trust_env=False, timeout=20).status_code == 200
+            assert (
+                httpx.get(f"http://{host}:{port}/healthz", headers=BEARER, trust_env=False, timeout=20).status_code
+                == 200
+            )
         _, complaints = child.communicate("", timeout=30)
     assert child.returncode == 0
     assert complaints.count("\n") == 1 and f"the API has {DESCRIPTORS // 4} connections" in complaints

@@ -18,17 +18,17 @@ from controller.api import make_app
 from controller.model import Endpoint
 from controller.web.gate import CannotServe
 from controller.web.serving import serve
-from tests.api.desk import SETTINGS, Desk
+from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
 
 CHILD = """
 import sys
-from tests.api.desk import SETTINGS, Desk
+from tests.api.desk import SETTINGS, TOKEN, Desk
 from controller.api import make_app
 from controller.web.gate import CannotServe
 from controller.web.serving import serve
 desk = Desk()
 try:
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
 except CannotServe as error:
     sys.exit(str(error))
 print(running.endpoint, flush=True)
@@ -42,7 +42,7 @@ def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
         endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
         settings = replace(SETTINGS, api=endpoint)
         with pytest.raises(CannotServe) as refused:
-            serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
+            serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
     assert str(endpoint) in str(refused.value) and "taken" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -50,18 +50,18 @@ def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
 def test_an_address_of_another_machine_is_one_sentence(desk: Desk) -> None:
     with pytest.raises(CannotServe, match=r"192\.0\.2\.1:8653"):
         serve(
-            make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS),
+            make_app(desk.read, desk.program, desk.decisions, desk, TOKEN),
             replace(SETTINGS, api=Endpoint("192.0.2.1", 8653)),
         )
 
 
 def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
-    app = make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS)
+    app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
     before = _servers()
     running = serve(app, SETTINGS)
     endpoint = running.endpoint
     assert _servers() > before
-    with httpx.Client(base_url=f"http://{endpoint}", trust_env=False) as idle:
+    with httpx.Client(base_url=f"http://{endpoint}", headers=BEARER, trust_env=False) as idle:
         assert idle.get("/healthz").status_code == 200
         running.stop()
     assert _servers() == before
@@ -89,9 +89,9 @@ def test_whoever_asks_for_the_head_gets_that_of_the_answer_and_no_body(http: htt
 
 def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
     settings = replace(SETTINGS, api=Endpoint("::1", 0))
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
     try:
-        answer = httpx.get(f"http://{running.endpoint}/api/v1/openapi.json", trust_env=False)
+        answer = httpx.get(f"http://{running.endpoint}/api/v1/openapi.json", headers=BEARER, trust_env=False)
         assert answer.json()["openapi"].startswith("3.1")
     finally:
         running.stop()
@@ -119,7 +119,9 @@ def test_a_socket_that_was_handed_in_is_served() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         endpoint = Endpoint(*listener.getsockname())
         child = _child(listener.fileno(), LISTEN_FDS="1")
-        assert json.loads(httpx.get(f"http://{endpoint}/healthz", trust_env=False).text) == {"status": "ok"}
+        assert json.loads(httpx.get(f"http://{endpoint}/healthz", headers=BEARER, trust_env=False).text) == {
+            "status": "ok"
+        }
         told, complaints = child.communicate("")
     assert (told.strip(), complaints, child.returncode) == (str(endpoint), "", 0)
 

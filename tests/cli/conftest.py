@@ -8,7 +8,7 @@ from tests.api.conftest import front as front
 from tests.api.conftest import serving as serving
 from tests.api.conftest import shared as shared
 from tests.api.conftest import shared_front as shared_front
-from tests.api.desk import Desk
+from tests.api.desk import TOKEN, Desk
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def api(serving: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a real controller, as the verbs find it."""
     monkeypatch.setenv("BICAST_API", str(serving.endpoint))
     monkeypatch.setenv("http_proxy", "http://192.0.2.1:3128")
-    monkeypatch.delenv("BICAST_TOKEN", raising=False)
+    monkeypatch.setenv("BICAST_TOKEN", TOKEN)
     return str(serving.endpoint)

@@ -15,7 +15,7 @@ from cli.__main__ import main
 from controller.api import make_app
 from controller.enrolling import Standing
 from controller.web.serving import serve
-from tests.api.desk import SETTINGS, Desk
+from tests.api.desk import SETTINGS, TOKEN, Desk
 from tests.api.front import Front
 
 Captured = pytest.CaptureFixture[str]
@@ -114,8 +114,9 @@ def test_agents_says_what_to_type_where_there_is_none(api: str, front: Front, ca
 def test_a_controller_that_serves_no_agents_says_what_to_write_and_its_status_is_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, SETTINGS), SETTINGS)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     monkeypatch.setenv("BICAST_API", str(running.endpoint))
+    monkeypatch.setenv("BICAST_TOKEN", TOKEN)
     try:
         for words in (["agents"], ["agents", "--json"], ["enroll", "phone"]):
             assert main(words) == REFUSED

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cli import OK, PARTLY, REFUSED, UNREACHABLE, USAGE
-from cli.__main__ import VERBS, main
+from cli.__main__ import VERBS, WholeWords, main
 from cli.render import RENDERED_HERE
 from controller.api import make_app
 from controller.model import Mode
@@ -22,7 +24,7 @@ from controller.snapshot import ActiveBy, GatewayState
 from controller.web.serving import serve
 from controller.wishes import Answer
 from tests.api import desk as desk_module
-from tests.api.desk import HOME, METERED, SETTINGS, START, TUNNELLED, WITH_CLASSES, Desk
+from tests.api.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, WITH_CLASSES, Desk
 from tests.brain import relayed
 
 Captured = pytest.CaptureFixture[str]
@@ -169,18 +171,17 @@ def test_the_token_is_taken_from_the_environment_or_a_file(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     file = tmp_path / "token"
-    file.write_text("secret\n")
-    settings = replace(SETTINGS, token_file=str(file))
-    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, settings), settings)
+    file.write_text(f"{TOKEN}\n")
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     words = ["mode", "client", "off", "--api", str(running.endpoint)]
     monkeypatch.delenv("BICAST_TOKEN", raising=False)
     try:
         assert main(words) == REFUSED
         assert "--token-file" in _sentence(capsys)
         assert main([*words, "--token-file", str(file)]) == OK
-        monkeypatch.setenv("BICAST_TOKEN", "secret")
+        monkeypatch.setenv("BICAST_TOKEN", TOKEN)
         assert main(words) == OK
-        monkeypatch.setenv("BICAST_TOKEN", "secret\r\nX: y")
+        monkeypatch.setenv("BICAST_TOKEN", f"{TOKEN}\r\nX: y")
         capsys.readouterr()
         assert main(words) == USAGE
         assert "BICAST_TOKEN" in _sentence(capsys)
@@ -497,6 +498,31 @@ def test_every_verb_of_the_table_is_there_and_teaches(verb: str, capsys: Capture
         main([verb, "--help"])
     assert end.value.code == OK
     assert f"usage: bicast {verb}" in capsys.readouterr().out
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from parsers(each)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_beginning_of_an_option_is_taken_for_it(verb: str, capsys: Captured) -> None:
+    root = WholeWords(prog="bicast")
+    import_module(VERBS[verb][0]).add(root.add_subparsers())
+    for parser in parsers(root):
+        assert not parser.allow_abbrev, parser.prog
+        for option in (each for action in parser._actions for each in action.option_strings if len(each) > 4):
+            assert parser._get_option_tuples(option[:-1]) == [], f"{parser.prog} {option[:-1]}"
+
+
+def test_a_bridge_is_not_removed_by_half_a_word(capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["bridge", "gateway.yaml", "--rem"])
+    assert end.value.code == USAGE
+    assert "--rem" in capsys.readouterr().err
 
 
 def test_a_reader_that_stops_reading_is_no_error(api: str, desk: Desk) -> None:

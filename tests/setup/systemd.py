@@ -13,7 +13,8 @@ from tests.setup.place import TREE, run
 from tests.system.evidence import until
 
 # What is written inside stays in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
-# read-only, as systemd expects of a container, so that no unit changes the machine's settings.
+# read-only, as systemd expects of a container, so that no unit changes the machine's settings. Mounts are shared, or
+# units would not see their credentials: in a container systemd leaves that to who made it.
 BOOT = """
 mount --make-rprivate /
 echo $$ >{group}/cgroup.procs
@@ -35,6 +36,7 @@ exec unshare --cgroup bash -ec '
     mount -t cgroup2 none /sys/fs/cgroup
     mount -t tmpfs -o mode=755 none /run
     ip link set lo up
+    mount --make-rshared /
     {prepare}
     printf "[Unit]\\nDefaultDependencies=no\\n" >/etc/systemd/system/probe.target
     exec env container=lxc /lib/systemd/systemd --system --unit=probe.target --log-target=console --show-status=no
@@ -48,9 +50,13 @@ class Systemd:
 
     def ctl(self, *words: str) -> str:
         """What systemctl prints."""
-        done = run([*self._inside, "systemctl", *words], os.environ)
+        return self.run("systemctl", *words)
+
+    def run(self, *words: str) -> str:
+        """What a command prints that root types there."""
+        done = run([*self._inside, *words], os.environ)
         if done.returncode:
-            raise AssertionError(f"systemctl {' '.join(words)} ended with {done.returncode}: {done.stderr}")
+            raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stderr}")
         return done.stdout.strip()
 
     def answers(self) -> bool:

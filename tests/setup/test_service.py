@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -13,8 +14,12 @@ import pytest
 from tests.setup.place import TREE, run
 from tests.setup.systemd import booted
 from tests.system.evidence import until
+from tests.wire.test_tls import Authority
 
 NOBODY = 65534
+STARTED_WITHIN_S = 60.0  # beside others
+TOKEN = "0123456789abcdef" * 4
+TLS = {"certificate": "controller.pem", "key": "controller.key", "ca": "ca.pem"}
 SETTINGS = ("[Unit]", "DefaultDependencies=no", "[Service]", "StandardError=append:{log}")
 LARGE_HOUSE_BYTES = 330_000_000  # a controller with 500 agents
 
@@ -70,6 +75,12 @@ def test_systemd_finds_nothing_wrong_with_the_unit_of_an_agents_role(role: str) 
     assert done.stdout.splitlines()[-2:] == ["systemctl restart bicast-agent", f"{role}.conf"]
 
 
+def test_the_agent_that_was_built_here_tells_its_version() -> None:
+    in_git = run(["git", "-C", TREE, "describe", "--always"], os.environ).returncode == 0
+    told = run([TREE / "build/bicast-agent", "--version"], os.environ).stdout.strip()
+    assert told and (told != "unreleased") == in_git
+
+
 def test_an_agent_of_no_such_role_is_not_installed() -> None:
     done = run([TREE / "deploy/install-agent.sh", "phone"], os.environ)
     assert (done.returncode, done.stderr) == (64, "usage: install-agent.sh [gateway|terminal|relay]\n")
@@ -97,6 +108,30 @@ def test_a_configuration_that_is_no_good_is_not_installed(tmp_path: Path) -> Non
     assert not Path("/etc/bicast/gateway.yaml").exists()
 
 
+def test_the_service_is_given_copies_of_the_secrets_that_are_there(tmp_path: Path) -> None:
+    place = (
+        "for each in /etc/systemd/system /usr/local/sbin; do mount -t tmpfs none $each; done",
+        "mkdir -p /etc/bicast && mount -t tmpfs none /etc/bicast",
+        "cd /usr/local/sbin; printf '#!/bin/sh\\n' | tee systemctl >groupadd; chmod +x systemctl groupadd; cd /",
+        "export PATH=/usr/local/sbin:$PATH",
+        "install=/opt/bicast/deploy/install.sh",
+        "mkdir /etc/bicast/tls && cd /etc/bicast",
+        "secrets='tls/controller.pem tls/controller.key tls/ca.pem api-token' && touch $secrets",
+        "$install /opt/bicast/topologies/paper.yaml >/dev/null",
+        "systemd-analyze verify --man=no bicast.service",
+        "cat /etc/systemd/system/bicast.service.d/*.conf | grep ^LoadCredential=",
+        "rm $secrets",
+        "$install /opt/bicast/topologies/paper.yaml >/dev/null",
+        "ls /etc/systemd/system/bicast.service.d",
+    )
+    done = run(in_opt(*place), os.environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        f"LoadCredential={Path(file).name}:/etc/bicast/{file}"
+        for file in ("tls/controller.pem", "tls/controller.key", "tls/ca.pem", "api-token")
+    ]
+
+
 def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path) -> None:
     state = public_path / "state"
     state.mkdir()
@@ -105,7 +140,8 @@ def test_the_controller_needs_no_right_but_to_write_its_state(public_path: Path)
     settings = f"controller: {{state: {state / 'state.json'}}}\n"
     file.write_text(settings + (TREE / "topologies/paper.yaml").read_text())
     nobody = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --bounding-set=-all --no-new-privs"
-    command = in_opt(f"exec {nobody} /opt/bicast/bicast run {shlex.quote(str(file))}")
+    runtime = ("mount -t tmpfs none /run", f"install -d -o {NOBODY} /run/bicast-controller")
+    command = in_opt(*runtime, f"exec {nobody} /opt/bicast/bicast run {shlex.quote(str(file))}")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as controller:
         assert controller.stderr is not None
         said = []
@@ -127,10 +163,57 @@ def test_a_controller_that_crashes_says_why_and_systemd_starts_it_again(tmp_path
     )
     with booted(tmp_path, "\n".join(prepare)) as systemd:
         systemd.ctl("start", "bicast")
-        until(lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs")
+        until(
+            lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs", STARTED_WITHIN_S
+        )
         first = systemd.property("bicast", "MainPID")
         systemd.kill("bicast", signal.SIGSEGV)
-        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again")
+        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again", STARTED_WITHIN_S)
         assert systemd.property("bicast", "MainPID") != first
         assert systemd.property("bicast", "NRestarts") == "1"
     assert "Fatal Python error: Segmentation fault" in log.read_text()
+
+
+def test_the_hardened_service_reads_roots_secrets_and_its_group_reads_the_token_that_it_makes(tmp_path: Path) -> None:
+    log, secrets = tmp_path / "controller.log", tmp_path / "secrets"
+    secrets.mkdir()
+    authority = Authority(secrets, "ca")
+    certificate, key = authority.sign("controller")
+    (secrets / "api-token").write_text(TOKEN)
+    tls = {each: f"/etc/bicast/tls/{name}" for each, name in TLS.items()}
+    settings = {
+        "own": "controller: {}\n",
+        "roots": f"controller: {{openflow: {{tls: {json.dumps(tls)}}}, api: {{token_file: /etc/bicast/api-token}}}}\n",
+    }
+    for name, text in settings.items():
+        (tmp_path / f"{name}.yaml").write_text(text + (TREE / "topologies/paper.yaml").read_text())
+    conf = "/etc/systemd/system/bicast.service.d"
+    prepare = (
+        f"groupadd --system bicast && mkdir -p /etc/bicast {conf}",
+        f"install -D -m 600 {authority.certificate} /etc/bicast/tls/ca.pem",
+        f"install -D -m 600 {certificate} /etc/bicast/tls/controller.pem",
+        f"install -D -m 600 {key} /etc/bicast/tls/controller.key",
+        f"install -m 600 {secrets}/api-token /etc/bicast/api-token",
+        f"cp {tmp_path}/*.yaml /etc/bicast && cp /etc/bicast/roots.yaml /etc/bicast/gateway.yaml",
+        f"cp /opt/bicast/deploy/bicast-tls.conf /opt/bicast/deploy/bicast-token.conf {conf}",
+        "cp /opt/bicast/deploy/bicast.service /etc/systemd/system",
+        "ln -s /dev/null /etc/systemd/system/openvswitch-switch.service",
+        f'printf "%s\n" {" ".join(SETTINGS).format(log=log)} >{conf}/test.conf',
+    )
+    with booted(tmp_path, "\n".join(prepare)) as systemd:
+        systemd.ctl("start", "bicast")
+        until(
+            lambda: log.exists() and "switches are awaited" in log.read_text(), "the controller runs", STARTED_WITHIN_S
+        )
+        assert systemd.property("bicast", "DynamicUser") == "yes"
+        status = ["/opt/bicast/bicast", "status", "--token-file", "/etc/bicast/api-token"]
+        assert "no switch of dpid 0000000000000001 is connected" in systemd.run(*status)
+        systemd.run("cp", "/etc/bicast/own.yaml", "/etc/bicast/gateway.yaml")
+        systemd.ctl("restart", "bicast")
+        until(lambda: log.read_text().count("switches are awaited") == 2, "the controller runs again", STARTED_WITHIN_S)
+        made = "/run/bicast-controller/api-8653.token"
+        assert systemd.run("stat", "--format=%a %U %G", made) == "640 bicast-controller bicast"
+        assert systemd.run("/opt/bicast/bicast", "status")
+        assert systemd.run("setpriv", f"--reuid={NOBODY}", "--regid=bicast", "--clear-groups", "cat", made)
+        systemd.ctl("stop", "bicast")
+        assert systemd.run("find", "/run", "-name", "api-8653.token") == ""

@@ -8,12 +8,16 @@ import re
 import subprocess
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from controller.configuration.settings import DEFAULT_API
+from controller.web.token import found
+from experiments.running import API
 from topologies import ovs
 from topologies.nodes import Machine
 
@@ -34,6 +38,13 @@ def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"waited {patience_s} s in vain: {what}"
         time.sleep(0.02)
+
+
+def metrics() -> list[str]:
+    """The lines that Prometheus would get from this world's controller."""
+    bearer = {"Authorization": f"Bearer {found(DEFAULT_API.port)}"}
+    with urllib.request.urlopen(urllib.request.Request(f"{API}/metrics", headers=bearer)) as answer:
+        return str(answer.read().decode()).splitlines()
 
 
 class Arrivals:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +12,7 @@ import pytest
 from experiments.live.agents import agent
 from experiments.live.streaming import PORT as STREAM_PORT
 from experiments.live.streaming import streaming
-from experiments.running import API
-from tests.system.evidence import PATIENCE_S, SLOWNESS, until
+from tests.system.evidence import PATIENCE_S, SLOWNESS, metrics, until
 from tests.system.liar import LIES, lying
 from tests.system.shared_air import (
     CONTROL,
@@ -162,9 +160,7 @@ def test_another_rule_in_the_file_acts_at_once_and_off_undoes_all(ruled: Air) ->
 
 def metric(name: str, terminal: str) -> float | None:
     """None: it is not told just now."""
-    with urllib.request.urlopen(f"{API}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    of_it = (line for line in lines if line.startswith(f"{name}{{") and f'terminal="{terminal}"' in line)
+    of_it = (line for line in metrics() if line.startswith(f"{name}{{") and f'terminal="{terminal}"' in line)
     return next((float(line.split()[-1]) for line in of_it), None)
 
 

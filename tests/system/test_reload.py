@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
-from experiments.running import API
 from tests.system.conftest import Home, Wishes
-from tests.system.evidence import Snoop, program, reaches
+from tests.system.evidence import Snoop, metrics, program, reaches
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
@@ -41,9 +39,7 @@ def reload(home: Home, word: str) -> None:
 
 
 def metric(name: str) -> float:
-    with urllib.request.urlopen(f"{API}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    return float(next(line.split()[-1] for line in lines if line.startswith(name + " ")))
+    return float(next(line.split()[-1] for line in metrics() if line.startswith(name + " ")))
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -15,11 +15,15 @@ import pytest
 from controller.events import AddFlow, SwitchClosed, SwitchOpened
 from controller.model import Tls
 from controller.program import Flow, Output, Program, fields
+from controller.trouble import FrameworkError
 from controller.wire import reception
 from controller.wire.connection import OPENING_S
+from controller.wire.tls import server_context
 from tests.wire.conftest import Desk
 from tests.wire.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.wire.switches import Ovs
+
+TLS_1_2 = ssl.TLSVersion.TLSv1_2
 
 
 class Authority:
@@ -124,6 +128,31 @@ def test_a_switch_whose_certificate_names_another_dpid_is_refused(
     with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
         good.become_switch(9)
         assert secured.opened(9).dpid == 9
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")  # that is why they are refused
+def test_a_switch_that_knows_only_an_older_tls_is_refused(secured: Desk, authority: Authority) -> None:
+    """A client that would take any version from TLS 1 on, but none that is sound."""
+    older = _client(authority, authority.sign("switch"))
+    older.set_ciphers("ALL:@SECLEVEL=0")
+    older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)), Peer(secured.wire.address, older):
+        pass
+    assert server_context(Tls(*authority.sign("controller"), authority.certificate)).minimum_version >= TLS_1_2
+
+
+def test_the_copies_that_systemd_gives_are_read(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = authority.sign("controller")
+    names = {certificate: "controller.pem", key: "controller.key", authority.certificate: "ca.pem"}
+    for file, name in names.items():
+        (tmp_path / name).write_bytes(Path(file).read_bytes())
+    tls = Tls(*(f"/etc/bicast/no-such/{name}" for name in names.values()))
+    with pytest.raises(FrameworkError, match=r"/etc/bicast/no-such/controller\.pem"):
+        server_context(tls)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert server_context(tls).cert_store_stats()["x509_ca"] == 1
 
 
 def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> None:
