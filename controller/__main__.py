@@ -9,16 +9,19 @@ import os
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 
 from controller import config as configuration
-from controller import garbage, logs
+from controller import garbage, kept, logs
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.api import make_app
 from controller.configuration.document import ConfigError
 from controller.enrolling import NoAgents
 from controller.events import Effect
+from controller.model import Settings
 from controller.reports import AgentEffect
 from controller.service import Service
 from controller.store import Store, StoreError
@@ -51,7 +54,7 @@ def run(path: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:
         _serve(path)
-    except (ConfigError, StoreError, CannotServe, api_token.BadToken, AgencyError, FrameworkError) as error:
+    except (ConfigError, StoreError, CannotServe, api_token.BadToken, kept.InUse, AgencyError, FrameworkError) as error:
         print(f"bicast: {error}", file=sys.stderr)
         return 1
     return 0
@@ -72,6 +75,8 @@ def _serve(path: str) -> None:
 
     agents: Agents | None = None
     with ExitStack() as stack:
+        for lock in _locks(settings):
+            stack.enter_context(lock)
         service = Service(path, config, Store(settings.state_file), perform)
         if settings.agents is not None:
             agents = Agents(settings.agents, service.post, service.bind, service.vouch)
@@ -92,6 +97,16 @@ def _serve(path: str) -> None:
         if agents is not None:
             agents.stop()
         service.stop()
+
+
+def _locks(settings: Settings) -> Iterator[AbstractContextManager[None]]:
+    """Hold what two controllers would undo each other's changes in."""
+    state = settings.state_file
+    yield kept.locked(Path(f"{state}.lock"), f"the state file {state}", "write another path into controller.state")
+    if settings.agents is not None:
+        directory = settings.agents.directory
+        remedy = "write another path into controller.agents.directory"
+        yield kept.locked(Path(directory, "lock"), f"the agents' directory {directory}", remedy)
 
 
 def _end_all(args: threading.ExceptHookArgs) -> None:

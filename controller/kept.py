@@ -5,14 +5,19 @@ of it finds the old file or the new one, and where that fails nothing is left be
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
-import math
+import logging
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import date
 from pathlib import Path
 
 from controller.configuration.document import ConfigError, Place
+
+log = logging.getLogger(__name__)
 
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room on the file system that it lies on"),
@@ -23,7 +28,13 @@ REMEDIES = {
 }
 OTHERWISE = "it must be a file, or nothing yet, in a directory that the controller's user may write"
 LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
+MOST_COUNTED = (1 << 63) - 1  # bytes of a counter of 64 bits, and a sum of two of them has its place
+MOST_NUMBER = 1e18  # bits a second, and more than any line has
 TIMES_END = 253402300800.0  # the year 10000, which neither a certificate nor a calendar knows
+
+
+class InUse(Exception):
+    """One sentence: what another process holds, which one that is, and what to do."""
 
 
 def remedy(error: OSError) -> str:
@@ -42,8 +53,11 @@ def read(path: Path) -> bytes:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """It is the controller's user's alone. Raises OSError, and then it is what it was."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write a file that is the controller's user's alone, and return when no power cut can undo it.
+
+    Raise OSError where the file is what it was, or, if the disk fails at the very end, may be either.
+    """
+    _make_directory(path.parent)
     beside = path.with_name(path.name + ".new")
     beside.unlink(missing_ok=True)
     try:
@@ -51,11 +65,60 @@ def replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        os.replace(beside, path)  # noqa: PTH105 (tests record what this module asks of os)
+        _sync_directory(path.parent)
     except OSError:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+def _make_directory(path: Path) -> None:
+    if not path.is_dir():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the disk know the names in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, what: str, remedy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs, so that nobody else writes `what`. Raise InUse if another process does.
+
+    Where no file can be made, as on a read-only disk, nothing can be written either, and it is only logged.
+    """
+    try:
+        _make_directory(path.parent)
+        file = open(path, "r+", opener=_to_lock)  # noqa: SIM115 (it is closed below)
+    except OSError as error:
+        log.warning("%s cannot be made (%s): another controller on %s would not be noticed", path, error.strerror, what)
+        file = None
+    if file is None:
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = file.read(32).strip() or "of a number that it has not told"
+            raise InUse(
+                f"{what} is in use by another controller, process {holder}: stop that one, or {remedy}"
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _to_lock(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def document(path: Path, text: bytes) -> Place:
@@ -77,16 +140,24 @@ def version(place: Place, *good: int) -> int:
 
 def count(place: Place) -> int:
     value = place.value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise place.wrong("a whole number from 0 on")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_COUNTED:
+        raise place.wrong("a whole number from 0 to 2^63 - 1")
     return value
 
 
 def number(place: Place) -> float:
     value = place.value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise place.wrong("a number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+        raise place.wrong(f"a number between {-MOST_NUMBER:g} and {MOST_NUMBER:g}")
     return float(value)
+
+
+def day(place: Place) -> str:
+    """As in 2026-11-22."""
+    try:
+        return date.fromisoformat(place.text()).isoformat()
+    except ValueError:
+        raise place.wrong("a day such as 2026-11-22") from None
 
 
 def moment(place: Place) -> float:

@@ -122,7 +122,7 @@ def _spent(place: Place) -> dict[str, Spent]:
         keys = each.mapping(required=("day", "copied_bytes", "used_up", "counted"))
         used_up = None if keys["used_up"].value is None else kept.count(keys["used_up"])
         counted = {at: _counted(one) for at, one in keys["counted"].named().items()}
-        found[name] = Spent(keys["day"].text(), kept.count(keys["copied_bytes"]), used_up, counted)
+        found[name] = Spent(kept.day(keys["day"]), kept.count(keys["copied_bytes"]), used_up, counted)
     return found
 
 

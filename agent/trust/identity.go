@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/durable"
 )
 
 // DefaultDirectory is where an agent keeps its identity.
@@ -131,7 +133,7 @@ func (p Place) write(i Identity) error {
 	n, err := p.file.WriteAt(append(text, '\n'), 0)
 	err = errors.Join(err, p.file.Truncate(int64(n)), p.file.Sync())
 	if err == nil {
-		err = os.Rename(p.file.Name(), filepath.Join(p.directory, identityFile))
+		err = durable.Rename(p.file.Name(), filepath.Join(p.directory, identityFile))
 	}
 	if err != nil {
 		return unkept(err)

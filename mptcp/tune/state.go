@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/durable"
 	"bicast/mptcp"
 )
 
@@ -146,7 +147,7 @@ func (r *record) save(path string) error {
 	_, err = temporary.Write(append(text, '\n'))
 	err = errors.Join(err, temporary.Chmod(0o644), temporary.Sync(), temporary.Close())
 	if err == nil {
-		err = os.Rename(temporary.Name(), path)
+		err = durable.Rename(temporary.Name(), path)
 	}
 	if err != nil {
 		return elsewhere(path, err)

@@ -17,6 +17,7 @@ import pytest
 
 from controller.agency import authority, ledger
 from controller.agency.authority import Authority
+from controller.agency.records import Issued
 from controller.agency.refusals import AgencyError
 from controller.agents import Agents
 from controller.binding import Binding
@@ -236,3 +237,13 @@ def test_what_is_kept_is_only_the_controllers(house: House) -> None:
     assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "controller.pem", "ledger.json"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}
     assert stat.S_IMODE(house.directory.stat().st_mode) == 0o700
+
+
+def test_who_joins_again_and_again_has_two_certificates_that_count(tmp_path: Path) -> None:
+    kept = ledger.Ledger(tmp_path / "ledger.json", True)
+    for number in range(5):
+        kept.enrol("phone", f"secret {number}", Binding(Role.RELAY))
+        issued = Issued(str(number), 1e9, 2e9, Binding(Role.RELAY), "00" * 32, "00" * 32)
+        kept.redeem("phone", f"secret {number}", lambda _, issued=issued: issued)
+    (entry,) = ledger.Ledger(tmp_path / "ledger.json", False).entries().values()
+    assert [each.serial for each in entry.certificates] == ["3", "4"]

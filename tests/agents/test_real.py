@@ -142,6 +142,21 @@ def test_the_line_that_enroll_prints_runs_as_it_stands(house: House) -> None:
     house.until(lambda: house.served("phone"))
 
 
+def test_a_second_controller_on_the_same_files_does_not_start_and_changes_nothing(house: House) -> None:
+    before = {path: path.read_bytes() for path in house.directory.glob("agents/*")}
+    second = subprocess.run(
+        [house.python, "-m", "controller", "gateway.yaml"],
+        cwd=house.directory,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        capture_output=True,
+        text=True,
+    )
+    assert second.returncode == 1
+    assert f"state.json is in use by another controller, process {house.controller.pid}: " in second.stderr
+    assert {path: path.read_bytes() for path in house.directory.glob("agents/*")} == before
+    assert "phone" in house.bicast("enroll", "phone"), "the first goes on"
+
+
 def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(house: House) -> None:
     def said(end: signal.Signals, sentence: str) -> None:
         phone = house.run_agent("phone")

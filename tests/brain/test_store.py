@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,6 +74,39 @@ def test_a_relay_is_there_again_and_a_version_that_knew_none_has_none(tmp_path: 
             StoreError, match=r"relays\.oslo\.(port|number).* found (84430|64), expected a (port|number)"
         ):
             Store(str(path)).load()
+
+
+def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where numbers and days stand in a JSON document."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        yield from leaves(each, (*path, key))
+    if (isinstance(value, int | float) and not isinstance(value, bool)) or path[-1:] == ("day",):
+        yield path
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 1 << 63, -1, 1e308, float("inf"), float("nan"), "2026-13-01"])
+def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path, number: object) -> None:
+    path = tmp_path / "state.json"
+    spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)})}
+    relays = {"tokyo": WishedRelay(ip_address("198.51.100.7"), 443)}
+    page = Page(Alpha(1e-9, 1e-10), (Measured(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), Sent(1e9, 7))
+    Store(str(path)).save(Wanted(spent=spent, relays=relays), {(("home", "lte"), True): page})
+    good = path.read_text()
+    places = list(leaves(json.loads(good)))
+    assert len(places) > 12
+    for place in places:
+        document = json.loads(good)
+        holder = document
+        for key in place[:-1]:
+            holder = holder[key]
+        if number == -1 and place[-1] in ("s_per_byte", "error"):
+            continue  # a slope may be any
+        holder[place[-1]] = number
+        path.write_text(json.dumps(document))
+        with pytest.raises(StoreError, match=r" found .*, expected "):
+            Store(str(path)).load()
+            Store(str(path)).measured()
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:

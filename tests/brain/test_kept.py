@@ -1,0 +1,137 @@
+"""Files that are replaced whole: whatever stops it in the midst, the old one is found or the new one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import kept
+from tests.setup.place import TREE
+
+OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
+
+
+class Disk:
+    """`os` as kept.py asks it, and what a power cut may leave of that at any moment.
+
+    Names are on the disk from when their directory was synced, or earlier; bytes likewise, from the file's beginning.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.synced: dict[int, bytes] = {}  # by inode
+        self.names = [self._named()]  # since the directory was synced, in order
+        self.cuts: list[set[bytes]] = []  # what may be found under the name, after each step
+        for path in directory.iterdir():
+            self.synced[path.stat().st_ino] = path.read_bytes()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+        status = os.fstat(descriptor)
+        if os.path.samestat(status, self.directory.stat()):
+            self.names = [self._named()]
+        elif stat.S_ISREG(status.st_mode):
+            self.synced[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+        self._cut()
+
+    def replace(self, *paths: Path) -> None:
+        os.replace(*paths)  # noqa: PTH105 (it stands for os)
+        self._cut()
+
+    def open(self, *words: Any) -> int:
+        descriptor = os.open(*words)
+        self._cut()
+        return descriptor
+
+    def _named(self) -> dict[str, int]:
+        return {path.name: path.stat().st_ino for path in self.directory.iterdir()}
+
+    def _cut(self) -> None:
+        if (named := self._named()) != self.names[-1]:
+            self.names.append(named)
+        inodes = {each.get("state.json", 0) for each in self.names}
+        self.cuts.append({found for inode in inodes for found in self._found(inode)})
+
+    def _found(self, inode: int) -> Iterator[bytes]:
+        whole = self.synced.get(inode)
+        if whole is None:  # nothing of it need be there
+            yield from (b"", NEW[:1], NEW[: len(NEW) // 2])
+        else:
+            yield whole
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    (tmp_path / "state.json").write_bytes(OLD)
+    disk = Disk(tmp_path)
+    monkeypatch.setattr(kept, "os", disk)
+    return disk
+
+
+def test_a_power_cut_at_any_step_leaves_the_old_file_or_the_new_one(disk: Disk) -> None:
+    kept.replace(disk.directory / "state.json", NEW)
+    assert len(disk.cuts) >= 4
+    assert all(cut <= {OLD, NEW} for cut in disk.cuts)
+
+
+def test_what_was_replaced_is_not_undone_by_a_power_cut_later(disk: Disk) -> None:
+    kept.replace(disk.directory / "state.json", NEW)
+    assert disk.cuts[-1] == {NEW}
+
+
+def test_a_directory_that_was_made_for_it_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(tmp_path)
+    monkeypatch.setattr(kept, "os", disk)
+    kept.replace(tmp_path / "new" / "state.json", NEW)
+    assert disk.names == [disk._named()] and "new" in disk.names[0]
+
+
+WRITES = """
+import itertools, sys
+from pathlib import Path
+from controller import kept
+for each in itertools.count():
+    kept.replace(Path(sys.argv[1]), str(each % 10).encode() * 300_000)
+    if each == 1:
+        print("begun", flush=True)
+"""
+
+
+def test_whoever_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-c", WRITES, path], cwd=TREE, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"begun\n"
+            writer.send_signal(signal.SIGKILL)
+        found = kept.read(path)
+        assert len(found) == 300_000 and len(set(found)) == 1
+
+
+def test_two_cannot_hold_the_same_and_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
+    lock = tmp_path / "state.json.lock"
+    with kept.locked(lock, "the state file state.json", "go elsewhere"):
+        sentence = rf"state file state\.json is in use by another controller, process {os.getpid()}: .* go elsewhere"
+        with pytest.raises(kept.InUse, match=sentence), kept.locked(lock, "the state file state.json", "go elsewhere"):
+            pass
+    with kept.locked(lock, "the state file state.json", "go elsewhere"):
+        assert lock.stat().st_mode & 0o7777 == 0o600
+
+
+def test_where_nothing_can_be_written_nobody_is_kept_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    with kept.locked(tmp_path / "file" / "lock", "the state file state.json", "go elsewhere"):
+        assert "would not be noticed" in caplog.text
