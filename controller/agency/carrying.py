@@ -18,6 +18,7 @@ MOST_TERMINALS = 250
 MOST_SOUGHT = 64
 MOST_WAYS = 64
 MOST_ROUTERS = 30
+LONGEST_RTT_US = 60_000_000  # nobody who walks waits for so long
 
 
 def relaying(one: pb.Relaying) -> Relaying:
@@ -95,8 +96,14 @@ def walked(session: int, word: pb.Walked) -> Walked:
 def _way(one: pb.Way) -> Way:
     if len(one.routers) > MOST_ROUTERS:
         raise texts.against(f"tells of {len(one.routers)} routers on one way: expected {MOST_ROUTERS} at most")
-    routers = tuple(Router(texts.address(router.address), router.rtt_us) for router in one.routers)
-    return Way(texts.address(one.address), texts.text(one.because), one.rtt_us, routers)
+    routers = tuple(Router(texts.address(router.address), _rtt_us(router.rtt_us)) for router in one.routers)
+    return Way(texts.address(one.address), texts.text(one.because), _rtt_us(one.rtt_us), routers)
+
+
+def _rtt_us(told: int) -> int:
+    if told > LONGEST_RTT_US:
+        raise texts.against(f"tells of a round trip of {told} us: expected {LONGEST_RTT_US} at most")
+    return told
 
 
 def _check_once(names: Iterable[str], what: str) -> None:

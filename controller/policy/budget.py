@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 
 from controller.known import Counted, Spent
 from controller.model import Limits
@@ -33,6 +34,7 @@ class Moment:
     day: str  # where we are: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
+    synchronised: bool = False  # with another clock, as NTP has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,15 @@ def _since(before: int, now: int) -> int:
 
 
 def _today(spent: Spent, moment: Moment) -> Spent:
-    """A clock that is put back refills nothing, and one that begins in 1970 and is then set does not either."""
-    return Spent(moment.day, counted=spent.counted) if moment.day > spent.day else spent
+    """Return what was spent on this day.
+
+    A clock that is put back refills nothing, and one that begins in 1970 and is then set does not either. But a day
+    that is far ahead of a clock that can be relied on was a mistake: what was spent on it was spent on this one.
+    """
+    if moment.day > spent.day:
+        return Spent(moment.day, counted=spent.counted)
+    ahead = date.fromisoformat(spent.day) - date.fromisoformat(moment.day)
+    return replace(spent, day=moment.day) if moment.synchronised and ahead.days > 1 else spent
 
 
 def _stepped(steps: tuple[Step, ...], copied: int, carried: int, at: float) -> tuple[Step, ...]:

@@ -164,7 +164,8 @@ def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES)
     if load <= BUSY_FROM:
         return slower
     left = max(0.0, 1 - load) / (1 - BUSY_FROM)
-    return Throughput(left * slower.bps, f"{slower.because}, and {100 * load:.0f} % of the relay are in use")
+    bps = left * slower.bps if left else 0.0  # where that is infinite, too
+    return Throughput(bps, f"{slower.because}, and {100 * load:.0f} % of the relay are in use")
 
 
 def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:

@@ -151,6 +151,7 @@ BAD: dict[str, Callable[[], object]] = {
     "an address of another family": lambda: carrying.taking(sought(address="2a00::1")),
     "no port": lambda: carrying.taking(sought(port=0)),
     "too many ways": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
+    "a round trip that nobody waits for": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
     "too many routers": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
     "a router that is none": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
 }

@@ -126,6 +126,26 @@ def test_a_clock_that_is_put_back_or_not_set_yet_refills_nothing() -> None:
     assert barred(account, at(60)), "it is set now, and the day is the same"
 
 
+def test_a_clock_that_was_ahead_once_bars_nobody_when_it_is_right_again() -> None:
+    ahead = Moment(NOON + 9 * 365 * 86_400, "2035-11-16", NOON + 9 * 365 * 86_400 + 1, 3600)
+    account = counted(opened(A_DAY, None, ahead), reading(0, 0), ahead)
+    account = counted(account, reading(101 * MB, 400 * MB), ahead)
+    right = replace(at(0), synchronised=True)
+    account = counted(account, reading(101 * MB, 400 * MB), right)
+    assert account.spent.day == "2026-11-22"
+    assert "used up until 00:00" in (barred(account, right) or ""), "what it had used is used"
+    tomorrow = replace(at(13 * 3600, "2026-11-23"), synchronised=True)
+    assert barred(account, tomorrow) is None
+    assert barred(opened(A_DAY, replace(account.spent, day="2035-11-16"), tomorrow), tomorrow), "after a restart, too"
+
+
+def test_a_clock_that_nothing_keeps_right_or_that_is_a_day_off_is_not_relied_on() -> None:
+    spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
+    yesterday = replace(at(-86_400, "2026-11-21"), synchronised=True)
+    for wrong in (at(-9 * 86_400, "2026-11-13"), yesterday):
+        assert "until the clock is past 2026-11-22" in (barred(opened(A_DAY, spent, wrong), wrong) or "")
+
+
 def test_copies_that_are_too_great_a_part_rest_a_minute_and_it_says_the_numbers() -> None:
     account = told(opened(A_PART, None, at(0)), (0, 0, 0), (10, 4, 10))
     reason = "used up until 12:01: copies were 40% of what was sent in 5 minutes, and may be 30%"

@@ -188,6 +188,13 @@ def test_what_the_uplink_cannot_carry_no_relay_adds() -> None:
     assert parallel(DIRECT, [HALF_WAY], most=2, uplink_bps=20e6, window_bytes=WINDOW).relays == ("half",)
 
 
+def test_a_relay_that_has_no_time_left_is_not_chosen_however_near_it_says_it_is() -> None:
+    nowhere = Candidate("nowhere", Leg(0.0), Leg(0.0), load=1.0)
+    direct = Leg(50.0)
+    for choice in (predicted(direct, [nowhere]), parallel(direct, [nowhere], most=2, present=["nowhere"])):
+        assert choice.relays == () and choice.predicted_bps == choice.direct_bps
+
+
 def test_who_is_to_have_one_relay_does_not_keep_two() -> None:
     both = [disjoint("a", 20), disjoint("b", 18)]
     assert predicted(Leg(40.0, bandwidth_bps=15e6), both, present=("a", "b")).relays == ("a",)
