@@ -30,6 +30,7 @@ from controller.agency.session import Post
 from controller.agency.sessions import Sessions
 from controller.agency.trust import Trust
 from controller.binding import Bind, Binding, Vouched
+from controller.crowd import Familiar
 from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
 from controller.model import AgentService, Endpoint
 from controller.orders import AgentEffect, Direct, Directive, HangUp, Tunnels
@@ -179,10 +180,10 @@ class Agents:
             await _server(sessions, self._sessions.session_handler, OF_SESSIONS),
             await _server(joining, self._sessions.join_handler, OF_JOINING),
         ]
-        at = self._listeners
+        at, noted = self._listeners, (self._guests, self._refused, Familiar())
         doors = (
-            Door(at["listen"], self._trust.for_sessions(), sessions, self._guests, self._refused),
-            Door(at["join"], self._trust.for_joining(), joining, self._guests, self._refused, JOINING_WITHIN_S),
+            Door(at["listen"], self._trust.for_sessions(), sessions, *noted),
+            Door(at["join"], self._trust.for_joining(), joining, *noted, JOINING_WITHIN_S),
         )
         serving = [asyncio.create_task(door.serve()) for door in doors]
         self._ready.set_result(None)

@@ -17,12 +17,13 @@ import resource
 import secrets
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 
 from controller.agency import tls
 from controller.agency.refusals import AgencyError, Reason, Refusals
 from controller.agency.trust import Shown, shown
-from controller.crowd import superfluous
+from controller.crowd import Admission, Familiar, host_of, superfluous, too_often
 from controller.model import Endpoint
 
 log = logging.getLogger(__name__)
@@ -76,11 +77,15 @@ class Door:
         behind: str,
         guests: Guests,
         refusals: Refusals,
+        familiar: Familiar,
         stays_s: float | None = None,
     ) -> None:
-        """`behind` is the abstract name at which gRPC listens; `stays_s` for how long a connection may be open."""
+        """`behind` is the abstract name at which gRPC listens; `familiar` are hosts from which agents with a
+        certificate came, at any listener; `stays_s` for how long a connection may be open."""
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
+        self._familiar = familiar
+        self._admission = Admission(familiar, time.monotonic())
         self._stays_s = stays_s
         self._most = _most_connections()
         strangers = MOST_STRANGERS if context.verify_mode is ssl.CERT_REQUIRED else MOST_JOINING
@@ -99,7 +104,12 @@ class Door:
                     log.error("cannot take an agent's connection: %s", error)
                     await asyncio.sleep(EVERY_DESCRIPTOR_TAKEN_S)  # the next try would fail likewise
                     continue
-                self._receive(sock, Place(address[0], str(Endpoint(*address[:2]))))
+                place = Place(host_of(address[0]), str(Endpoint(*address[:2])))
+                if self._admission.admits(place.host, time.monotonic()):
+                    self._receive(sock, place)
+                else:
+                    sock.close()
+                    self._refusals.note(place.peer, Reason.RATE, too_often())
                 await asyncio.sleep(0)  # while others wait to be taken, sock_accept lets nobody else have a turn
         finally:
             self._listener.close()
@@ -113,7 +123,8 @@ class Door:
         place.attended = asyncio.create_task(self._attend(sock, place))
         place.attended.add_done_callback(lambda _: self._places.pop(place))
         most = self._most_strangers
-        oldest = superfluous([each for each in self._places if each.strange and not each.sent_away], most)
+        strangers = [each for each in self._places if each.strange and not each.sent_away]
+        oldest = superfluous(strangers, most, self._familiar)
         if oldest is not None:
             assert oldest.attended is not None
             oldest.sent_away = True
@@ -136,6 +147,8 @@ class Door:
         try:
             guest = Guest(place.peer, _certificate(outside.transport), outside)
             place.strange = guest.certificate is None
+            if guest.certificate is not None:
+                self._familiar.add(place.host)
             async with asyncio.timeout(self._stays_s):
                 await self._lead_on(guest, outside)
         except TimeoutError:

@@ -22,6 +22,7 @@ K = TypeVar("K")
 class Reason(StrEnum):
     HANDSHAKE = "handshake"  # no TLS, no certificate, or not one of our authority's
     CROWD = "crowd"  # as many connections as may be
+    RATE = "rate"  # more in a second than may come
     NAME = "name"  # no name that an agent may have
     TOKEN_UNKNOWN = "token_unknown"
     TOKEN_USED = "token_used"

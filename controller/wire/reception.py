@@ -10,10 +10,11 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any
 
-from controller.crowd import superfluous
+from controller.crowd import Admission, Familiar, host_of, superfluous, too_often
 from controller.framework import Fence
 from controller.wire.complaints import Complaints, peer_of
 from controller.wire.connection import OPENING_S, Connection
@@ -45,16 +46,25 @@ class Reception:
         self._context = context
         self._complaints = Complaints()
         self._present: dict[Guest, None] = {}  # in the order in which they came
+        self._familiar = Familiar()  # hosts of switches
+        self._admission = Admission(self._familiar, time.monotonic())
         self._counting = threading.Lock()  # never held while anything waits
         self._alone = threading.Event()
         self._alone.set()
 
     def serve(self, accepted: Any, address: Any) -> None:
-        guest = Guest(accepted, str(address[0]), peer_of(address))
+        guest = Guest(accepted, host_of(str(address[0])), peer_of(address))
+        with self._counting:
+            self._recognise()
+            admitted = self._admission.admits(guest.host, time.monotonic())
+        if not admitted:
+            accepted.close()
+            self._complaints.about(guest.host, guest.peer, too_often())
+            return
         with self._counting:
             self._present[guest] = None
             self._alone.clear()
-            oldest = superfluous([each for each in self._present if each.unknown], OPENING_AT_ONCE)
+            oldest = superfluous([each for each in self._present if each.unknown], OPENING_AT_ONCE, self._familiar)
             if oldest is not None:
                 oldest.sent_away = True
         if oldest is not None:
@@ -67,9 +77,16 @@ class Reception:
         finally:
             accepted.close()
             with self._counting:
+                self._recognise()
                 del self._present[guest]
                 if not self._present:
                     self._alone.set()
+
+    def _recognise(self) -> None:
+        """Remember the hosts of switches."""
+        for guest in self._present:
+            if guest.connection is not None and guest.connection.opened:
+                self._familiar.add(guest.host)
 
     def close(self) -> None:
         for guest in list(self._present):

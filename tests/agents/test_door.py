@@ -18,17 +18,20 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from api import agent_pb2 as pb
-from controller import agents
+from controller import agents, crowd
 from controller.agency import door, session
 from controller.agency.refusals import AgencyError, Refusals
+from controller.crowd import Familiar
 from controller.model import AgentService, Endpoint
 from controller.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
 from tests.agents.house import House, bind
 from tests.agents.log import Log, refused
 
+PEM = serialization.Encoding.PEM
 TREE = Path(__file__).resolve().parents[2]
 
 
@@ -161,6 +164,19 @@ def test_the_host_that_has_most_makes_place_first(few_places: int, build: Callab
         stack.enter_context(context.wrap_socket(lonely, server_hostname="bicast-controller"))
 
 
+def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = house.enrolled("phone")
+    monkeypatch.setattr(crowd, "EACH_S", 0.8)  # and so four at once, of hosts that come from now on
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
+        to_the_end(many[4])
+        assert "while 0.8 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
+        assert house.agents.refusals()["rate"] == 1
+        house.served(identity)
+
+
 def test_who_made_place_leaves_nothing_that_only_a_search_for_garbage_finds(
     few_places: int, build: Callable[[], House]
 ) -> None:
@@ -197,7 +213,7 @@ def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
         listener = door.listening(Endpoint("127.0.0.1", 0), "listen")
         at = Endpoint(*listener.getsockname())
         waiting = [silent(at) for _ in range(5)]
-        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals())
+        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals(), Familiar())
         serving = asyncio.create_task(watched.serve())
         while seen.count("taken") < len(waiting):
             await asyncio.sleep(0)
@@ -208,6 +224,26 @@ def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
 
     asyncio.run(serve())
     assert seen == ["taken", "attended"] * 5
+
+
+@pytest.mark.parametrize("listener", ["listen", "join"])
+def test_who_knows_only_an_older_tls_is_refused(house: House, log: Log, tmp_path: Path, listener: str) -> None:
+    identity = house.enrolled("phone")
+    key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(tmp_path / "phone.pem")
+    at = getattr(house.agents, listener)
+    for newest, welcome in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
+        context.maximum_version = newest
+        with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
+            if welcome:
+                context.wrap_socket(plain, server_hostname="bicast-controller").close()
+            else:
+                with pytest.raises(ssl.SSLError):
+                    context.wrap_socket(plain, server_hostname="bicast-controller")
+    assert "UNSUPPORTED_PROTOCOL" in refused(house, log, "handshake")
 
 
 def served(house: House, identity: Identity) -> bool:

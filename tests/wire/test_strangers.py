@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from controller import crowd
 from controller.events import Read, SwitchClosed, SwitchOpened
 from controller.wire import reception
 from controller.wire.connection import OPENING_S
@@ -205,6 +206,20 @@ def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int) -
         assert time.monotonic() - began < OPENING_S, "it waited until the strangers were given up"
         lonely.become_switch(5)
         assert desk.opened(5).peer == lonely.name
+
+
+def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(crowd, "EACH_S", 0.8)  # and so four at once
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
+        assert many[4].is_ended()
+        many[0].wait(HELLO)
+        stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
+        desk.opened(5)
+        (told,) = _told(caplog)
+        assert "while 0.8 connections a second come from that host" in told
 
 
 READ_FLOWS, READ_GROUPS, READ_PORTS = 0, 1, 4  # places in the row of a Read's requests

@@ -1,0 +1,83 @@
+"""Strangers at a listener: which one makes place, and how many may come in a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from controller import crowd
+from controller.crowd import ALL_S, BURST_S, EACH_S, Admission, Familiar, host_of, superfluous
+
+
+@dataclass(frozen=True)
+class Peer:
+    host: str
+    number: int = 0
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_an_ipv6_host_is_its_64_whatever_address_it_takes(address: str, host: str) -> None:
+    assert host_of(address) == host
+
+
+def test_one_machine_with_many_ipv6_addresses_puts_nobody_else_out() -> None:
+    lonely = Peer(host_of("192.0.2.7"))
+    many = [Peer(host_of(f"2001:db8::{number:x}"), number) for number in range(1, 9)]
+    assert superfluous([lonely, *many], 8) == many[0]
+
+
+def test_who_came_from_a_familiar_host_stays_while_there_is_anybody_else() -> None:
+    ours = [Peer("192.0.2.7", number) for number in range(3)]
+    others = [Peer(f"198.51.100.{number}") for number in range(6)]
+    assert superfluous([*ours, *others], 8, {"192.0.2.7"}) == others[0]
+    assert superfluous(ours, 2, {"192.0.2.7"}) == ours[0]
+    assert superfluous(ours, 3) is None
+
+
+def test_of_familiar_hosts_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "MOST_FAMILIAR", 2)
+    familiar = Familiar()
+    for host in ("a", "b", "a", "c"):
+        familiar.add(host)
+    assert set(familiar) == {"a", "c"}
+
+
+def admitted(admission: Admission, hosts: list[str], now: float) -> int:
+    return sum(admission.admits(host, now) for host in hosts)
+
+
+def test_one_host_comes_at_its_own_rate_and_takes_nobodys() -> None:
+    admission = Admission(Familiar(), 0.0)
+    burst, second = int(EACH_S * BURST_S), EACH_S
+    assert admitted(admission, ["a"] * 2 * burst, 0.0) == burst
+    assert admission.admits("b", 0.0)
+    assert admitted(admission, ["a"] * 2 * burst, 1.0) == second
+    assert admitted(admission, ["a"] * 2 * burst, 1000.0) == burst
+
+
+def test_many_hosts_together_keep_out_none_that_is_familiar() -> None:
+    familiar = Familiar()
+    familiar.add("ours")
+    admission = Admission(familiar, 0.0)
+    strangers = [f"host {number}" for number in range(2 * int(ALL_S * BURST_S))]
+    assert admitted(admission, strangers, 0.0) == ALL_S * BURST_S
+    assert not admission.admits("another", 0.0)
+    assert admission.admits("ours", 0.0)
+
+
+def test_no_number_of_hosts_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "MOST_RATED", 10)
+    admission = Admission(Familiar(), 0.0)
+    admitted(admission, [f"host {number}" for number in range(1000)], 0.0)
+    assert len(admission._each) == 10
