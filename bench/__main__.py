@@ -9,7 +9,9 @@ from bench import PARTS, run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the controller and the switch.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure the controller and the switch.", allow_abbrev=False
+    )
     parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
     parser.add_argument("--smoke", action="store_true", help="a few ratios, in a minute")
     parser.add_argument("--json", action="store_true", help="what came out as one document")

@@ -13,6 +13,8 @@ newer=$(find agent api internal mptcp relay go.mod go.sum setup/agent.sh \
 echo "setup: building $program"
 mkdir -p build
 setup/go.sh mod download
+version=$(git describe --always --dirty 2>/dev/null || echo unreleased)
 # Renamed when it is whole, so that nobody runs a half of it.
-CGO_ENABLED=0 setup/go.sh build -trimpath -ldflags='-s -w' -o "$program.$$" ./agent
+CGO_ENABLED=0 setup/go.sh build -trimpath -ldflags="-s -w -X bicast/agent/host.Version=$version" \
+    -o "$program.$$" ./agent
 mv "$program.$$" "$program"

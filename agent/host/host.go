@@ -30,7 +30,7 @@ import (
 	"bicast/mptcp"
 )
 
-// Version is the agent's, set when it is built (setup/agents.sh).
+// Version is the agent's, set when it is built (setup/agent.sh, setup/agents.sh).
 var Version = "unreleased"
 
 // Host is what an agent stands on.

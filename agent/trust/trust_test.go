@@ -109,6 +109,24 @@ func handshake(t *testing.T, shows tls.Certificate, identity trust.Identity) err
 	return tls.Client(here, identity.Mutual()).Handshake()
 }
 
+func TestAControllerThatKnowsOnlyAnOlderTLSIsNotTalkedTo(t *testing.T) {
+	b := brain.New(t)
+	identity, err := join(t, b, "phone", b.Token("phone"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for newest, welcome := range map[uint16]bool{tls.VersionTLS12: false, tls.VersionTLS13: true} {
+		here, there := net.Pipe()
+		go tls.Server(there, &tls.Config{Certificates: []tls.Certificate{b.Shows}, MaxVersion: newest}).Handshake()
+		err := tls.Client(here, identity.Mutual()).Handshake()
+		here.Close()
+		there.Close()
+		if (err == nil) != welcome {
+			t.Errorf("of %s: %v", tls.VersionName(newest), err)
+		}
+	}
+}
+
 func TestWhatIsWrongWithAControllersCertificateIsSaid(t *testing.T) {
 	ours, other := brain.NewAuthority(t), brain.NewAuthority(t)
 	identity := ours.Identity("phone", "controller:1")

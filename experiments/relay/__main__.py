@@ -9,7 +9,9 @@ from experiments.relay import PARTS, run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m experiments.relay", description="What a relay costs and gains.")
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.relay", description="What a relay costs and gains.", allow_abbrev=False
+    )
     parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
     parser.add_argument("--full", action="store_true", help="all of it")
     parser.add_argument("--json", action="store_true", help="what came out, a document for each part")
