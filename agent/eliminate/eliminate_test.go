@@ -294,12 +294,19 @@ func TestEachPathsPacketsAreForItsOwnPort(t *testing.T) {
 	if err := b.e.at(b.at[lte], lte, other); err != nil {
 		t.Fatal(err)
 	}
-	toWifi, toLTE := numbered(1).frame(), numbered(1).frame()
-	copy(toLTE, other.Bytes[:])
-	b.expect(passed, wifi, toLTE, "what was flooded")
-	b.expect(passed, lte, toLTE, "the first")
-	b.expect(passed, lte, toWifi, "what was flooded")
-	b.expect(dropped, wifi, toWifi, "the copy")
+	for id := range uint16(2) {
+		toWifi, toLTE := numbered(id).frame(), numbered(id).frame()
+		copy(toLTE, other.Bytes[:])
+		b.expect(passed, wifi, toLTE, "what was flooded")
+		b.expect(passed, lte, toWifi, "what was flooded")
+		if id == 0 {
+			b.expect(passed, lte, toLTE, "the first")
+			b.expect(dropped, wifi, toWifi, "its copy")
+		} else {
+			b.expect(passed, wifi, toWifi, "the first")
+			b.expect(dropped, lte, toLTE, "its copy")
+		}
+	}
 }
 
 func TestWhereThereIsNoRoomTheOldestIsForgottenAndNothingElse(t *testing.T) {
