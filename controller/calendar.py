@@ -15,7 +15,12 @@ def moment(at: float) -> Moment:
     """Of a time in Unix seconds, where this machine is."""
     here = time.localtime(at)
     midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday + 1, 0, 0, 0, 0, 0, -1))
-    return Moment(at, time.strftime("%Y-%m-%d", here), midnight, here.tm_gmtoff, synchronised())
+    tomorrow = _day(time.localtime(midnight)) if synchronised() else None
+    return Moment(at, _day(here), midnight, here.tm_gmtoff, tomorrow)
+
+
+def _day(local: time.struct_time) -> str:
+    return time.strftime("%Y-%m-%d", local)
 
 
 def synchronised() -> bool:

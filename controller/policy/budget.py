@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 
 from controller.known import Counted, Spent
 from controller.model import Limits
@@ -34,7 +33,7 @@ class Moment:
     day: str  # where we are: 2026-11-22
     day_ends_at: float
     utc_offset_s: int
-    synchronised: bool = False  # with another clock, as NTP has it
+    tomorrow: str | None = None  # None: the clock is not kept in step with another, and may be wrong by years
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +133,8 @@ def _today(spent: Spent, moment: Moment) -> Spent:
     """
     if moment.day > spent.day:
         return Spent(moment.day, counted=spent.counted)
-    ahead = date.fromisoformat(spent.day) - date.fromisoformat(moment.day)
-    return replace(spent, day=moment.day) if moment.synchronised and ahead.days > 1 else spent
+    far_ahead = moment.tomorrow is not None and spent.day > moment.tomorrow
+    return replace(spent, day=moment.day) if far_ahead else spent
 
 
 def _stepped(steps: tuple[Step, ...], copied: int, carried: int, at: float) -> tuple[Step, ...]:

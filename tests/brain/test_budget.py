@@ -130,18 +130,18 @@ def test_a_clock_that_was_ahead_once_bars_nobody_when_it_is_right_again() -> Non
     ahead = Moment(NOON + 9 * 365 * 86_400, "2035-11-16", NOON + 9 * 365 * 86_400 + 1, 3600)
     account = counted(opened(A_DAY, None, ahead), reading(0, 0), ahead)
     account = counted(account, reading(101 * MB, 400 * MB), ahead)
-    right = replace(at(0), synchronised=True)
+    right = replace(at(0), tomorrow="2026-11-23")
     account = counted(account, reading(101 * MB, 400 * MB), right)
     assert account.spent.day == "2026-11-22"
     assert "used up until 00:00" in (barred(account, right) or ""), "what it had used is used"
-    tomorrow = replace(at(13 * 3600, "2026-11-23"), synchronised=True)
+    tomorrow = replace(at(13 * 3600, "2026-11-23"), tomorrow="2026-11-24")
     assert barred(account, tomorrow) is None
     assert barred(opened(A_DAY, replace(account.spent, day="2035-11-16"), tomorrow), tomorrow), "after a restart, too"
 
 
 def test_a_clock_that_nothing_keeps_right_or_that_is_a_day_off_is_not_relied_on() -> None:
     spent = told(opened(A_DAY, None, at(0)), (0, 0, 0), (1, 101, 400)).spent
-    yesterday = replace(at(-86_400, "2026-11-21"), synchronised=True)
+    yesterday = replace(at(-86_400, "2026-11-21"), tomorrow="2026-11-22")
     for wrong in (at(-9 * 86_400, "2026-11-13"), yesterday):
         assert "until the clock is past 2026-11-22" in (barred(opened(A_DAY, spent, wrong), wrong) or "")
 
