@@ -42,7 +42,7 @@ type Found struct {
 // Find looks for programs by their name; the cgroup is to stay open as long as they are.
 func Find(cgroup *os.File, called string) (*Found, error) {
 	found := &Found{}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: int(cgroup.Fd()), Attach: ebpf.AttachCGroupSockOps})
+	there, err := query(cgroup)
 	if errors.Is(err, unix.EPERM) {
 		found.Blind = true
 		return found, nil
@@ -65,6 +65,17 @@ func Find(cgroup *os.File, called string) (*Found, error) {
 		}
 	}
 	return found, nil
+}
+
+// query asks again where a program was attached between the library's two questions: how many there are, and which.
+func query(cgroup *os.File) (there *link.QueryResult, err error) {
+	for range 16 {
+		there, err = link.QueryPrograms(link.QueryOptions{Target: int(cgroup.Fd()), Attach: ebpf.AttachCGroupSockOps})
+		if !errors.Is(err, unix.ENOSPC) {
+			break
+		}
+	}
+	return there, err
 }
 
 func mapsOf(info *ebpf.ProgramInfo) map[string]*ebpf.Map {
