@@ -63,7 +63,7 @@ class Controller:
         self._python = python
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._heard: list[str] = []
-        self._killed = False
+        self._ended_by_us = False
 
     def start(self) -> None:
         """Returns when it awaits switches and answers questions."""
@@ -80,16 +80,14 @@ class Controller:
             preexec_fn=lambda: place(self._listeners),
             process_group=0,  # Ctrl-C is for who started it, and who stops it
         )
-        self._killed = False
+        self._ended_by_us = False
         self._said = queue.SimpleQueue()  # of this process: the end of the one before it is no news
         self._listener = threading.Thread(target=self._listen, args=(self.process, self._said), daemon=True)
         self._listener.start()
         self._await_gateways(lambda _: True, "it answers for its file", LOOK_EVERY_S)
 
     def stop(self) -> int:
-        """Return its exit code. One that had ended before is a failure, unless `kill` ended it."""
-        if self.process.poll() is not None and not self._killed:
-            raise self._ended()
+        self._ended_by_us = True
         self.process.terminate()
         try:
             return self.process.wait(STOPS_WITHIN_S)
@@ -98,7 +96,7 @@ class Controller:
             raise ControllerFailed(f"the controller did not stop within {STOPS_WITHIN_S} s; {self._last()}") from None
 
     def kill(self) -> None:
-        self._killed = True
+        self._ended_by_us = True
         self.process.kill()
         self.process.wait()
 
@@ -133,6 +131,11 @@ class Controller:
     def await_steady(self, *gateways: str) -> None:
         """Until what is installed on these, or all, is what is wanted."""
         self.await_state("steady", *gateways)
+
+    def refuse_sudden_end(self) -> None:
+        """Raise where it has ended, and was neither stopped nor killed here."""
+        if self.process.poll() is not None and not self._ended_by_us:
+            raise self._ended()
 
     def needed(self) -> Needed:
         """As a process that must live."""
@@ -200,5 +203,6 @@ def controlled(
         controller.start()
         try:
             yield controller
+            controller.refuse_sudden_end()
         finally:
             controller.stop()

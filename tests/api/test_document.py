@@ -25,9 +25,14 @@ schema = schemathesis.openapi.from_dict(document)
 generously = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
+def authorised(case: Case) -> dict[str, str]:
+    """Return the token's header for a case that is to have one: schemathesis also tries what happens without."""
+    return BEARER if "Authorization" in case.headers else {}
+
+
 def answers_as_described(case: Case, serving: Serving) -> None:
     """All of schemathesis' checks: status, type, schema and headers of the answer, refusal of what is malformed."""
-    case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=BEARER, timeout=30)
+    case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=authorised(case), timeout=30)
 
 
 def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk: Desk) -> None:
@@ -35,7 +40,7 @@ def answers_about_what_is_there_as_described(case: Case, serving: Serving, desk:
     names = {"gateways": "home", "terminals": "client", "agents": "phone", "relays": "tokyo"}
     classes = {"traffic": "voip"} if "{traffic}" in case.path else {}
     case.path_parameters = {"name": names[case.path.split("/")[3]], **classes}
-    answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=BEARER, timeout=30)
+    answer = case.call_and_validate(base_url=f"http://{serving.endpoint}", headers=authorised(case), timeout=30)
     assert answer.status_code != 404
 
 

@@ -59,5 +59,5 @@ def test_the_example_becomes_a_bridge_and_goes_again(example: str, ovs: PrivateO
 def test_the_commands_are_ours() -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("./bicast ")]
     assert {shlex.split(line, comments=True)[1] for line in lines} <= VERBS.keys()
-    for other in re.findall(r"deploy/\S+", PAGE):
+    for other in re.findall(r"deploy/[\w-]+(?:\.[\w-]+)*", PAGE):
         assert (ROOT / other).exists()

@@ -78,7 +78,7 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     assert set(before[1]) < set(now[1])
     assert reaches(edit.net.machine("client"), "192.168.110.3", SERVER)
     assert edit.controller.client.get("status")["config_error"] is None
-    assert edit.controller.client.set_mode("guest", "single")["messages"] == 1
+    assert edit.controller.client.set_mode("guest", "bicast")["messages"] == 1
 
 
 def test_a_mode_in_the_file_is_overruled_by_a_wish(edit: Home, wish: Wishes) -> None:
