@@ -2,8 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +23,7 @@ func TestWhoWaitsForARelayThatHasGoneSilentDoesNotWaitLong(t *testing.T) {
 	r.relays()
 	r.takes("direct", r.home())
 	r.expectRelayed(server4, "80")
-	r.relaying.Process.Signal(unix.SIGSTOP)
+	r.freeze(r.relaying)
 	began := time.Now()
 	told := make(chan error, 1)
 	speaks, err := r.dial(server4, "80")
@@ -39,6 +44,25 @@ func TestWhoWaitsForARelayThatHasGoneSilentDoesNotWaitLong(t *testing.T) {
 	}
 	r.relaying.Process.Signal(unix.SIGCONT)
 	r.expectRelayed(server4, "80")
+}
+
+// freeze stops an agent, and returns when all its threads stand still: a busy host may let one go on until the signal is taken.
+func (r *road) freeze(agent *exec.Cmd) {
+	r.t.Helper()
+	agent.Process.Signal(unix.SIGSTOP)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", agent.Process.Pid))
+		if err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(stat string) bool {
+			line, err := os.ReadFile(stat)
+			_, after, _ := strings.Cut(string(line), ") ")
+			return err == nil && !strings.HasPrefix(after, "T")
+		}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("process %d does not stop", agent.Process.Pid)
+		}
+	}
 }
 
 func TestWhoseRelayIsKilledIsResetAtOnceAndTheNextGoesAnotherWay(t *testing.T) {
