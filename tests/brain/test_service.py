@@ -76,8 +76,11 @@ class Held:
         self.service._inbox.put(hold)
         assert began.wait(5)
 
-    def go_on(self) -> None:
+    def go_on(self, wish: threading.Thread | None = None) -> None:
+        """Until the core has heard everything, and whoever wished has their answer."""
         self._go_on.set()
+        if wish is not None:
+            wish.join()
         self.service.snapshot()
         while not self.service._inbox.empty():
             time.sleep(0.001)
@@ -107,8 +110,7 @@ def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
     wish.start()
     while len(held.service._inbox._pressing) < 3:
         time.sleep(0.001)
-    held.go_on()
-    wish.join()
+    held.go_on(wish)
     assert held.heard[:3] == [PortSeen(1, "wifi0", None), SwitchClosed(1), Mode.OFF]
     assert held.heard[3:] == [_solicited(number, 1) for number in range(100)]
 
