@@ -128,7 +128,8 @@ EXPERIMENTS = {
         "dead downwards, and is black; in the modes auto, bicast and single, with an agent at the client that has no "
         "TCP and with none, with elimination and without, with a budget at Wi-Fi, and through tunnels that are probed. "
         "Prints what was lost, how soon copies began, and which uplink is active at the end.",
-        "each scene once: some 10 minutes.",
+        "each scene once: some 15 minutes.",
+        "each three times: some 45 minutes.",
     ),
     "relay": Experiment(
         "experiments.relay",

@@ -46,8 +46,9 @@ type History struct {
 	stateful bool
 	trips    []trip // in the order of sending
 	totals   Totals
-	settled  int // of the trips, are in the totals
-	answered int // the last of those that was; or none
+	settled  int           // of the trips, are in the totals
+	answered int           // the last of those that was; or none
+	newest   time.Duration // when the newest packet was sent that is answered
 }
 
 // NewHistory is of a session whose far end counts its answers by themselves, or does not.
@@ -75,6 +76,7 @@ func (h *History) Heard(number, far uint32, received, answered int64, at time.Du
 		return false
 	}
 	t.answer, t.far, t.received, t.answered, t.heard, t.unclear = true, far, received, answered, at, unclear
+	h.newest = max(h.newest, t.sent)
 	return true
 }
 

@@ -5,9 +5,10 @@ import "time"
 const (
 	felt       = 34 * time.Millisecond  // the delay that who acts on what he sees or hears begins to feel
 	readWithin = 250 * time.Millisecond // of its coming: counts are never taken back, and this process may stand still
+	missed     = 100 * time.Millisecond // a packet is lost when one that was sent so much later is answered first
 )
 
-// Totals are of all packets that were sent long enough ago to be answered or lost. They only grow.
+// Totals are of all packets that are answered or lost. They only grow.
 type Totals struct {
 	Sent, Lost          uint64
 	LostThere, LostBack uint64 // of the lost: the rest of them is not known to be either
@@ -20,9 +21,9 @@ func (h *History) Totals(now time.Duration) Totals {
 	return h.totals
 }
 
-// settle counts each packet once.
+// settle counts each packet once. Answers are read in the order in which they come, so one that is missed was not read late.
 func (h *History) settle(now time.Duration) {
-	for until := h.until(now - lostAfter - readWithin); h.settled < until; h.settled++ {
+	for until := h.until(max(now-lostAfter-readWithin, h.newest-missed)); h.settled < until; h.settled++ {
 		t := &h.trips[h.settled]
 		h.totals.Sent++
 		if t.lost() {

@@ -6,7 +6,6 @@ import (
 )
 
 func TestTotalsAreOfAllThatIsAnsweredOrLostAndOnlyGrow(t *testing.T) {
-	const settles = lostAfter + readWithin
 	lost := func(number int) way {
 		w := still(number, 0)
 		w.lostThere, w.lostBack = number%10 == 3 || number%100 == 4, number%10 == 7
@@ -34,10 +33,40 @@ func TestTotalsAreOfAllThatIsAnsweredOrLostAndOnlyGrow(t *testing.T) {
 			now.LostBack < before.LostBack || now.Late < before.Late {
 			t.Fatalf("%+v after %+v", now, before)
 		}
-		expect(t, now.Sent, uint64(max(0, (at-settles+every-1)/every)))
 		before = now
 	}
 	expect(t, h.Totals(time.Hour), Totals{Sent: 3000, Lost: 630, LostThere: 330, LostBack: 300, Late: 60})
+}
+
+func TestAPacketThatIsMissedIsLostAtOnceAndOneThatIsOvertakenByLittleIsNot(t *testing.T) {
+	const pause = 20 * time.Millisecond
+	const overtakes = uint32(missed / pause)
+	h := NewHistory(true)
+	answer := func(number uint32, at time.Duration) { h.Heard(number, number, began, began, at, false) }
+	for number := range uint32(3) {
+		h.Sent(number, time.Duration(number)*pause)
+	}
+	for number := uint32(3); number < 20; number++ { // the three before are lost
+		at := time.Duration(number) * pause
+		h.Sent(number, at)
+		if number != 10 {
+			answer(number, at+time.Millisecond)
+		}
+		if number == 10+overtakes { // the answer to this one was faster than the one to the tenth
+			answer(10, at+2*time.Millisecond)
+		}
+		if number < 10 {
+			expect(t, h.Totals(at).Sent, uint64(max(number, overtakes)-overtakes))
+		}
+	}
+	expect(t, h.Totals(20*pause), Totals{Sent: 19 - uint64(overtakes), Lost: 3, Late: 1})
+}
+
+func TestWhatNothingOvertakesIsLostAfterASecond(t *testing.T) {
+	h := NewHistory(true)
+	h.Sent(0, 0)
+	expect(t, h.Totals(lostAfter+readWithin), Totals{})
+	expect(t, h.Totals(lostAfter+readWithin+1), Totals{Sent: 1, Lost: 1})
 }
 
 func TestWhatADeadPathLosesIsOfNoKnownDirection(t *testing.T) {

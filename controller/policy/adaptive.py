@@ -18,6 +18,7 @@ ended too soon is paid for by the next pause, twice as long. Of what says nothin
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -29,6 +30,7 @@ WINDOW_S = 1.0  # in which trouble shows
 WINDOW_PACKETS = 30  # of one source; where a second has fewer the window is longer
 WINDOW_AT_MOST_S = 60.0
 LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
+PROBED_LASTS_S = 0.4  # probes fill no queue: 2 reports
 LOSING_FROM = 0.02
 LATE_FROM = 0.10
 DOUBT = 0.7  # of a count's own spread: with none a path that loses 0.5 % often has copies, with all 5 % wait longer
@@ -189,8 +191,8 @@ def _trouble(watch: Watch, now: float) -> str | None:
         return (
             f"{watch.active}: no acknowledgement for {stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
         )
-    bad = [(at, at - each.lasted_s) for at, each in heard if not each.tally.clean]
-    if not bad or bad[-1][0] - min(begun for _, begun in bad) < LASTS_S:
+    bad = [(at, each) for at, each in heard if not each.tally.clean]
+    if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
         return None
     since = [each for at, each in heard if at >= bad[0][0]]  # before, a sender may have sent many times as much
     for source in Source:
@@ -200,6 +202,10 @@ def _trouble(watch: Watch, now: float) -> str | None:
         if _exceeds(tally.late, tally.packets, LATE_FROM):
             return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on{CHANCE}"
     return None
+
+
+def _lasts_s(bad: Iterable[Evidence]) -> float:
+    return PROBED_LASTS_S if all(each.source is Source.PROBES for each in bad) else LASTS_S
 
 
 def _exceeds(count: int, packets: int, share: float) -> bool:

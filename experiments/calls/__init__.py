@@ -1,6 +1,7 @@
 """What a call loses: 50 datagrams a second each way between two sites, by scene and mode.
 
 ./bicast experiment calls            each scene once
+./bicast experiment calls --full     each three times
 
 Wi-Fi is the active uplink until somebody leaves it. In each scene the call goes on over a clean Wi-Fi at first, so long
 that who ends copies too soon has done so, and then for BAD_S while something befalls Wi-Fi. The scenes of one stage
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import yaml
 
@@ -32,8 +34,9 @@ from experiments.running import LOOK_EVERY_S, TREE
 from topologies import isolate
 from topologies.shape import Bursts
 
+TIMES = 3  # each, of --full
 CLEAN_S, BAD_S = 3.0, 10.0
-SETTLED_S = 20.0  # clean, where an agent may tell
+SETTLED_S = 32.0  # clean, where an agent may tell: trouble sooner than KEPT_S lets the next copies end later
 HEALED_S = 3.0  # between two scenes
 RETURNS_WITHIN_S = 90.0  # a terminal that was moved to its default uplink, or a path alone
 DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way; and links that can lose in bursts
@@ -94,7 +97,7 @@ class Call:
 def run(args: argparse.Namespace) -> int:
     isolate.enter()
     calls = []
-    for call in carry_out(STAGES, TREE / "results" / "calls"):
+    for call in carry_out(STAGES, TREE / "results" / "calls", TIMES if args.full else 1):
         calls.append(call)
         print(call, file=sys.stderr, flush=True)
     print(json.dumps([asdict(call) for call in calls], indent=2) if args.json else table(calls))
@@ -102,16 +105,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(calls: list[Call]) -> str:
-    head = ("| stage | scene | mode | lost | of | copies after | at the end on |", "|---|---|---|---|---|---|---|")
-    rows = (
-        f"| {one.stage} | {one.scene} | {one.mode} | {one.lost_percent:.1f} % | {one.sent} | "
-        f"{'-' if one.copies_after_s is None else f'{one.copies_after_s:.1f} s'} | {one.active} |"
-        for one in calls
+    head = (
+        "| stage | scene | mode | n | lost (of all, worst) | copies after (median, worst) | at the end on |",
+        "|---|---|---|---|---|---|---|",
     )
-    return "\n".join((*head, *rows))
+    kinds: dict[tuple[str, str, str], list[Call]] = {}
+    for one in calls:
+        kinds.setdefault((one.stage, one.scene, one.mode), []).append(one)
+    return "\n".join((*head, *(_row(each) for each in kinds.values())))
 
 
-def carry_out(stages: tuple[StageOf, ...], logs: Path) -> Iterator[Call]:
+def _row(calls: list[Call]) -> str:
+    """Of one stage, scene and mode."""
+    one, worst = calls[0], max(call.lost_percent for call in calls)
+    lost = f"{100 * sum(call.lost for call in calls) / sum(call.sent for call in calls):.1f} %, {worst:.1f} %"
+    after = [call.copies_after_s for call in calls if call.copies_after_s is not None]
+    soon = f"{median(after):.1f} s, {max(after):.1f} s" if len(after) == len(calls) else "-"
+    ends = ", ".join(sorted({call.active for call in calls}))
+    return f"| {one.stage} | {one.scene} | {one.mode} | {len(calls)} | {lost} | {soon} | {ends} |"
+
+
+def carry_out(stages: tuple[StageOf, ...], logs: Path, times: int) -> Iterator[Call]:
     for stage in stages:
         with ExitStack() as stack:
             lab = stack.enter_context(_raised(stage, logs, stack))
@@ -119,7 +133,7 @@ def carry_out(stages: tuple[StageOf, ...], logs: Path) -> Iterator[Call]:
                 stack.enter_context(agent(lab.controller, lab.client, TERMINAL, "terminal"))
             for mode in stage.modes:
                 lab.controller.client.set_mode("all", mode)
-                for scene in stage.scenes:
+                for scene in (scene for scene in stage.scenes for _ in range(times)):
                     yield _called(lab, stage, scene, mode)
 
 

@@ -148,6 +148,12 @@ def test_probes_of_one_a_second_begin_copies_too() -> None:
         assert made and made[0].copies and made[0].at - START <= within_s
 
 
+def test_of_fifty_probes_a_second_two_reports_begin_copies_and_one_does_not() -> None:
+    """They fill no queue, as a sender's first packets do; a burst of a tenth of a second is in one report."""
+    assert begun_and_ended(after(ONE_PATH, *for_s(1, probed(12, 2)))[1]) == [(True, 0.5)]
+    assert not after(ONE_PATH, probed(12), probed(12, 5), *for_s(3, probed(12)))[1]
+
+
 def test_a_probe_lost_now_and_then_begins_nothing() -> None:
     once_a_second = [replace(probed(1, number % 60 == 0), lasted_s=1.0) for number in range(600)]
     assert not after(ONE_PATH, *once_a_second, every_s=1.0)[1]
