@@ -5,16 +5,19 @@ import (
 	"time"
 )
 
-// A report waits so long for what an executor tells.
-const partWithin = 100 * time.Millisecond
+const (
+	partWithin = 100 * time.Millisecond // a report waits so long for what an executor tells
+	staleAfter = 10 * time.Second       // what it told so long ago may not be so any more
+)
 
 // part is what one executor tells for reports. An executor may be busy for seconds, as with nft; a report then has what it told
-// last.
+// last, and nothing of one that is busy for longer.
 type part[T any] struct {
 	read func() T
 
 	mutex sync.Mutex
 	last  T
+	at    time.Time
 	under chan struct{} // closed when the reading that is under way has ended; nil: none is
 }
 
@@ -29,7 +32,7 @@ func (p *part[T]) begin() <-chan struct{} {
 			now := p.read()
 			p.mutex.Lock()
 			defer p.mutex.Unlock()
-			p.last, p.under = now, nil
+			p.last, p.at, p.under = now, time.Now(), nil
 			close(ended)
 		}()
 	}
@@ -44,5 +47,9 @@ func (p *part[T]) now() T {
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if p.under != nil && time.Since(p.at) > staleAfter {
+		var nothing T
+		return nothing
+	}
 	return p.last
 }

@@ -18,6 +18,10 @@ func TestAnExecutorThatIsBusyIsReportedAsItWasAndHoldsUpNothing(t *testing.T) {
 			t.Fatalf("%d is told while it is busy, expected what was told before", now)
 		}
 	}
+	one.at = one.at.Add(-staleAfter)
+	if now := one.now(); now != 0 {
+		t.Fatalf("%d is told, expected nothing of an executor that has been busy for so long", now)
+	}
 	ended := one.begin()
 	free <- struct{}{}
 	<-ended
