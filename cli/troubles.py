@@ -98,8 +98,15 @@ def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
         if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
             yield (
                 f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
-                f"stop it there, or let it back with `./bicast enroll {name}` and `bicast-agent join`"
+                f"stop it there, or let it back with `{_enrols(one)}` and `bicast-agent join`"
             )
+
+
+def _enrols(one: dict[str, Any]) -> str:
+    """As it was enrolled before."""
+    role = f" --role {one['role']}" if one["role"] else ""
+    terminal = f" --terminal {one['terminal']}" if one["terminal"] not in (None, one["name"]) else ""
+    return f"./bicast enroll {one['name']}{role}{terminal}"
 
 
 def _instead(status: dict[str, Any], gateway: dict[str, Any], uplink: dict[str, Any]) -> str:

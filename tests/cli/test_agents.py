@@ -14,6 +14,7 @@ from cli import OK, REFUSED
 from cli.__main__ import main
 from controller.api import make_app
 from controller.enrolling import Standing
+from controller.reports import Role
 from controller.web.serving import serve
 from tests.api.desk import SETTINGS, TOKEN, Desk
 from tests.api.front import Front
@@ -150,5 +151,7 @@ def test_status_names_who_was_revoked_and_still_tries(api: str, front: Front, ca
     (line,) = told()
     assert line.startswith("! agent laptop: it was revoked and still tries, 1 min ago from 192.0.2.8:50000; stop it ")
     assert "`./bicast enroll laptop` and `bicast-agent join`" in line
+    front.known["laptop"] = replace(front.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
+    assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in told()[0]
     front.known["laptop"] = replace(front.known["laptop"], standing=Standing.AWAY)
     assert told() == [], "it has joined again"
