@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from statistics import mean
 
 from controller.policy.airrate import Use
 
@@ -30,6 +31,7 @@ QUEUED_FACTOR, QUEUED_US = 1.25, 2000  # what a round trip may have above the qu
 STARVED_S = 0.75
 SETTLES_S = 2.0  # after somebody joined or left: what is counted by the second is of before
 TRIED_S = 5.0  # and two round trips, which count as no more than LONGEST_S each
+COUNTED_S = 3.0  # of it, at its end: of one moment alone a queue that overflowed may be what is seen
 LONGEST_S = 0.6
 MORE = 1.1  # that they get, or nothing was gained
 RESTS_S, MOST_RESTS_S = 10.0, 80.0
@@ -38,9 +40,7 @@ SOON_S = 60.0  # after it ended: what is released again so soon lasts longer
 CALM_S = 10.0  # without such a queue
 RAMP_S = 0.5  # until all that is given at least is given
 GIVEN_PART = 0.95  # of an equal part: at least
-CATCHES_UP_S = (
-    8.0  # at first it is of an equal part without guests: their windows are the larger ones, and have to yield
-)
+CATCHES_UP_S = 12.0  # at first it is of a part without guests: their windows are the larger ones, and have to yield
 COMES_PART, COMES_S = 0.7, 3.0  # of what is given: less comes through for so long, and less is given
 AGAIN_S = 10.0  # until as much is given again
 
@@ -74,6 +74,7 @@ class Release:
     who: frozenset[str] = frozenset()
     tried_at: float = 0.0
     until: float = 0.0
+    got_bps: tuple[float, ...] = ()  # by these, while it is tried, of late
     tries_at: float = 0.0  # not before
     rests_s: float = RESTS_S
     lasts_s: float = LASTS_S
@@ -154,15 +155,19 @@ class Release:
             starved=Starved(least.terminal, _gets_bps(least), part_bps, _queue_us(least), explained_us),
             starved_since=None,
             before_bps=sum(map(_gets_bps, starving)),
+            got_bps=(),
             who=frozenset(use.terminal for use in starving),
             until=now + TRIED_S + 2 * longest_s,
         )
 
     def _tried(self, uses: Collection[Use], now: float) -> Release:
-        if now < self.until:
+        if now < self.until - COUNTED_S:
             return self
         gets = [use.bps for use in uses if use.terminal in self.who]
-        if sum(gets) < MORE * self.before_bps * len(gets) / len(self.who):
+        got_bps = (*self.got_bps, *([sum(gets) * len(self.who) / len(gets)] if gets else ()))
+        if now < self.until:
+            return replace(self, got_bps=got_bps)
+        if not got_bps or mean(got_bps) < MORE * self.before_bps:
             rests_s = min(2 * self.rests_s, MOST_RESTS_S)
             return replace(self, state=State.HELD, since=now, tries_at=now + self.rests_s, rests_s=rests_s)
         again = self.tries_at and now - self.tries_at < SOON_S

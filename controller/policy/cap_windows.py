@@ -22,6 +22,7 @@ MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
 PACED_PART = 0.92
 LEFT_AT = 0.95
 RELEASED_PART = 0.95  # of an equal part: who is held keeps up no queue alone
+UNGIVEN_PARTS = 2.0  # where a window is all that a hand can hold: who is given nothing has to win its part
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,13 @@ def window(part: Part, rtt_us: int, srtt_us: int, before: Window | None) -> Wind
     return _ideal(part, rtt_us, srtt_us, before)
 
 
-def released(part: Part, one: Window, srtt_us: int, least_bps: float) -> Window:
+def released(part: Part, one: Window, srtt_us: int, least_bps: float, has_floor: bool) -> Window:
     """Return the window where a queue stands that caps do not explain: it lets most of an equal part through, and is
-    at least so large that the terminal gets `least_bps`."""
+    at least so large that the terminal gets `least_bps`. Without a floor it lets twice a part through."""
     each = SEGMENT_US * part.connections
-    fitting = RELEASED_PART * part.bandwidth_bps * srtt_us / max(1, part.active) / each
+    fitting = (
+        (RELEASED_PART if has_floor else UNGIVEN_PARTS) * part.bandwidth_bps * srtt_us / max(1, part.active) / each
+    )
     most = min(max(one.most, math.ceil(fitting)), MOST_SEGMENTS)
     least = min(max(one.least, math.floor(least_bps * srtt_us / each)), most - 1)
     return replace(one, most=most, least=least, pace_bps=one.pace_bps if most == one.most else 0, released=True)

@@ -126,7 +126,10 @@ def _cap(
     held = {pair: window(part, us, known.srtt_us[pair], settled.get(pair)) for pair, us in measured.items()}
     windows = held
     if release is not None:
-        windows = {pair: released(part, one, known.srtt_us[pair], release.least_bps) for pair, one in held.items()}
+        has_floor = bool(sharer.told_by)  # its own agent holds it
+        windows = {
+            pair: released(part, one, known.srtt_us[pair], release.least_bps, has_floor) for pair, one in held.items()
+        }
     most, least = _together(sharer, windows)
     return Cap(
         active=sharer.active,

@@ -23,6 +23,9 @@ from controller.policy.cap_release import (
     Release,
     State,
 )
+from controller.policy.cap_windows import SEGMENT_US, Part, window
+from controller.policy.cap_windows import released as released_window
+from tests.brain.sharing import BANDWIDTH_BPS, IDEAL
 from tests.brain.unheld import Sender, SharedAir
 
 BPS = 20e6
@@ -126,6 +129,13 @@ def test_who_starves_in_a_queue_that_caps_do_not_explain_is_told_with_figures() 
     assert release.least_bps(now) == GIVEN_PART * BPS / 2
 
 
+def test_a_queue_that_overflows_as_the_trial_ends_undoes_nothing() -> None:
+    release, now = tried()
+    release, now = after(release, BETTER, release.until - now - 1, now)
+    release, now = after(release, STARVING, 1 + TICK_S, now)
+    assert release.state is State.RELEASED
+
+
 @pytest.mark.parametrize(
     "uses",
     [
@@ -195,3 +205,13 @@ def test_no_more_is_given_than_comes_through() -> None:
     assert release.given_bps <= 2.5e6 < GIVEN_PART * BPS / 3
     release, now = after(release, BETTER, 20, now)
     assert release.given_bps == pytest.approx(GIVEN_PART * BPS / 3)
+
+
+def test_where_nobody_can_hold_a_floor_a_window_lets_twice_a_part_through() -> None:
+    rtt_us, srtt_us = 16_000, 116_000
+    part = Part(IDEAL, 4, 1)
+    one = window(part, rtt_us, srtt_us, None)
+    lets = [
+        released_window(part, one, srtt_us, 0.0, has_floor).most * SEGMENT_US / srtt_us for has_floor in (True, False)
+    ]
+    assert lets == pytest.approx([0.95 * BANDWIDTH_BPS / 4, 2 * BANDWIDTH_BPS / 4], abs=SEGMENT_US / srtt_us)
