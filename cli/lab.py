@@ -7,6 +7,9 @@ import fcntl
 import os
 import signal
 import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from cli import OK, Failure, lab_home
@@ -29,6 +32,7 @@ from topologies.web import WebFile, download, web_server
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
 API_TOKEN = "BICAST_LAB_TOKEN"  # from outside into the lab's world
+REMOVES = 'read -r token; read -r end; [ "$(cat "$0")" = "$token" ] && rm -f "$0"'  # when its input ends
 ADDRESS = (DEFAULT_API.host, DEFAULT_API.port)
 SIZE_BYTES = 50_000_000
 UP_LOSS_PERCENT, DOWN_LOSS_PERCENT = 10, 5
@@ -103,9 +107,22 @@ def _enter() -> None:
     os.environ[OUTER_PROC] = str(fcntl.fcntl(os.open("/proc", os.O_RDONLY), fcntl.F_DUPFD, isolate.CONTROL_ABOVE))
     os.environ[API_TOKEN] = token = api_token.made()
     try:
-        isolate.enter(listeners=[listener], meanwhile=api_token.kept(DEFAULT_API.port, token))
+        isolate.enter(listeners=[listener], meanwhile=_kept(token))
     except (isolate.WorldError, api_token.BadToken) as error:
         raise Failure(str(error)) from error
+
+
+@contextmanager
+def _kept(token: str) -> Iterator[None]:
+    """For clients out here, until this process ends, however it does."""
+    with (
+        api_token.kept(DEFAULT_API.port, token) as path,
+        subprocess.Popen(["sh", "-c", REMOVES, path], stdin=subprocess.PIPE, start_new_session=True) as remover,
+    ):
+        assert remover.stdin is not None
+        remover.stdin.write(f"{token}\n".encode())
+        remover.stdin.flush()
+        yield
 
 
 def _compare(net: Stage, client: Client, file: WebFile) -> None:
