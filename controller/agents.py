@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from ipaddress import ip_address
+from tempfile import TemporaryDirectory
 
 import grpc
 
@@ -175,15 +176,12 @@ class Agents:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        sessions, joining = f"bicast-sessions-{secrets.token_hex(8)}", f"bicast-joining-{secrets.token_hex(8)}"
-        servers = [
-            await _server(sessions, self._sessions.session_handler, OF_SESSIONS),
-            await _server(joining, self._sessions.join_handler, OF_JOINING),
-        ]
+        sessions, to_sessions = await _server(self._sessions.session_handler, OF_SESSIONS)
+        joining, to_joining = await _server(self._sessions.join_handler, OF_JOINING)
         at, noted = self._listeners, (self._guests, self._refused, Familiar())
         doors = (
-            Door(at["listen"], self._trust.for_sessions(), sessions, *noted),
-            Door(at["join"], self._trust.for_joining(), joining, *noted, JOINING_WITHIN_S),
+            Door(at["listen"], self._trust.for_sessions(), to_sessions, *noted),
+            Door(at["join"], self._trust.for_joining(), to_joining, *noted, JOINING_WITHIN_S),
         )
         serving = [asyncio.create_task(door.serve()) for door in doors]
         self._ready.set_result(None)
@@ -191,22 +189,27 @@ class Agents:
         await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         await self._sessions.stop()
-        for server in servers:
+        for server in (sessions, joining):
             await server.stop(grace=1)
         for task in serving:
             task.cancel()
-        for outcome in await asyncio.gather(*serving, return_exceptions=True):
+        outcomes = await asyncio.gather(*serving, return_exceptions=True)
+        for behind in (to_sessions, to_joining):
+            os.close(behind)
+        for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome
 
 
-async def _server(name: str, handler: grpc.GenericRpcHandler, own: dict[str, int]) -> grpc.aio.Server:
-    """Behind a door: only who is in this machine's network namespace could find it, and nobody is served there who did
-    not come through the door."""
+async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
+    """Behind a door, and a descriptor of the socket at which it listens: that has lost its name, so nobody else finds
+    it. Nobody is served there who did not come through the door."""
     server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
-    server.add_insecure_port(f"unix-abstract:{name}")
-    await server.start()
-    return server
+    with TemporaryDirectory(prefix="bicast-") as place:
+        path = f"{place}/socket"
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        return server, os.open(path, os.O_PATH)
 
 
 def _address(listener: socket.socket) -> Endpoint:

@@ -74,14 +74,14 @@ class Door:
         self,
         listener: socket.socket,
         context: ssl.SSLContext,
-        behind: str,
+        behind: int,
         guests: Guests,
         refusals: Refusals,
         familiar: Familiar,
         stays_s: float | None = None,
     ) -> None:
-        """`behind` is the abstract name at which gRPC listens; `familiar` are hosts from which agents with a
-        certificate came, at any listener; `stays_s` for how long a connection may be open."""
+        """`behind` is a descriptor (O_PATH) of the socket at which gRPC listens; `familiar` are hosts from which agents
+        with a certificate came, at any listener; `stays_s` for how long a connection may be open."""
         self._listener, self._context, self._behind = listener, context, behind
         self._guests, self._refusals = guests, refusals
         self._familiar = familiar
@@ -246,12 +246,12 @@ class _End(asyncio.Protocol):
             self.over.set_result(None)
 
 
-async def _connect(own: str, behind: str, inside: _End) -> None:
+async def _connect(own: str, behind: int, inside: _End) -> None:
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.bind(f"\0{own}")
-        await loop.sock_connect(sock, f"\0{behind}")
+        await loop.sock_connect(sock, f"/proc/self/fd/{behind}")
         await loop.create_connection(lambda: inside, sock=sock)
     except BaseException:
         sock.close()

@@ -289,22 +289,31 @@ def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pyt
     house.served(house.enrolled("laptop"))
 
 
-@pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
-def test_there_is_no_way_in_beside_the_doors(house: House, method: str) -> None:
-    """Somebody on this machine who finds where gRPC listens, and borrows a guest's name."""
-    identity = house.enrolled("phone")
-    house.served(identity)
-    names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@bicast-" in line}
-    kind = "sessions" if "Session" in method else "joining"
-    (listening,) = (each for each in names if each.startswith(f"@bicast-{kind}-"))
-    with grpc.insecure_channel(f"unix-abstract:{listening[1:]}") as channel:
-        call = channel.unary_unary(f"/bicast.agent.v1.{method}")
-        with pytest.raises(grpc.RpcError) as refusal:
-            call(HELLO.SerializeToString(), timeout=PATIENCE_S)
-    assert refusal.value.code() is grpc.StatusCode.PERMISSION_DENIED
-    taken = next(each for each in names if each.startswith("@bicast-guest-"))
+def test_nobody_else_finds_the_sockets_behind_the_doors(house: House) -> None:
+    """By a name that any user of this machine reads in /proc/net/unix, all descriptors could be had."""
+    house.served(house.enrolled("phone"))
+    names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
+    behind = {name for name in names if name.endswith("/socket")}
+    assert len(behind) >= 2 and not any(Path(name).parent.exists() for name in behind)
+    taken = names - behind
+    assert taken and all(name.startswith("@bicast-guest-") for name in taken), "ends that connect, and listen to nobody"
     with socket.socket(socket.AF_UNIX) as borrower, pytest.raises(OSError):
-        borrower.bind("\0" + taken[1:])
+        borrower.bind("\0" + taken.pop()[1:])
+
+
+@pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
+def test_who_did_not_come_through_a_door_is_refused(house: House, method: str) -> None:
+    """Though it is of this process, and has the socket."""
+    house.served(house.enrolled("phone"))
+    sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
+    codes = set()
+    for each in sockets:
+        with grpc.insecure_channel(f"unix:{each}") as channel:
+            call = channel.unary_unary(f"/bicast.agent.v1.{method}")
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(HELLO.SerializeToString(), timeout=PATIENCE_S)
+        codes.add(refusal.value.code())
+    assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, "one of the two serves it"
 
 
 def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) -> None:
