@@ -42,8 +42,8 @@ class ConfigError(Exception):
 
 
 def _speakable(text: str) -> str:
-    """A key of the file may hold half of a character, which nobody who is told of it could be sent."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """A key of the file may hold half of a character, or what moves a terminal's cursor."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 class _Loader(yaml.BaseLoader):
@@ -220,6 +220,8 @@ class Place:
         if host.startswith("[") != (":" in host):
             raise self.wrong(expected)
         host = host.removeprefix("[").removesuffix("]")
+        if "%" in host:
+            raise self.wrong(f"{expected}, without a zone")
         self._parsed(lambda _: ip_address(host), expected)
         return Endpoint(host, int(port))
 

@@ -43,6 +43,8 @@ def settings_of(place: Place) -> Settings:
             (f"{place.where}.agents.directory", settings.agents.directory),
         )
         once(kept, place.file, "a path of its own")
+        if Path(settings.agents.directory) in Path(settings.state_file).parents:
+            raise keys["state"].wrong(f"a file that is not in {settings.agents.directory}, where agents' keys are kept")
     return settings
 
 

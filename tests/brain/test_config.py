@@ -133,6 +133,13 @@ BAD: list[tuple[str, tuple[str | int, ...], Any, str, str]] = [
      "controller.agents.directory: found '/dev/null'", "a directory, or one where there is nothing yet"),
     ("two at one path", ("controller",), {"state": "nowhere/kept", "agents": {"directory": "nowhere/kept"}},
      "controller.agents.directory", "a path of its own (it is at controller.state too)"),
+    ("the state among agents' keys", ("controller",),
+     {"state": "nowhere/agents/ca.pem", "agents": {"directory": "nowhere/agents"}}, "controller.state",
+     "a file that is not in "),
+    ("a zone to listen in", ("controller",), {"agents": {"listen": "[::1%lo]:8655"}}, "controller.agents.listen",
+     "without a zone"),
+    ("a key that moves the cursor", ("controller",), {"sta\n\x1b[31mte": "x"}, "controller.sta\\n\\x1b[31mte",
+     "one of"),
     ("no sites", ("sites",), {}, "sites: found {}", "at least one site"),
 ]  # fmt: skip
 
@@ -256,11 +263,11 @@ def test_what_listens_apart_and_is_kept_where_something_may_be_is_good(tmp_path:
     (tmp_path / "state.json").write_text("{}")
     written["controller"] = {
         "api": {"listen": "127.0.0.1:8655"},
-        "agents": {"listen": "127.0.0.2:8655", "join": "[::]:8655", "directory": str(tmp_path)},
+        "agents": {"listen": "127.0.0.2:8655", "join": "[::]:8655", "directory": str(tmp_path / "agents")},
         "state": str(tmp_path / "state.json"),
     }
     settings = config.parse(yaml.safe_dump(written)).settings
-    assert settings.agents is not None and settings.agents.directory == str(tmp_path)
+    assert settings.agents is not None and settings.agents.directory == str(tmp_path / "agents")
     del written["controller"]["agents"]
     written["controller"]["api"]["listen"] = "127.0.0.1:8656"  # where agents would join, if any were served
     assert config.parse(yaml.safe_dump(written)).settings.agents is None

@@ -118,7 +118,7 @@ def test_a_stranger_s_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> N
         send_as(tunnelled, "198.51.100.1", str(UDP_PORT))
         send_as(tunnelled, address, str(UDP_PORT))
         until(
-            lambda: tunnelled.tunnel("far", "wifi")["end"]["strangers"] == before + 2 * STRANGERS_PACKETS,
+            lambda: tunnelled.tunnel("far", "wifi")["end"]["strangers"] >= before + 2 * STRANGERS_PACKETS,
             "all are counted",
         )
         assert came.since()["lan", "ping"] == 0
