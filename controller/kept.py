@@ -89,14 +89,16 @@ def _sync_directory(path: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path, what: str, remedy: str) -> Iterator[None]:
+def locked(path: Path, what: str, instead: str) -> Iterator[None]:
     """Hold a lock file while the block runs, so that nobody else writes `what`. Raise InUse if another process does.
 
-    Where no file can be made, as on a read-only disk, nothing can be written either, and it is only logged.
+    Where no file can be made, as on a read-only disk, nothing can be written either, and it is only logged. So it is
+    where the disk is full: the lock is held then, but does not tell by whom.
     """
     try:
         _make_directory(path.parent)
-        file = open(path, "r+", opener=_to_lock)  # noqa: SIM115 (it is closed below)
+        # Unbuffered: closing it must not try again to write what a full disk has refused.
+        file = open(path, "rb+", buffering=0, opener=_to_lock)  # noqa: SIM115 (it is closed below)
     except OSError as error:
         log.warning("%s cannot be made (%s): another controller on %s would not be noticed", path, error.strerror, what)
         file = None
@@ -107,13 +109,21 @@ def locked(path: Path, what: str, remedy: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = file.read(32).strip() or "of a number that it has not told"
+            holder = file.read(32).decode(errors="replace").strip() or "of a number that it has not told"
             raise InUse(
-                f"{what} is in use by another controller, process {holder}: stop that one, or {remedy}"
+                f"{what} is in use by another controller, process {holder}: stop that one, or {instead}"
             ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n".encode())
+        except OSError as error:
+            log.warning(
+                "%s cannot be written (%s), and does not tell which process holds %s: %s",
+                path,
+                error.strerror,
+                what,
+                remedy(error),
+            )
         yield
 
 

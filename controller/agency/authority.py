@@ -2,9 +2,10 @@
 
                      ca.pem  (key and certificate)
            ┌────────────┴─────────────┐
-    controller.pem                an agent's: its key stays with it, so only its
+    the controller's              an agent's: its key stays with it, so only its
     (key, certificate, the CA's;  certificate is made here; and another one for the
-    anew at each start)           same key, by which it is a relay
+    anew at each start, and       same key, by which it is a relay
+    never on a disk)
 
 A certificate says what it is for, so that an agent's stolen key cannot play the controller.
 """
@@ -46,8 +47,7 @@ class Authority:
         kept = files.read(path)
         self.new = kept is None  # nothing is signed by it yet
         self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
-        self.controller_pem = directory / "controller.pem"
-        files.replace(self.controller_pem, self._controllers())
+        self.controllers = self._controllers()  # PEM
 
     @property
     def pem(self) -> str:

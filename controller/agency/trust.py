@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import secrets
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,11 +90,11 @@ class Trust:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.set_alpn_protocols(["h2"])
         context.num_tickets = 0  # each connection shows its certificate anew
-        path = self._authority.controller_pem
         try:
-            context.load_cert_chain(path)
+            with _in_memory(self._authority.controllers) as path:
+                context.load_cert_chain(path)
         except (OSError, ssl.SSLError) as error:
-            raise AgencyError(f"{path} cannot be used, though it was just written: {error}") from error
+            raise AgencyError(f"our own certificate cannot be used, though it was just made: {error}") from error
         return context
 
     def for_sessions(self) -> ssl.SSLContext:
@@ -106,6 +108,14 @@ class Trust:
 def shown(certificate: bytes) -> Shown:
     parsed = x509.load_der_x509_certificate(certificate)
     return Shown(name_of(parsed), serial_of(parsed), _key_of(parsed), binding_of(parsed))
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """A path under which this process reads `content`: `ssl` takes a key from a file only, and a disk may be full."""
+    with os.fdopen(os.memfd_create("bicast"), "wb", buffering=0) as file:
+        file.write(content)
+        yield f"/proc/self/fd/{file.fileno()}"
 
 
 def _key_of(certificate: x509.Certificate) -> bytes:

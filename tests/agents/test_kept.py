@@ -15,6 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from controller import kept as keeping
 from controller.agency import authority, ledger
 from controller.agency.authority import Authority
 from controller.agency.records import Issued
@@ -181,13 +182,17 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", disk], check=True)
 
 
+def _fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "else").open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+
+
 def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Path) -> None:
     house = House(disk / "agents")
     try:
         house.agents.invite("phone")
-        with suppress(OSError), (disk / "else").open("wb", buffering=0) as file:
-            while file.write(b"x" * 4096):
-                pass
+        _fill(disk)
         with pytest.raises(
             Impossible, match=r"ledger\.json cannot be written \(No space left .*: make room on "
         ) as full:
@@ -209,6 +214,46 @@ def test_a_read_only_disk_is_called_so(disk: Path) -> None:
             house.agents.invite("laptop")
     finally:
         house.stop()
+
+
+@pytest.mark.parametrize("unwritable", ["full", "read-only"])
+def test_where_nothing_can_be_written_a_controller_that_has_its_ca_starts_and_serves(
+    disk: Path, unwritable: str
+) -> None:
+    house = House(disk / "agents")
+    try:
+        identity = house.enrolled("phone")
+        if unwritable == "full":
+            _fill(disk)
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        house.again()
+        house.served(identity)
+    finally:
+        house.stop()
+
+
+def test_without_a_ca_a_full_disk_is_said_in_one_sentence(disk: Path) -> None:
+    _fill(disk)
+    with pytest.raises(AgencyError, match=r"ca\.pem cannot be written \(No space left .*: make room on ") as full:
+        Authority(disk / "agents")
+    assert "\n" not in str(full.value)
+
+
+def test_a_lock_on_a_full_disk_is_held_and_what_it_cannot_tell_is_said(
+    disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(disk)
+    lock = disk / "agents" / "lock"
+    with keeping.locked(lock, "the agents' directory", "go elsewhere"):
+        (said,) = (each.getMessage() for each in caplog.records)
+        assert said.startswith(f"{lock} cannot be written (No space left on device)") and "make room on" in said
+        sentence = "in use by another controller, process of a number that it has not told: .* go elsewhere"
+        with (
+            pytest.raises(keeping.InUse, match=sentence),
+            keeping.locked(lock, "the agents' directory", "go elsewhere"),
+        ):
+            pass
 
 
 def test_a_token_that_cannot_be_kept_is_none(house: House) -> None:
@@ -234,7 +279,7 @@ def test_the_authority_stays_who_it_is(house: House) -> None:
 
 def test_what_is_kept_is_only_the_controllers(house: House) -> None:
     house.enrolled("phone")
-    assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "controller.pem", "ledger.json"}
+    assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
     assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}
     assert stat.S_IMODE(house.directory.stat().st_mode) == 0o700
 
