@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,29 @@ func TestWithoutARelayTheFallbackDecides(t *testing.T) {
 			r.expect(server4, "80", terminal4)
 		})
 	}
+}
+
+// nft is slow here, so that the second Ctrl-C finds it at work.
+func TestARepeatedCtrlCLeavesNothingBehind(t *testing.T) {
+	nft, err := exec.LookPath("nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := t.TempDir()
+	if err := os.WriteFile(filepath.Join(slow, "nft"), []byte("#!/bin/sh\nsleep 0.2\nexec "+nft+" \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", slow+":"+os.Getenv("PATH"))
+	r := newRoad(t)
+	taking := r.takes("block", r.home())
+	for range 4 {
+		unix.Kill(-taking.Process.Pid, unix.SIGINT)
+		time.Sleep(30 * time.Millisecond)
+	}
+	if err := taking.Wait(); err != nil {
+		t.Errorf("%v, expected it to end well", err)
+	}
+	r.expectNothingLeft()
 }
 
 func TestARelayServesNobodyButItsGateways(t *testing.T) {

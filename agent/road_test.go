@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"bicast/internal/lab"
 	"bicast/relay/identity"
 	"bicast/relay/identity/issued"
@@ -89,6 +91,7 @@ func (r *road) start(at *lab.Host, words ...string) *exec.Cmd {
 	r.t.Helper()
 	agent := exec.Command("/proc/self/exe", words...)
 	agent.Env = append(os.Environ(), asAgent+"=1")
+	agent.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // a test may signal the group, as a terminal does
 	said := &strings.Builder{}
 	agent.Stderr = said
 	out, err := agent.StdoutPipe()

@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"bicast/internal/tool"
 )
 
 const (
@@ -179,7 +181,7 @@ func (p *port) request(ctx context.Context, number string) error {
 func vsctl(ctx context.Context, words ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ovsAtMost)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "ovs-vsctl", append([]string{"--timeout=5"}, words...)...).CombinedOutput()
+	out, err := tool.Command(ctx, "ovs-vsctl", append([]string{"--timeout=5"}, words...)...).CombinedOutput()
 	said := strings.TrimSpace(string(out))
 	if err != nil {
 		return "", fmt.Errorf("ovs-vsctl %s: %w: %s", strings.Join(words, " "), err, said)

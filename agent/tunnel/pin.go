@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bicast/internal/nftable"
+	"bicast/internal/tool"
 )
 
 const (
@@ -115,7 +116,7 @@ func (p pins) nft(text string, only bool) error {
 		arguments = append(arguments, "-c")
 	}
 	err := p.outside(func() error {
-		command := exec.CommandContext(ctx, "nft", arguments...)
+		command := tool.Command(ctx, "nft", arguments...)
 		command.Stdin = strings.NewReader(text)
 		var said bytes.Buffer
 		command.Stderr = &said

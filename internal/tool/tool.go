@@ -8,16 +8,25 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
 const atMost = 10 * time.Second
 
+// Command is exec.CommandContext, in a process group of its own: a terminal sends Ctrl-C to our whole group, and a program that
+// undoes what stands would be ended at its work.
+func Command(ctx context.Context, name string, words ...string) *exec.Cmd {
+	process := exec.CommandContext(ctx, name, words...)
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return process
+}
+
 // Run gives what the program says; `of` is the package that it comes in.
 func Run(of, input, name string, words ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), atMost)
 	defer cancel()
-	process := exec.CommandContext(ctx, name, words...)
+	process := Command(ctx, name, words...)
 	process.Stdin = strings.NewReader(input)
 	var out, said bytes.Buffer
 	process.Stdout, process.Stderr = &out, &said
