@@ -2,15 +2,20 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 	"bicast/relay/identity"
@@ -124,4 +129,54 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 			t.Errorf("%s: %q, expected %q in it", words, said, want)
 		}
 	}
+}
+
+func TestFilesThatAreNoneOfAnIdentityAreNotRead(t *testing.T) {
+	shown := strings.Join(showing(issued.New(t).Relay("tokyo")), " ")
+	long := filepath.Join(t.TempDir(), "long")
+	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, 1<<30)); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []string{"--certificate", "--key", "--ca"} {
+		for _, file := range []string{"/dev/zero", long, pipe} {
+			words := shown + " --inside left --from 10.0.0.0/8 " + option + " " + file
+			text, code := refusal(t, words)
+			if code != 1 || strings.Count(text, "\n") != 1 ||
+				!strings.Contains(text, file) || !strings.Contains(text, "expected a regular file of at most 1048576 bytes") {
+				t.Errorf("%s %s: exit code %d and %q, expected 1 and one line that says which file, and what was expected", option, file, code, text)
+			}
+		}
+	}
+}
+
+func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
+	shown := strings.Join(showing(issued.New(t).Relay("tokyo")), " ")
+	for more, want := range map[string]string{
+		"--inside left --from 192.168.55.7/24":                 "expected 192.168.55.0/24",
+		"--inside left --from fd07::7/64":                      "expected fd07::/64",
+		"--inside left --from 10.0.0.0/8 --except 45.0.0.1/24": "expected 45.0.0.0/24",
+		"--inside left --from 127.0.0.0/8":                     "expected a network of terminals",
+		"--inside left --from ::1/128":                         "expected a network of terminals",
+		"--from 10.0.0.0/8 --inside lo":                        "expected a device by which terminals' packets come",
+	} {
+		text, code := refusal(t, shown+" "+more)
+		if code != 2 || strings.Count(text, "\n") != 1 || !strings.Contains(text, want) {
+			t.Errorf("%s: exit code %d and %q, expected 2 and one line with %q", more, code, text, want)
+		}
+	}
+}
+
+// refusal is what `take` says, and its exit code; -1: it had to be killed. It is not given long, for /dev/zero has a gigabyte a second.
+func refusal(t *testing.T, words string) (string, int) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	agent := exec.CommandContext(ctx, "/proc/self/exe",
+		strings.Fields("take --relay a:1 --name a --port 5000 --fallback block "+words)...)
+	agent.Env = append(os.Environ(), asAgent+"=1")
+	said, _ := agent.CombinedOutput()
+	return string(said), agent.ProcessState.ExitCode()
 }

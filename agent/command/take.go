@@ -50,7 +50,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	fallback := flags.String("fallback", "", "`direct|block`: what becomes of connections while there is no relay")
 	var order divert.Order
 	flags.Func("inside", "a `DEVICE` by which terminals' packets come; once for each", devices(&order.Inside))
-	flags.Func("from", "a `NETWORK` of terminals; once for each", networks(&order.From))
+	flags.Func("from", "a `NETWORK` of terminals; once for each", terminals(&order.From))
 	flags.Func("except", "a `NETWORK` of destinations that is left alone; once for each", networks(&order.Except))
 	undo := flags.Bool("undo", false, "take away what one left that was killed")
 	if code, ended := parse(flags, takeHelp, arguments, out, complaints); ended {
@@ -165,19 +165,47 @@ func devices(to *[]string) func(string) error {
 		if name == "" || len(name) >= unix.IFNAMSIZ || strings.ContainsAny(name, "/\"* \t\n") {
 			return errors.New("expected the name of a network device such as eth1")
 		}
+		if name == "lo" {
+			return errors.New("expected a device by which terminals' packets come, such as eth1: by lo come this host's own")
+		}
 		*to = append(*to, name)
 		return nil
+	}
+}
+
+// terminals is an option that adds the network of some.
+func terminals(to *[]netip.Prefix) func(string) error {
+	return func(text string) error {
+		network, err := parseNetwork(text)
+		if err == nil && network.Addr().IsLoopback() {
+			err = errors.New("expected a network of terminals such as 192.168.110.0/24: this one is every host's own")
+		}
+		if err == nil {
+			*to = append(*to, network)
+		}
+		return err
 	}
 }
 
 // networks is an option that adds one.
 func networks(to *[]netip.Prefix) func(string) error {
 	return func(text string) error {
-		network, err := netip.ParsePrefix(text)
-		if err != nil || network.Addr().Is4In6() {
-			return errors.New("expected a network such as 192.168.110.0/24 or fd01::/64")
+		network, err := parseNetwork(text)
+		if err == nil {
+			*to = append(*to, network)
 		}
-		*to = append(*to, network)
-		return nil
+		return err
 	}
+}
+
+func parseNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil || network.Addr().Is4In6():
+		return network, errors.New("expected a network such as 192.168.110.0/24 or fd01::/64")
+	case network != network.Masked():
+		host := netip.PrefixFrom(network.Addr(), network.Addr().BitLen())
+		return network, fmt.Errorf("expected %v for the network, or %v for the one address", network.Masked(), host)
+	}
+	return network, nil
 }

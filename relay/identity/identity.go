@@ -9,9 +9,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
+
+const fileBytes = 1 << 20 // more than any chain of certificates, or bundle of authorities, has
 
 // Files are in PEM.
 type Files struct{ Certificate, Key, Authority string }
@@ -116,12 +121,20 @@ func (forgetful) Put(string, *tls.ClientSessionState)        {}
 
 // Load reads them.
 func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
-	pair, err := tls.LoadX509KeyPair(f.Certificate, f.Key)
+	certificate, err := read(f.Certificate)
+	var key []byte
+	if err == nil {
+		key, err = read(f.Key)
+	}
+	var pair tls.Certificate
+	if err == nil {
+		pair, err = tls.X509KeyPair(certificate, key)
+	}
 	if err != nil {
 		return pair, nil, fmt.Errorf("the certificate %s and its key %s cannot be used (%w): expected both in PEM, one for the other",
 			f.Certificate, f.Key, err)
 	}
-	text, err := os.ReadFile(f.Authority)
+	text, err := read(f.Authority)
 	authority := x509.NewCertPool()
 	if err == nil && !authority.AppendCertsFromPEM(text) {
 		err = errors.New("there is no certificate in it")
@@ -130,4 +143,21 @@ func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 		return pair, nil, fmt.Errorf("the authority %s cannot be used (%w): expected its certificate in PEM", f.Authority, err)
 	}
 	return pair, authority, nil
+}
+
+// read reads a file that can be one of these: no other is read, nor waited for.
+func read(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > fileBytes {
+		return nil, fmt.Errorf("%s: expected a regular file of at most %d bytes", path, fileBytes)
+	}
+	return io.ReadAll(io.LimitReader(file, fileBytes))
 }
