@@ -26,6 +26,7 @@ RETURN_AT_MOST_S = 600.0
 KEPT_AFTER_S = 60.0  # on the default uplink for so long: the return has not failed
 MOST_MOVES = 3  # away, back when that was worse, and away again
 MOVES_WITHIN_S = 15.0
+REGAINS_S = 10.0  # until an uplink to which a terminal has come back delivers what it did: others' queues run empty
 WORTH = 0.9  # of what was left behind: who carries as much for a clean path is no reason to go back
 
 
@@ -56,15 +57,22 @@ class Course:
     returned: bool = False  # that it is on its default is a return, which can fail
     moves: tuple[float, ...] = ()  # when the last ones were
     left: Left | None = None
+    regains: Left | None = None  # it has come back to this one
 
     def moved(self, to: str, default: str, now: float, left: Left | None = None) -> Course:
         moves = (*self.moves, now)[-MOST_MOVES:]
+        regains = self.left if self.left is not None and self.left.uplink == to else None
         if to == default:
-            return Course(to, now, self.returns_failed, True, moves, left)
+            return Course(to, now, self.returns_failed, True, moves, left, regains)
         failed = self.returns_failed
         if self.active == default:
             failed = failed + 1 if self.returned and now - self.since < KEPT_AFTER_S else 0
-        return Course(to, now, failed, False, moves, left)
+        return Course(to, now, failed, False, moves, left, regains)
+
+    def delivers_bps(self, path: Path, now: float) -> float:
+        """What the active uplink does, or did, where it has not had the time to show it again."""
+        known = self.regains.delivered_bps if self.regains is not None and now - self.since < REGAINS_S else 0.0
+        return max(known, path.throughput.delivered_bps(now))
 
     def rests(self, now: float) -> bool:
         return len(self.moves) == MOST_MOVES and now - self.moves[0] < MOVES_WITHIN_S
@@ -78,7 +86,9 @@ def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path
     slower = _slower(course, paths, now)
     if slower is not None:
         return Decision(terminal, slower.uplink, _outdone(course.active, active, slower, now), now, hard=False)
-    worth = [name for name, path in paths.items() if name == course.active or not _carries_less(path, active, now)]
+    worth = [
+        name for name, path in paths.items() if name == course.active or not _carries_less(path, course, active, now)
+    ]
     ranks = {name: _rank(paths[name], now) for name in worth}
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
     bad = active.health in (Health.LOSSY, Health.DEAD)  # that nothing is known is no reason to leave
@@ -106,24 +116,24 @@ def left_by(decision: Decision, active: str, path: Path) -> Left | None:
     return Left(active, path.throughput.delivered_bps(decision.at))
 
 
-def kept_because(active: str, paths: Mapping[str, Path], now: float) -> str | None:
+def kept_because(course: Course, paths: Mapping[str, Path], now: float) -> str | None:
     """Why a lossy uplink is not left for others that fare better; None: it would be."""
-    path = paths[active]
+    path = paths[course.active]
     if path.health is not Health.LOSSY:
         return None
     better = [name for name, other in paths.items() if _rank(other, now) < _rank(path, now)]
-    if not better or not all(_carries_less(paths[name], path, now) for name in better):
+    if not better or not all(_carries_less(paths[name], course, path, now) for name in better):
         return None
     rates = ", ".join(f"{name} carries {said(paths[name].throughput.carries_bps(now) or 0)} at most" for name in better)
-    return f"it is kept: it delivers {said(path.throughput.delivered_bps(now))}, and {rates}"
+    return f"it is kept: it delivers {said(course.delivers_bps(path, now))}, and {rates}"
 
 
-def _carries_less(other: Path, active: Path, now: float) -> bool:
+def _carries_less(other: Path, course: Course, active: Path, now: float) -> bool:
     """Whether it is known to carry less than the active one delivers, which is not dead."""
     carries = other.throughput.carries_bps(now)
     if active.health is Health.DEAD or carries is None:
         return False
-    return carries < WORTH * active.throughput.delivered_bps(now)
+    return carries < WORTH * course.delivers_bps(active, now)
 
 
 def _slower(course: Course, paths: Mapping[str, Path], now: float) -> Left | None:

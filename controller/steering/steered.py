@@ -138,8 +138,7 @@ class Steered:
 
     def kept_because(self, now: float) -> str | None:
         """Why it is kept on a lossy uplink."""
-        active = self.course.active
-        return kept_because(active, self._able_paths, now) if active in self.able else None
+        return kept_because(self.course, self._able_paths, now) if self.course.active in self.able else None
 
     @property
     def _able_paths(self) -> dict[str, Path]:

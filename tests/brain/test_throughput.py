@@ -21,11 +21,14 @@ def reading(mbps: float, loss_percent: int, limited: bool = True) -> Reading:
 
 
 class Line:
-    """Two uplinks, each with a rate and a loss, and a sender that wants so much; a second is a report."""
+    """Two uplinks, each with a rate and a loss, and a sender that wants so much; a second is a report. What an uplink
+    delivers for some reports after a move is little: what was sent before comes by the other one first."""
 
-    def __init__(self, wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float = 1000.0) -> None:
+    def __init__(
+        self, wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float = 1000.0, slow_reports: int = 0
+    ) -> None:
         self.carries = {"wifi": wifi, "lte": lte}
-        self.wants_mbps = wants_mbps
+        self.wants_mbps, self.slow_reports = wants_mbps, slow_reports
         self.paths = {"wifi": Path(), "lte": Path()}
         self.course = Course("wifi", FIRST)
         self.now = FIRST
@@ -38,7 +41,10 @@ class Line:
             mbps, loss = self.carries[self.course.active]
             got = min(mbps, self.wants_mbps)
             self.delivered.append(got)
+            begins = self.moves and self.now - self.course.since <= self.slow_reports
             active, said = self.course.active, reading(got, loss, limited=self.wants_mbps >= mbps)
+            if begins:
+                said = Reading(8, 1 if loss else 0, 12_000, 0, limited=False)
             self.paths[active] = health.reported(self.paths[active], said, self.now)
             self.paths = {name: health.passed(path, self.now) for name, path in self.paths.items()}
             decision = decide("phone", "wifi", self.course, self.paths, self.now)
@@ -57,9 +63,22 @@ def test_a_fast_lossy_uplink_is_not_left_for_a_slow_clean_one_for_longer_than_a_
     assert "lte carries 10 Mbit/s at most, and wifi delivered 60 Mbit/s" in line.moves[-1].because
 
 
+@pytest.mark.parametrize("slow_reports", [1, 3, 5])
+def test_nor_before_the_one_to_which_it_came_back_delivers_again(slow_reports: int) -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0), slow_reports=slow_reports).run(120)
+    assert [each.prefer for each in line.moves] == ["lte", "wifi"]
+
+
+def test_but_when_it_does_not_deliver_again_it_is_left_once_more() -> None:
+    line = Line(wifi=(60, 12), lte=(10, 0)).run(12)
+    assert [each.prefer for each in line.moves] == ["lte", "wifi"]
+    line.carries["wifi"] = (5, 12)
+    assert line.run(20).course.active == "lte"
+
+
 def test_why_says_what_it_is_kept_for() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(60)
-    assert kept_because("wifi", line.paths, line.now) == (
+    assert kept_because(line.course, line.paths, line.now) == (
         "it is kept: it delivers 60 Mbit/s, and lte carries 10 Mbit/s at most"
     )
 
