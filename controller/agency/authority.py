@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import stat
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,11 @@ class Authority:
     def __init__(self, directory: Path) -> None:
         path = directory / "ca.pem"
         kept = files.read(path)
+        if kept is not None and path.stat().st_mode & stat.S_IRWXO:
+            raise AgencyError(
+                f"{path} holds the key that signs for agents, and every user of this machine may open it: `chmod o= "
+                f"{path}`; where somebody may have read it, move it away, and have each agent join again"
+            )
         self.new = kept is None  # nothing is signed by it yet
         self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
         self.controllers = self._controllers()  # PEM

@@ -277,6 +277,15 @@ def test_the_authority_stays_who_it_is(house: House) -> None:
     assert Authority(house.directory).pin == Authority(house.directory).pin
 
 
+def test_a_ca_that_others_may_read_is_refused_with_what_to_do(house: House) -> None:
+    path = house.directory / "ca.pem"
+    path.chmod(0o644)
+    with pytest.raises(AgencyError, match=r"every user of this machine may open it: `chmod o= .*ca\.pem`"):
+        Authority(house.directory)
+    path.chmod(0o640)
+    Authority(house.directory)
+
+
 def test_what_is_kept_is_only_the_controllers(house: House) -> None:
     house.enrolled("phone")
     assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
