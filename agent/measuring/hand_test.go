@@ -73,14 +73,14 @@ func (p *pair) watch(paths ...*agentv1.HealthPath) {
 	p.done(p.near.Health(&agentv1.Health{Paths: paths}))
 }
 
-// await is until the two reports are so.
-func (p *pair) await(what string, is func(*agentv1.PathHealth, *agentv1.Answering) bool) {
+// await is until the two reports are so. It returns the one of the first path.
+func (p *pair) await(what string, is func(*agentv1.PathHealth, *agentv1.Answering) bool) *agentv1.PathHealth {
 	p.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		_, health := p.near.Report()
 		answering, _ := p.far.Report()
 		if is(health[0], answering) {
-			return
+			return health[0]
 		}
 		if time.Now().After(end) {
 			p.t.Fatalf("it never came that %s: %v, %v", what, health, answering)
@@ -104,11 +104,9 @@ func TestHealthIsReportedAndACutPathLoses(t *testing.T) {
 	p := newPair(t)
 	p.answer(aSession(1))
 	p.watch(aPath("wifi", 1))
-	p.await("packets are counted, and the last are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
-		return h.Sent >= 10 && h.Windows[0].Lost == 0 && a.HealthPackets > h.Sent
+	h := p.await("packets are counted, and the last are answered", func(h *agentv1.PathHealth, a *agentv1.Answering) bool {
+		return h.Sent >= 10 && h.Windows[0].Sent > 0 && h.Windows[0].Lost == 0 && a.HealthPackets > h.Sent
 	})
-	_, health := p.near.Report()
-	h := health[0]
 	if h.Name != "wifi" || h.Because != "" || len(h.Windows) != 3 || h.Lost > h.Sent/2 || h.Late > h.Sent {
 		t.Fatalf("%v", h)
 	}
