@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from math import sqrt
 
 from controller.policy.health import Reading
 from controller.policy.ways import Home, Leaves, Way, rides_none
@@ -25,6 +26,7 @@ from controller.relays import ONWARD_PORTS
 from controller.reports import Connection, Subflow, SubflowKey
 
 QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
+UNSLOWED = 4  # times the window that Reno's rule leaves a sender at a loss: it goes by another rule
 FULL_SEGMENTS = 4  # a smaller window says nothing of who limits the sender
 THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
 
@@ -78,6 +80,7 @@ class _Sum:
     stalled_ms: int = 0
     delivers: bool = False
     limited: bool = False
+    unslowed_bytes: int = 0
 
 
 def weigh(
@@ -122,7 +125,7 @@ def weigh(
     for where, one in sums.items():
         stalled_ms = 0 if one.delivers else one.stalled_ms
         weighed.readings[where] = Reading(
-            one.segments, one.retransmits, one.acked_bytes, stalled_ms, interval_ms, one.limited
+            one.segments, one.retransmits, one.acked_bytes, stalled_ms, interval_ms, one.limited, one.unslowed_bytes
         )
         weighed.late[where] = one.late
     return weighed
@@ -163,11 +166,14 @@ def _count(
     found = sums.setdefault((way.terminal, laid_to or own), _Sum())
     found.acked_bytes += acked
     found.limited |= acked > 0 and _fills_its_window(subflow)
+    segments, retransmits = now.segments_sent - old.segments_sent, max(0, now.retransmits - old.retransmits)
+    if _is_unslowed(subflow, segments, retransmits):
+        found.unslowed_bytes += acked
     if laid_to is not None and is_late(subflow):
-        found.late += now.segments_sent - old.segments_sent
+        found.late += segments
     if laid_to is not None and not _queues(subflow):
-        found.segments += now.segments_sent - old.segments_sent
-        found.retransmits += max(0, now.retransmits - old.retransmits)
+        found.segments += segments
+        found.retransmits += retransmits
 
 
 def _queues(subflow: Subflow) -> bool:
@@ -177,6 +183,13 @@ def _queues(subflow: Subflow) -> bool:
 def _fills_its_window(subflow: Subflow) -> bool:
     """A paced sender keeps half of it in flight."""
     return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
+
+
+def _is_unslowed(subflow: Subflow, segments: int, retransmits: int) -> bool:
+    """Reno's window at a loss p is sqrt(3 / 2p) segments, and CUBIC's is no larger where windows are small. One that is
+    still the first tells nothing."""
+    loss = max(1, retransmits) / max(1, segments)
+    return subflow.cwnd_segments > max(THIN_SEGMENTS, UNSLOWED * sqrt(1.5 / loss))
 
 
 def is_late(subflow: Subflow) -> bool:

@@ -71,6 +71,7 @@ class Reading:
     stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
     interval_ms: int = 1000  # since the report before
     limited: bool = False  # a sender has filled its congestion window: the path is what it waits for
+    unslowed_bytes: int = 0  # of the acknowledged: of senders whose windows losses do not hold down
 
     @property
     def loss(self) -> float:
@@ -104,6 +105,16 @@ class Path:
     @property
     def segments(self) -> int:
         return sum(each.segments for each in self.window)
+
+    @property
+    def loses(self) -> bool:
+        """Whether it is known not to be clean, of late."""
+        return self.health is Health.LOSSY or (self.segments >= ENOUGH_SEGMENTS and self.loss > CLEAN_UNTIL)
+
+    @property
+    def slows_nobody(self) -> bool:
+        """Whether most of what it delivers is of senders that its losses do not slow down, as BBR."""
+        return 2 * sum(each.unslowed_bytes for each in self.window) > sum(each.acked_bytes for each in self.window)
 
     @property
     def keeps_losing(self) -> bool:

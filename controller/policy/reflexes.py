@@ -21,6 +21,8 @@ RENEW_S = 12.0  # two that are lost leave it armed
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
 NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
+# Where losses are seen a retransmission is lost as well now and then: it comes again after 200 ms, then after 400.
+NO_PROGRESS_LOSING_MS = 1000
 # A lost SYN makes the srtt of an idle path seconds long, and nothing shortens it before data flow. More than this is
 # left to the hand, which waits for srtt + 4 rttvar as the kernel knows them at that moment.
 NO_PROGRESS_MOST_MS = 1000
@@ -68,8 +70,8 @@ def reflex(
     if active not in where or active not in paths or not alive:
         return None
     fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
-    if copied:
-        patience_ms = max(NO_PROGRESS_COPIED_MS, _patience_ms(srtt_us))
+    if copied or paths[active].loses:
+        patience_ms = max(NO_PROGRESS_COPIED_MS if copied else NO_PROGRESS_LOSING_MS, _patience_ms(srtt_us))
         return Reflex(terminal, active, fallback, patience_ms, patience_ms)
     return Reflex(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
 

@@ -5,7 +5,8 @@ A terminal goes back to its default uplink when that is known to be good, or, wh
 after a pause that doubles with every return that failed: an uplink that carries nothing can only be tried.
 
 A lossy uplink may still carry more than a clean one. It is not left for one that is known to carry less than it
-delivers; and a terminal goes back when the other one, used up, turns out to carry less.
+delivers; and a terminal goes back when the other one, used up, turns out to carry less. Where its senders are not
+slowed down by its losses it is left for one that is known to carry as much: nothing is tried at their cost.
 
 Whatever is reported, a terminal that was moved a few times in a short while rests: it is moved at once, and cannot be
 driven to and fro. Only a port that is down moves it all the same, for that is told by the switch.
@@ -87,7 +88,7 @@ def decide(terminal: str, default: str, course: Course, paths: Mapping[str, Path
     if slower is not None:
         return Decision(terminal, slower.uplink, _outdone(course.active, active, slower, now), now, hard=False)
     worth = [
-        name for name, path in paths.items() if name == course.active or not _carries_less(path, course, active, now)
+        name for name, path in paths.items() if name == course.active or not _is_no_better(path, course, active, now)
     ]
     ranks = {name: _rank(paths[name], now) for name in worth}
     best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
@@ -122,10 +123,24 @@ def kept_because(course: Course, paths: Mapping[str, Path], now: float) -> str |
     if path.health is not Health.LOSSY:
         return None
     better = [name for name, other in paths.items() if _rank(other, now) < _rank(path, now)]
-    if not better or not all(_carries_less(paths[name], course, path, now) for name in better):
+    if not better or not all(_is_no_better(paths[name], course, path, now) for name in better):
         return None
-    rates = ", ".join(f"{name} carries {said(paths[name].throughput.carries_bps(now) or 0)} at most" for name in better)
-    return f"it is kept: it delivers {said(course.delivers_bps(path, now))}, and {rates}"
+    delivers = f"it delivers {said(course.delivers_bps(path, now))}"
+    if path.slows_nobody:
+        delivers += " to senders that its losses do not slow down"
+    return f"it is kept: {delivers}, and {', '.join(_carries(name, paths[name], now) for name in better)}"
+
+
+def _carries(name: str, path: Path, now: float) -> str:
+    carries = path.throughput.carries_bps(now)
+    return f"{name} carries {said(carries)} at most" if carries is not None else f"what {name} carries is not known"
+
+
+def _is_no_better(other: Path, course: Course, active: Path, now: float) -> bool:
+    """Whether a lossy uplink is not left for this one."""
+    untried = other.throughput.carries_bps(now) is None
+    tried_in_vain = untried and active.health is Health.LOSSY and active.slows_nobody
+    return tried_in_vain or _carries_less(other, course, active, now)
 
 
 def _carries_less(other: Path, course: Course, active: Path, now: float) -> bool:

@@ -112,10 +112,10 @@ class RelayedHome:
         for name in ("world", "web", *TERMINALS, *RELAYS):
             self.machine(name).run("ip", "tcp_metrics", "flush")
 
-    def stalled(self) -> str:
-        """Which of the emulated links the machine has held up since this was last asked; empty: none."""
+    def stalled(self, late_share: float = 0) -> str:
+        """On which emulated links more than this share of packets was late since this was last asked; empty: none."""
         found = {name: self.net.uplink(name).lateness() for name in ("core", "web")}
-        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalled)
+        return "; ".join(f"on {name} {late}" for name, late in found.items() if late.stalls > late_share * late.packets)
 
     def _await(self, fits: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WITHIN_S

@@ -25,6 +25,7 @@ from topologies.web import CURL
 TERMINAL, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
 SENDERS = ("bbr", "cubic")
 WORTH = 0.8  # of staying: where LTE is slower, a trial of it takes some of the time
+LATE_SHARE = 0.001  # of the packets, by the machine's fault: what a rate over half a minute does not show
 HEADER = ("sender", "loss_percent", "lte_mbit_s", "staying_mbit_s", "left_to_policies_mbit_s", "ended_on", "moves")
 
 
@@ -38,7 +39,7 @@ class Plan:
 
 
 QUICK = Plan("quick", 1, 30, (10,), (10_000_000, 50_000_000))
-FULL = Plan("full", 3, 60, (5, 10, 15, 20), (2_000_000, 10_000_000, 50_000_000, 100_000_000))
+FULL = Plan("full", 1, 30, (5, 10, 20), (2_000_000, 10_000_000, 50_000_000, 100_000_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +66,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
-    for sender in SENDERS:
-        with relayed_home(congestion=sender) as home:
-            for _, loss, lte_bps in product(range(plan.rounds), plan.losses_percent, plan.lte_bps):
-                home.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
-                home.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
-                yield _compared(home, plan, sender, loss, lte_bps)
+    for sender, _, loss, lte_bps in product(SENDERS, range(plan.rounds), plan.losses_percent, plan.lte_bps):
+        with relayed_home(congestion=sender) as home:  # anew: what an uplink carries is known for ten minutes
+            home.net.uplink(ACTIVE).backward.set(rate_bps=WIFI_BPS, loss_percent=loss)
+            home.net.uplink(OTHER).backward.set(rate_bps=lte_bps, loss_percent=0)
+            yield _compared(home, plan, sender, loss, lte_bps)
 
 
 def _compared(home: RelayedHome, plan: Plan, sender: str, loss_percent: int, lte_bps: int) -> Run:
     client = home.controller.client
     _begin(home)
-    home.stalled()  # from here on it counts
+    home.stalled(LATE_SHARE)  # from here on it counts
     staying_bps = _downloaded(home, plan.seconds)
     _begin(home)
     before = len(client.get("terminals", TERMINAL, "decisions")["decisions"])
     client.set_active(TERMINAL, "auto")
     moved_bps = _downloaded(home, plan.seconds)
     decisions = client.get("terminals", TERMINAL, "decisions")
-    moves = [each for each in decisions["decisions"][: len(decisions["decisions"]) - before] if each["by"] == "policy"]
+    moves = [each for each in decisions["decisions"][: len(decisions["decisions"]) - before] if each["by"] != "people"]
     ended_on = decisions["active_uplink"]
-    return Run(sender, loss_percent, lte_bps, staying_bps, moved_bps, ended_on, len(moves), home.stalled())
+    return Run(sender, loss_percent, lte_bps, staying_bps, moved_bps, ended_on, len(moves), home.stalled(LATE_SHARE))
 
 
 def _begin(home: RelayedHome) -> None:

@@ -67,6 +67,19 @@ def test_what_a_terminal_lost_is_laid_to_the_uplink_that_its_mode_sends_by(
     assert counted == ({blamed: COUNTED} if blamed else {})
 
 
+@pytest.mark.parametrize(
+    ("cwnd_segments", "retransmits", "unslowed"),
+    [(10, 50, 0), (15, 10, 0), (16, 10, 90_000), (40, 0, 0), (200, 0, 90_000)],
+)
+def test_a_sender_with_four_times_the_window_that_reno_would_have_is_not_slowed_down_by_losses(
+    cwnd_segments: int, retransmits: int, unslowed: int
+) -> None:
+    reports = Reports(Mode.SINGLE)
+    reports.tell(at_terminal())
+    sent = at_terminal(segments_sent=100, retransmits=retransmits, bytes_acked=90_000, cwnd_segments=cwnd_segments)
+    assert reports.tell(sent).readings[("client", "wifi")].unslowed_bytes == unslowed
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 def test_what_a_server_lost_is_laid_to_the_uplink_that_the_address_returns_by(mode: Mode) -> None:
     reports = Reports(mode, "lte", at_terminal=False)

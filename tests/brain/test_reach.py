@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policy.evidence import Held, Standing
-from controller.policy.health import Health, Path
+from controller.policy.health import Health, Path, Reading
 from controller.policy.reach import Reach, astray, choose
 from controller.policy.reflexes import Reflex, reflex
 from controller.reports import PathManager, Role
@@ -71,6 +71,20 @@ def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
 def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
     found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, 0, True)
     assert found == Reflex("phone", "wifi", "lte", 400, 400)
+
+
+@pytest.mark.parametrize(
+    ("wifi", "waits_ms"),
+    [
+        (Path(Health.LOSSY), 1000),
+        (Path(window=(Reading(100, 5, 90_000, 0),)), 1000),
+        (Path(window=(Reading(100, 3, 90_000, 0),)), 150),
+        (Path(window=(Reading(20, 5, 20_000, 0),)), 150),  # too few to tell
+    ],
+)
+def test_where_retransmissions_are_lost_as_well_a_reflex_waits_for_the_next_ones(wifi: Path, waits_ms: int) -> None:
+    found = reflex("phone", "wifi", WHERE, {"wifi": wifi, "lte": Path()}, 0, False)
+    assert found is not None and found.no_progress_ms == waits_ms
 
 
 @given(st.integers(0, 300_000))

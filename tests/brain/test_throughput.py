@@ -16,8 +16,9 @@ from controller.policy.throughput import KNOWN_FOR_S, LATELY_S, Throughput
 FIRST = 100.0
 
 
-def reading(mbps: float, loss_percent: int, limited: bool = True) -> Reading:
-    return Reading(1000, 10 * loss_percent, int(mbps * 1e6 / 8), 0, limited=limited)
+def reading(mbps: float, loss_percent: int, limited: bool = True, unslowed: bool = False) -> Reading:
+    acked = int(mbps * 1e6 / 8)
+    return Reading(1000, 10 * loss_percent, acked, 0, limited=limited, unslowed_bytes=acked if unslowed else 0)
 
 
 class Line:
@@ -25,10 +26,15 @@ class Line:
     delivers for some reports after a move is little: what was sent before comes by the other one first."""
 
     def __init__(
-        self, wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float = 1000.0, slow_reports: int = 0
+        self,
+        wifi: tuple[float, int],
+        lte: tuple[float, int],
+        wants_mbps: float = 1000.0,
+        slow_reports: int = 0,
+        unslowed: bool = False,
     ) -> None:
         self.carries = {"wifi": wifi, "lte": lte}
-        self.wants_mbps, self.slow_reports = wants_mbps, slow_reports
+        self.wants_mbps, self.slow_reports, self.unslowed = wants_mbps, slow_reports, unslowed
         self.paths = {"wifi": Path(), "lte": Path()}
         self.course = Course("wifi", FIRST)
         self.now = FIRST
@@ -42,7 +48,7 @@ class Line:
             got = min(mbps, self.wants_mbps)
             self.delivered.append(got)
             begins = self.moves and self.now - self.course.since <= self.slow_reports
-            active, said = self.course.active, reading(got, loss, limited=self.wants_mbps >= mbps)
+            active, said = self.course.active, reading(got, loss, self.wants_mbps >= mbps, self.unslowed)
             if begins:
                 said = Reading(8, 1 if loss else 0, 12_000, 0, limited=False)
             self.paths[active] = health.reported(self.paths[active], said, self.now)
@@ -129,6 +135,21 @@ def test_what_is_written_spares_the_trial() -> None:
     assert line.run(120).moves == []
 
 
+def test_who_is_not_slowed_down_by_losses_pays_for_no_trial() -> None:
+    line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True).run(120)
+    assert line.moves == []
+    assert kept_because(line.course, line.paths, line.now) == (
+        "it is kept: it delivers 60 Mbit/s to senders that its losses do not slow down, "
+        "and what lte carries is not known"
+    )
+
+
+def test_but_goes_where_as_much_is_known_to_get_through_clean() -> None:
+    line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True)
+    line.paths["lte"] = Path(throughput=Throughput(written_bps=100e6))
+    assert [each.prefer for each in line.run(25).moves] == ["lte"]
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
     seen = Throughput()
@@ -144,12 +165,13 @@ def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool)
     st.tuples(st.sampled_from([1, 5, 20, 60, 100]), st.integers(10, 40)),
     st.tuples(st.sampled_from([1, 5, 20, 60, 100]), st.integers(0, 2)),
     st.sampled_from([0.5, 3.0, 30.0, 1000.0]),
+    st.booleans(),
 )
 def test_whatever_the_rates_at_most_a_trial_is_slower_than_staying(
-    wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float
+    wifi: tuple[float, int], lte: tuple[float, int], wants_mbps: float, unslowed: bool
 ) -> None:
-    line = Line(wifi, lte, wants_mbps).run(200)
+    line = Line(wifi, lte, wants_mbps, unslowed=unslowed).run(200)
     staying = min(wifi[0], wants_mbps)
     slower = [got for got in line.delivered if got < 0.9 * staying]
-    assert len(slower) <= 5
+    assert len(slower) <= (0 if unslowed else 5)
     assert len(line.moves) <= 2 * MOST_MOVES
