@@ -20,6 +20,7 @@ from topologies.web import download, sha256, upload, web_server
 TOKYO = RELAYS["tokyo"]
 BYTES = 2_000_000
 LONG_BYTES = 20_000_000  # more than 1.5 s of Wi-Fi
+LONGER_BYTES = 60_000_000  # under way while a person switches twice
 SHARE = 0.9  # of one uplink's packets that the other one has, too, where all are copied
 OTHER_PORT = 8080  # which relays do not reach
 # As its uplink's first router sees it, by terminal and uplink to which the address belongs.
@@ -86,7 +87,7 @@ def test_each_terminal_has_its_own_mode_through_the_proxy(wishes: RelayedHome) -
 def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishes: RelayedHome) -> None:
     for terminal in RELAYED_TERMINALS:
         wishes.pin(terminal, "single", "wifi")
-    file = wishes.web.offer("long", LONG_BYTES)
+    file = wishes.web.offer("long", LONGER_BYTES)
     with (
         flowing(wishes.machine("television"), file, "tcp") as television,
         flowing(wishes.machine("laptop"), file, "tcp") as laptop,
