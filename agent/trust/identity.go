@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/durable"
+	"bicast/internal/regular"
 )
 
 // DefaultDirectory is where an agent keeps its identity.
@@ -169,21 +169,12 @@ func Load(directory string) (Identity, error) {
 	return identity, nil
 }
 
-// readWhole reads a file that can be an identity: no other is read, nor waited for.
 func readWhole(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > identityBytes {
+	text, _, err := regular.Read(path, identityBytes)
+	if unfit := (*regular.Unfit)(nil); errors.As(err, &unfit) {
 		return nil, fmt.Errorf("%s is no file, or one of more than %d bytes", path, identityBytes)
 	}
-	return io.ReadAll(io.LimitReader(file, identityBytes))
+	return text, err
 }
 
 // Stamp is another one when Save has replaced the identity in a directory, and empty when there is none.

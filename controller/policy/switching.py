@@ -137,17 +137,12 @@ def _carries(name: str, path: Path, now: float) -> str:
 
 
 def _is_no_better(other: Path, course: Course, active: Path, now: float) -> bool:
-    """Whether a lossy uplink is not left for this one."""
-    untried = other.throughput.carries_bps(now) is None
-    tried_in_vain = untried and active.health is Health.LOSSY and active.slows_nobody
-    return tried_in_vain or _carries_less(other, course, active, now)
-
-
-def _carries_less(other: Path, course: Course, active: Path, now: float) -> bool:
-    """Whether it is known to carry less than the active one delivers, which is not dead."""
-    carries = other.throughput.carries_bps(now)
-    if active.health is Health.DEAD or carries is None:
+    """Whether the active one, which is not dead, is not left for this one."""
+    if active.health is Health.DEAD:
         return False
+    carries = other.throughput.carries_bps(now)
+    if carries is None:
+        return active.health is Health.LOSSY and active.slows_nobody
     return carries < WORTH * course.delivers_bps(active, now)
 
 
@@ -161,8 +156,7 @@ def _slower(course: Course, paths: Mapping[str, Path], now: float) -> Left | Non
 
 
 def _outdone(active: str, path: Path, left: Left, now: float) -> str:
-    carries, delivered = said(path.throughput.carries_bps(now) or 0), said(left.delivered_bps)
-    return f"{active} carries {carries} at most, and {left.uplink} delivered {delivered} when it was left"
+    return f"{_carries(active, path, now)}, and {left.uplink} delivered {said(left.delivered_bps)} when it was left"
 
 
 def _told(name: str, path: Path) -> str:

@@ -76,7 +76,7 @@ def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
 def _compared(home: RelayedHome, plan: Plan, sender: str, loss_percent: int, lte_bps: int) -> Run:
     client = home.controller.client
     _begin(home)
-    home.stalled(LATE_SHARE)  # from here on it counts
+    home.stalled()  # from here on it counts
     staying_bps = _downloaded(home, plan.seconds)
     _begin(home)
     before = len(client.get("terminals", TERMINAL, "decisions")["decisions"])

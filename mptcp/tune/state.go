@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/durable"
+	"bicast/internal/regular"
 	"bicast/mptcp"
 )
 
@@ -80,22 +80,16 @@ func load(h *mptcp.Handle, path string) (*record, error) {
 }
 
 func readRegular(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would keep us waiting for its writer
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	status, err := file.Stat()
+	text, _, err := regular.Read(path, mostBytes)
+	unfit := (*regular.Unfit)(nil)
 	switch {
-	case err != nil:
-		return nil, err
-	case !status.Mode().IsRegular():
+	case !errors.As(err, &unfit):
+		return text, err
+	case !unfit.Info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is no regular file: --state names one, or one to be made", path)
-	case status.Size() > mostBytes:
-		return nil, fmt.Errorf("%s has %d bytes, and what `setup` writes has at most %d: give another --state",
-			path, status.Size(), mostBytes)
 	}
-	return io.ReadAll(io.LimitReader(file, mostBytes))
+	return nil, fmt.Errorf("%s has %d bytes, and what `setup` writes has at most %d: give another --state",
+		path, unfit.Info.Size(), mostBytes)
 }
 
 // valid tells whether setup can have written it.

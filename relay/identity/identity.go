@@ -9,11 +9,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
+	"bicast/internal/regular"
 )
 
 const fileBytes = 1 << 20 // more than any chain of certificates, or bundle of authorities, has
@@ -145,19 +143,7 @@ func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 	return pair, authority, nil
 }
 
-// read reads a file that can be one of these: no other is read, nor waited for.
 func read(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > fileBytes {
-		return nil, fmt.Errorf("%s: expected a regular file of at most %d bytes", path, fileBytes)
-	}
-	return io.ReadAll(io.LimitReader(file, fileBytes))
+	text, _, err := regular.Read(path, fileBytes)
+	return text, err
 }

@@ -124,7 +124,7 @@ def test_a_stranger_s_packets_are_dropped_and_counted(tunnelled: Tunnelled) -> N
         assert came.since()["lan", "ping"] == 0
         send_as(tunnelled, address, port)
         until(lambda: came.since()["lan", "ping"] > 0, "nothing else was wrong with them")
-    # Those that passed are not among them; one of the other end's, from the address that it had before, may be.
+    # Those that passed are not among them. Once in a while one more is, of whom is not known.
     assert tunnelled.tunnel("far", "wifi")["end"]["strangers"] < before + 3 * STRANGERS_PACKETS
 
 
