@@ -20,7 +20,7 @@ HEADER = struct.Struct("!BBHI")  # version, type, length, xid
 FLOW_MOD, GROUP_MOD, METER_MOD = 14, 15, 29
 FEATURES_REPLY, PORT_STATUS, BARRIER_REPLY = 6, 12, 21
 MODIFICATIONS = (FLOW_MOD, GROUP_MOD, METER_MOD)
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

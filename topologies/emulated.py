@@ -24,7 +24,7 @@ from topologies.shape import UNSHAPED, Shape
 PROGRAM = Path(__file__).resolve().parent.parent / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
-PATIENCE_S = 20
+PATIENCE_S = 60
 # A packet that left this much later than due was held up by the machine: a tenth of the shortest pause that is promised
 # of anything measured over such links.
 STALL_MS = 15

@@ -21,7 +21,7 @@ from topologies.watch import Needed
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
 PLACES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")
 LAST_WORDS = {"ovs-vswitchd": ("exit", "--cleanup"), "ovsdb-server": ("exit",)}  # in the order in which they stop
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class PrivateOvs:

@@ -111,8 +111,8 @@ def agent(
         where = invited["join"] if host is None else f"{CONTROLLER}:{invited['join'].rpartition(':')[2]}"
         joining = ("join", where, "--name", name, "--token", invited["token"], "--directory", place)
         command.run(AGENT, *joining, where=name, prefix=_inside(host))
-        words = [*_inside(host), AGENT, "run", "--role", role, "--directory", place, *_ordering(machine, host)]
-        one = Agent(controller, name, words, Path(place) / "log")
+        run = (AGENT, "run", "--role", role, "--directory", place, *_ordering(machine, host))
+        one = Agent(controller, name, [*_inside(host), *_idle(Path(place)), *run], Path(place) / "log")
         try:
             one.start()
             yield one
@@ -122,6 +122,13 @@ def agent(
 
 def _inside(host: Machine | None) -> tuple[str, ...]:
     return () if host is None else ("nsenter", f"--net={netns(host)}")
+
+
+def _idle(directory: Path) -> tuple[str, ...]:
+    """Show the agent a /proc/stat that stands still: a relay must not take the test machine's load for its own."""
+    stat = directory / "stat"
+    stat.write_bytes(Path("/proc/stat").read_bytes())
+    return ("unshare", "--mount", "sh", "-ec", 'mount --bind "$0" /proc/stat; exec "$@"', str(stat))
 
 
 def _ordering(machine: Machine | None, host: Machine | None) -> tuple[str, ...]:
