@@ -1,12 +1,13 @@
 # `make lab` shows it, `make test` tests it; both first install what is missing.
 # Each recipe is one program that dies with make, whatever kills make (setpriv), and takes its namespaces with it.
-.PHONY: help setup lab test race vm soak bench smoke check agents clean
+.PHONY: help setup lab test measure race vm soak bench smoke check agents clean
 die_with_make = setpriv --pdeathsig KILL
 
 help:
 	@echo 'make lab     the paper'"'"'s lab with the controller on it: both transfer times, then the API, until Ctrl-C'
 	@echo '             (LAB_ONCE=1 ends it after the comparison; LAB=home is a home whose terminals are carried to a relay)'
-	@echo 'make test    every check and every test'
+	@echo 'make test    every check, and every test that time does not decide'
+	@echo 'make measure the tests of rates, round trips and deadlines, one by one: want a machine that does nothing else'
 	@echo 'make race    Go'"'"'s tests of what has goroutines, watched for data races: eight minutes'
 	@echo 'make vm      what needs another kernel (Open vSwitch'"'"'s datapath, netem), tested on Debian'"'"'s in an emulated machine'
 	@echo 'make soak    one controller under tunnels, NATs and agents that come and go, for an hour (SOAK_S=7200: two)'
@@ -34,6 +35,9 @@ smoke: setup
 
 test: setup
 	@$(die_with_make) setup/test.sh
+
+measure: setup
+	@$(die_with_make) setup/measure.sh
 
 race: setup
 	@$(die_with_make) setup/race.sh

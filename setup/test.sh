@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every check and every test, at the same time: Go's, what depends on the OpenFlow library on Ryu, and the whole suite on
-# os-ken, each in a world of its own (topologies/isolate.py), and the suite's workers too. The last line printed is
-# pytest's own summary of the whole suite.
+# Every check and every test that time does not decide (setup/measure.sh runs the others), at the same time: Go's, what
+# depends on the OpenFlow library on Ryu, and the whole suite on os-ken, each in a world of its own
+# (topologies/isolate.py), and the suite's workers too. The last line printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted run would be followed by the reports of what it left.
@@ -20,11 +20,11 @@ world() {
 }
 
 python=.venv/bin/python
-world build/go-test.log setup/go.sh test -count=1 ./...
+world build/go-test.log setup/go.sh test -count=1 -skip '^TestTimed' ./...
 go=$!
 # Most tests wait for something real, and two files' waiting is done at once. In the order of the files: the long ones by
 # number of tests are not those by time.
-world build/test.log "$python" -m pytest --color="$colour" --dist loadfile --no-loadscope-reorder \
+world build/test.log "$python" -m pytest -m "not timed" --color="$colour" --dist loadfile --no-loadscope-reorder \
     --tx "2*popen//python=$python -m topologies.isolate $python"
 on_os_ken=$!
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
@@ -32,7 +32,7 @@ on_both=(tests/wire)
 on_ryu=
 if [[ -x .venv-ryu/bin/python ]]; then
     python=.venv-ryu/bin/python
-    world build/ryu-test.log "$python" -m pytest --color="$colour" "${on_both[@]}"
+    world build/ryu-test.log "$python" -m pytest -m "not timed" --color="$colour" "${on_both[@]}"
     on_ryu=$!
 fi
 world build/check.log nice -n 10 setup/check.sh # the tests wait for real things, and those want their time

@@ -1,4 +1,4 @@
-"""Every collected test reports: a run in which one does not fails.
+"""Every collected test reports, or is left to `make measure`: a run in which one does neither fails.
 
 pytest-xdist keeps a worker's tests by node id: of several tests with one id it runs the first alone, and says nothing.
 """
@@ -6,11 +6,12 @@ pytest-xdist keeps a worker's tests by node id: of several tests with one id it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
 MOST_SHOWN = 10
+LEFT = "tests_left"  # in what a worker sends home
 
 
 class Counted:
@@ -19,13 +20,21 @@ class Counted:
     def __init__(self) -> None:
         self._collected: Counter[str] = Counter()
         self._reported: set[str] = set()
+        self._left: set[str] = set()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._collected |= Counter(item.nodeid for item in session.items)
 
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._left.update(item.nodeid for item in items)
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Iterable[str]) -> None:
         self._collected |= Counter(ids)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self._left.update(getattr(node, "workeroutput", {}).get(LEFT, ()))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reported.add(report.nodeid)
@@ -41,6 +50,21 @@ class Counted:
             terminalreporter.section(f"{silent.total()} of {total} collected tests did not report")
             for name in sorted(silent)[:MOST_SHOWN]:
                 terminalreporter.write_line(f"{name}: {self._collected[name]} collected with this id")
+        if config.option.markexpr == "not timed":
+            terminalreporter.write_line(f"{len(self._left)} timed tests are left to `make measure`")
 
     def _silent(self) -> Counter[str]:
         return self._collected - Counter(self._reported)
+
+
+class Leaving:
+    """A plugin of pytest, for a worker: it tells which tests the worker leaves out."""
+
+    def __init__(self) -> None:
+        self._left: list[str] = []
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._left += [item.nodeid for item in items]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        session.config.workeroutput[LEFT] = self._left  # type: ignore[attr-defined]  # xdist's

@@ -11,11 +11,11 @@ import pytest
 TREE = Path(__file__).resolve().parents[2]
 CONFTEST = """
 import pytest
-from tests.counted import Counted
+from tests.counted import Counted, Leaving
 
 def pytest_configure(config):
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Counted())
+    config.addinivalue_line("markers", "timed: time decides it")
+    config.pluginmanager.register(Leaving() if hasattr(config, "workerinput") else Counted())
 """
 SILENT = """
 @pytest.hookimpl(tryfirst=True)
@@ -65,3 +65,13 @@ def test_two_tests_of_one_id_fail_the_run_and_are_named(tmp_path: Path, workers:
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 of 4 collected tests did not report" in ended.stdout
     assert "test_two.py::same: 2 collected" in ended.stdout
+
+
+@WORKERS
+def test_counted_prints_how_many_timed_tests_are_left(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    (tmp_path / "test_rate.py").write_text("import pytest\n@pytest.mark.timed\ndef test_rate(): assert False\n")
+    ended = run(tmp_path, "", "-m", "not timed", *workers)
+    assert ended.returncode == 0, ended.stdout
+    *_, left, summary = ended.stdout.splitlines()
+    assert left == "1 timed tests are left to `make measure`"
+    assert "2 passed" in summary

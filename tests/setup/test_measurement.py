@@ -1,0 +1,86 @@
+"""A timed test that fails is measured twice more; every test runs in `make test` or in `make measure`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.setup.place import TREE
+
+# A figure of each attempt; the file is what remains between them.
+SUITE = """
+import pathlib, pytest
+
+FIGURES = pathlib.Path(__file__).with_name("figures")
+
+@pytest.fixture(scope="module")
+def world():
+    return FIGURES.read_text().split()
+
+@pytest.mark.timed
+def test_rate(world):
+    rate = int(world[0])
+    FIGURES.write_text(" ".join(world[1:] or world))
+    assert rate > 15
+
+def test_always():
+    assert True
+"""
+MARKER = "[pytest]\nmarkers = timed: time decides it\n"
+
+
+def measured(place: Path, figures: str, suite: str = SUITE) -> subprocess.CompletedProcess[str]:
+    (place / "test_one.py").write_text(suite)
+    (place / "figures").write_text(figures)
+    (place / "pytest.ini").write_text(MARKER)
+    plugin = ("-p", "tests.measurement", "-o", "enable_assertion_pass_hook=true", "-p", "no:cacheprovider")
+    words = [sys.executable, "-m", "pytest", *plugin, "--rootdir", str(place), "-c", str(place / "pytest.ini")]
+    return subprocess.run([*words, str(place)], cwd=TREE, capture_output=True, text=True)
+
+
+def figures(text: str) -> list[str]:
+    return re.findall(r"^    (passed|failed): .*?(\d+) > 15", text, re.MULTILINE)
+
+
+def test_measurement_passes_when_two_of_three_attempts_pass(tmp_path: Path) -> None:
+    ended = measured(tmp_path, "14 20 19")
+    assert ended.returncode == 0, ended.stdout
+    assert figures(ended.stdout) == [("failed", "14"), ("passed", "20"), ("passed", "19")]
+    assert "2 passed" in ended.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("rates", ["14 13 12", "14 20 12"])
+def test_measurement_fails_when_two_of_three_attempts_fail(tmp_path: Path, rates: str) -> None:
+    ended = measured(tmp_path, rates)
+    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
+    assert [rate for _, rate in figures(ended.stdout)] == rates.split()
+    assert "1 failed, 1 passed" in ended.stdout.splitlines()[-1]
+
+
+def test_measurement_does_not_repeat_a_test_that_passes(tmp_path: Path) -> None:
+    ended = measured(tmp_path, "20 14 14")
+    assert ended.returncode == 0
+    assert "three times" not in ended.stdout
+
+
+def test_measurement_does_not_repeat_an_untimed_test(tmp_path: Path) -> None:
+    ended = measured(tmp_path, "20", SUITE.replace("assert True", "assert False"))
+    assert ended.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "three times" not in ended.stdout
+
+
+def test_measurement_raises_a_world_again_whose_set_up_failed(tmp_path: Path) -> None:
+    broken = """
+    rates = FIGURES.read_text().split()
+    if rates[0] == "0":
+        FIGURES.write_text(" ".join(rates[1:]))
+        raise OSError("no world")
+    return rates"""
+    ended = measured(tmp_path, "0 20 19", SUITE.replace("\n    return FIGURES.read_text().split()", broken))
+    assert ended.returncode == 0, ended.stdout
+    assert "    failed: OSError: no world" in ended.stdout
+    assert "2 passed" in ended.stdout.splitlines()[-1]
