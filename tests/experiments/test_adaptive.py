@@ -173,6 +173,7 @@ def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys:
     assert "copies begin" in capsys.readouterr().out
 
 
+@pytest.mark.timed
 def test_the_script_runs_and_a_dead_path_costs_always_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "STEADY_S", 0.2)
     run = runs.scripted(Task(ALWAYS, 1, 0.5), tmp_path)

@@ -40,6 +40,7 @@ from topologies.emulated import STALL_MS, Lateness
 TEN = Scene(10, "64")
 
 
+@pytest.mark.timed
 def test_an_upload_is_counted_as_it_came(tmp_path: Path) -> None:
     with laboratory(NOBODY, tmp_path, terminals=3) as lab:
         run = uploaded(lab, Task(Scene(3, MIX), OFF), 2.5)

@@ -55,7 +55,7 @@ def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.Cap
     assert capsys.readouterr().err == "bench: not met: b: 0.5, promised >= 0.85\n"
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_minute_of_the_bench_meets_its_promises() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--smoke"], cwd=TREE, capture_output=True, text=True, timeout=300

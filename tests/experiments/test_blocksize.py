@@ -30,6 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         return [uploaded(lab, task, SIZE_BYTES) for task in tasks]
 
 
+@pytest.mark.timed
 def test_every_terminal_s_upload_arrives_at_no_more_than_the_air_lets_through(runs: list[Run]) -> None:
     assert [len(run.uploads) for run in runs] == [1, 1, 3]
     for run in runs:
@@ -37,12 +38,14 @@ def test_every_terminal_s_upload_arrives_at_no_more_than_the_air_lets_through(ru
         assert 1 / 3 < run.jain <= 1
 
 
+@pytest.mark.timed
 def test_the_window_is_seen_to_grow_from_the_kernel_s_first_ten_segments(runs: list[Run]) -> None:
     for one in (upload for run in runs for upload in run.uploads):
         assert list(one.moments) == sorted(one.moments)
         assert one.window_segments[0] < max(one.window_segments)
 
 
+@pytest.mark.timed
 def test_a_mark_keeps_a_large_write_from_waiting_in_the_socket(runs: list[Run]) -> None:
     _, marked, free = runs
     assert marked.unsent_bytes <= MARK_BYTES + SEGMENT_BYTES < free.unsent_bytes

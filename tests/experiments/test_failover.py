@@ -29,6 +29,7 @@ def once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failover.runs, "ATTEMPTS", 1)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("fault", "direction", "way"),
     [(BLACK, DOWNLOAD, REFLEX), (BLACK, UPLOAD, BOTH), (DOWN, UPLOAD, DEFAULT)],
@@ -42,6 +43,7 @@ def test_a_transfer_survives_its_path(fault: str, direction: str, way: Way, tmp_
     assert (run.no_progress_ms is not None) is way.armed
 
 
+@pytest.mark.timed
 def test_what_was_done_for_one_run_is_undone_before_the_next(tmp_path: Path) -> None:
     tasks = [Task(DOWN, UPLOAD, ORPHANED, 1), Task(BLACK, DOWNLOAD, BOTH, 1)]
     runs = [run for run in carry_out(tasks, tmp_path) if run.streamed.whole and run.moved_bytes]

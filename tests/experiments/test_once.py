@@ -48,6 +48,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         return list(carry_out(SHORT, tmp_path_factory.mktemp("once")))
 
 
+@pytest.mark.timed
 def test_no_ping_is_lost_where_one_path_is_clean(runs: list[Run]) -> None:
     pings = [run for run in runs if isinstance(run, Pinged)]
     assert [run.scenario for run in pings] == list(SCENARIOS)
@@ -55,6 +56,7 @@ def test_no_ping_is_lost_where_one_path_is_clean(runs: list[Run]) -> None:
     assert all(run.doubled < SELDOM * run.sent for run in pings if run.scenario in (CLEAN, CUT))
 
 
+@pytest.mark.timed
 def test_datagrams_come_once_both_ways_and_a_path_alone_loses_its_own(runs: list[Run]) -> None:
     clean, single, off = (run for run in runs if isinstance(run, Flowed))
     assert all(not way.lost and way.doubled < SELDOM * way.sent for way in clean.ways.values())
@@ -63,6 +65,7 @@ def test_datagrams_come_once_both_ways_and_a_path_alone_loses_its_own(runs: list
         assert all(way.lost and not way.doubled for way in run.ways.values())
 
 
+@pytest.mark.timed
 def test_a_cut_takes_from_one_path_alone_and_nothing_from_both(runs: list[Run]) -> None:
     ours, alone = (run for run in runs if isinstance(run, Cut))
     assert [ours.lost(way) for way in (UP, DOWN)] == [[0], [0]]
@@ -70,6 +73,7 @@ def test_a_cut_takes_from_one_path_alone_and_nothing_from_both(runs: list[Run]) 
     assert all(sum(alone.lost(way)) > 5 for way in (UP, DOWN))
 
 
+@pytest.mark.timed
 def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: list[Run]) -> None:
     asked = [run for run in runs if isinstance(run, Asked)]
     assert [run.mode for run in asked] == [ONCE, SINGLE, OFF]
@@ -79,12 +83,14 @@ def test_questions_are_answered_and_uploads_arrive_whole_in_every_mode(runs: lis
     assert all(run.streamed.whole for run in uploads)
 
 
+@pytest.mark.timed
 def test_of_a_deluge_every_packet_is_accounted_for_and_none_is_lost_by_elimination(runs: list[Run]) -> None:
     (deluge,) = (run for run in runs if isinstance(run, Deluged))
     assert (deluge.sent, deluge.lost_by_elimination) == (5_000, 0)
     assert deluge.delivered + deluge.lost_by_both == 5_000
 
 
+@pytest.mark.timed
 def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Run]) -> None:
     bulk = [run for run in runs if isinstance(run, Carried)]
     assert [(run.how, run.way, run.whole) for run in bulk] == [
@@ -95,6 +101,7 @@ def test_only_where_copies_come_twice_their_sender_is_told_of_them(runs: list[Ru
         assert dsacks[TWICE, way] > max(dsacks[ONCE, way], dsacks[SINGLE, way])
 
 
+@pytest.mark.timed
 def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides_that_alone(runs: list[Run]) -> None:
     ours, alone = (run for run in runs if isinstance(run, Blackened))
     assert ours.streamed.whole and alone.streamed.whole
@@ -102,11 +109,13 @@ def test_a_download_outlives_a_black_path_and_stalls_as_long_only_where_it_rides
     assert alone.wire_percent > 100
 
 
+@pytest.mark.timed
 def test_a_silent_death_is_told_and_leaves_the_groups_of_both_sites(runs: list[Run]) -> None:
     (death,) = (run for run in runs if isinstance(run, Died))
     assert death.told_s > 0 and set(death.left_s) == {"home", "far"}
 
 
+@pytest.mark.timed
 def test_through_tunnels_all_is_as_over_ethernet(runs: list[Run]) -> None:
     inside = [run for run in runs if isinstance(run, Tunnelled)]
     assert {run.largest_bytes for run in inside} == {1450}
@@ -119,6 +128,7 @@ def test_through_tunnels_all_is_as_over_ethernet(runs: list[Run]) -> None:
     ]
 
 
+@pytest.mark.timed
 def test_another_outer_address_is_followed_and_costs_only_who_rides_that_path_alone(runs: list[Run]) -> None:
     those = [run for run in runs if isinstance(run, Followed)]
     assert [run.mode for run in those] == [ONCE, ONCE, SINGLE, SINGLE]

@@ -94,6 +94,7 @@ def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
     assert disturbed(before, Moment(1200, 640, 120, 400)) == "others had 25 % of the processors for 0.5 s"
 
 
+@pytest.mark.timed
 def test_the_pair_is_measured_and_the_report_names_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

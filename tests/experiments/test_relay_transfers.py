@@ -64,6 +64,7 @@ def test_what_the_pair_gains_is_held_against_half_the_way() -> None:
     assert told["predictions off by"].met is False
 
 
+@pytest.mark.timed
 def test_a_relay_half_way_is_faster_and_a_crowded_one_slower() -> None:
     with raised(LanesTopo(2)) as net:
         lanes = [Lane(net, number) for number in range(2)]

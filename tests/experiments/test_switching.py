@@ -18,6 +18,7 @@ QUEUE = "128 KiB"
 LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("hand", HANDS, ids=lambda hand: hand.name)
 def test_one_switch_moves_a_live_download_and_not_a_byte_of_it_changes(
     hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """Numbered, stamped UDP datagrams: the programs at either end of a link under test.
 
-datagrams.py receive        prints `ready`, counts until a line on its input and half a quiet second, prints JSON
+datagrams.py receive        prints `ready`, counts, prints JSON
+    A line on its input is the number sent. It ends when that many have come, or after a quiet time.
 datagrams.py send ADDRESS COUNT PAYLOAD_BYTES BUFFER_BYTES PAYLOAD_BPS     0: as fast as it goes
 """
 
@@ -16,7 +17,7 @@ import time
 from itertools import pairwise
 
 PORT = 7000
-QUIET_S = 0.5  # longer than any queue here
+QUIET_S = 2.5  # longer than any queue here, and than a machine stands still
 HEAD = struct.Struct("!Id")  # number, seconds
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # Linux; Python does not name them
 
@@ -29,9 +30,10 @@ def receive() -> None:
         numbers: list[int] = []
         first = last = longest = 0.0
         shortest = math.inf
-        ending = False
-        while True:
-            ready = select.select([ear] if ending else [ear, sys.stdin], [], [], QUIET_S if ending else None)[0]
+        sent_in_all: int | None = None  # None while the sender sends
+        while sent_in_all is None or len(numbers) < sent_in_all:
+            ended = sent_in_all is not None
+            ready = select.select([ear] if ended else [ear, sys.stdin], [], [], QUIET_S if ended else None)[0]
             if ear in ready:
                 last = time.monotonic()
                 number, sent = HEAD.unpack_from(ear.recv(2000))
@@ -39,7 +41,7 @@ def receive() -> None:
                 longest, shortest = max(longest, last - sent), min(shortest, last - sent)
                 numbers.append(number)
             elif ready:
-                ending = True
+                sent_in_all = int(sys.stdin.readline())
             else:
                 break
     steps = [after - before for before, after in pairwise(numbers)]

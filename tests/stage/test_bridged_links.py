@@ -14,7 +14,7 @@ from topologies.links import Shape, ShapedLink
 from topologies.nodes import Gateway, Machine
 from topologies.stage import Stage, raised
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 COUNT, PERCENT = 10_000, 10

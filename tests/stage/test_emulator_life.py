@@ -20,7 +20,7 @@ from topologies.links import Shape, ShapedLink
 from topologies.nodes import Machine
 from topologies.stage import raised
 
-SOON_S = 20
+SOON_S = 60
 
 
 class Pair(Topo):  # type: ignore[misc]  # Mininet is untyped

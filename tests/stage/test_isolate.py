@@ -22,7 +22,7 @@ from topologies import isolate
 
 WORLD = [sys.executable, "-m", "topologies.isolate"]
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
-SOON_S = 20
+SOON_S = 60
 
 
 def in_world(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:
@@ -196,6 +196,7 @@ def test_kill_9_leaves_nothing(outside: dict[str, str], moment_s: float | None) 
     for left in watched(processes() - before[2]):
         assert select.select([left], [], [], SOON_S)[0], "a process outlives the lab"
         os.close(left)
+    until(lambda: (mounts(), namespaces(), processes()) == before)
     assert (mounts(), namespaces(), processes()) == before
 
 

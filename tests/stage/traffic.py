@@ -45,7 +45,7 @@ def exchange(
             while during is not None and mouth.poll() is None:
                 during()
         assert mouth.returncode == 0
-        told = json.loads(ear.communicate("stop\n")[0])
+        told = json.loads(ear.communicate(f"{count}\n")[0])
     wire_bits = (told["received"] - 1) * (payload + HEADERS_BYTES) * 8
     rate = wire_bits / told["seconds"] if told["received"] > 1 else 0.0
     longest_ms, shortest_ms = told["longest_s"] * 1000, told["shortest_s"] * 1000
