@@ -71,6 +71,7 @@ def test_no_experiment_is_loaded_to_tell_their_names() -> None:
     assert not {"matplotlib", "mininet", "bench", *(one.module for one in verb.EXPERIMENTS.values())} & set(names)
 
 
+@pytest.mark.timed
 def test_capture_runs_from_the_command_line_and_its_document_says_that_all_holds() -> None:
     done = subprocess.run([TREE / "bicast", "experiment", "capture", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
