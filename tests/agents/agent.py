@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from api import agent_pb2 as pb
 from controller.model import Endpoint
 
-PATIENCE_S = 20.0  # for a machine that does other things; nothing waits for it when all is well
+PATIENCE_S = 60.0  # for a machine that does other things; nothing waits for it when all is well
 HELLO = pb.FromAgent(
     hello=pb.Hello(
         protocol=1,

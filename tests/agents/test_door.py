@@ -168,11 +168,12 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = house.enrolled("phone")
-    monkeypatch.setattr(crowd, "EACH_S", 0.8)  # and so four at once, of hosts that come from now on
+    monkeypatch.setattr(crowd, "EACH_S", 0.01)
+    monkeypatch.setattr(crowd, "BURST_S", 400)  # and so four at once, of hosts that come from now on
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
         to_the_end(many[4])
-        assert "while 0.8 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
+        assert "while 0.01 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
         assert house.agents.refusals()["rate"] == 1
         house.served(identity)
 

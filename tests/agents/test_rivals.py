@@ -34,7 +34,8 @@ def test_while_the_first_answers_a_second_is_refused_and_both_peers_are_told(hou
     assert first.hear().directive.id == 1, "the first goes on"
 
 
-def test_a_report_is_a_sign_of_life_too(house: House) -> None:
+def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
     identity = house.enrolled("phone")
     first, _ = house.served(identity)
     second = house.stream(identity)

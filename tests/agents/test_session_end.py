@@ -18,7 +18,11 @@ from controller.reports import AgentClosed, AgentEvent, AgentOpened, PathManager
 class Deaf:
     """A stream on which nothing comes, and whose reading needs a moment to give up."""
 
+    def __init__(self) -> None:
+        self.is_read = asyncio.Event()
+
     async def read(self) -> object:
+        self.is_read.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -38,10 +42,12 @@ def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_aga
 
     async def lives() -> None:
         certificate = Shown("phone", "00", "", b"")
+        deaf = Deaf()
         guest = Guest("127.0.0.1:1", certificate, cast(Any, None))
-        session = Session(7, guest, certificate, cast(Stream, Deaf()), post)
+        session = Session(7, guest, certificate, cast(Stream, deaf), post)
         opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())
         stream = asyncio.create_task(session.live(opened, pb.Hello(protocol=1)))
+        await deaf.is_read.wait()
         await asyncio.sleep(0.01)
         for _ in range(cancellations):
             stream.cancel()

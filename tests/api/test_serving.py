@@ -69,6 +69,7 @@ def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
     again.stop()
 
 
+@pytest.mark.timed
 def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
     took = []
     for _ in range(40):

@@ -18,7 +18,7 @@ def fail():
 
 def serve(path):
     threading.Thread(target={target}, name="core", daemon=True).start()
-    time.sleep(60)
+    time.sleep(600)
 
 controller._serve = serve
 sys.exit(controller.run("gateway.yaml"))
@@ -35,7 +35,7 @@ sys.exit(controller.run("gateway.yaml"))
 )
 def test_a_thread_that_fails_ends_the_process_and_says_where(target: str, said: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", BEGIN.format(target=target)], cwd=TREE, capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", BEGIN.format(target=target)], cwd=TREE, capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 70, ended.stderr
     assert said in ended.stderr and "Traceback" in ended.stderr and "ArithmeticError: of a test" in ended.stderr

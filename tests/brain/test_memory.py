@@ -14,7 +14,7 @@ from controller.model import Mode
 from controller.store import Store
 from tests.brain import sites
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 class Disk:

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 KILLED = """
 import os, signal, sys
 from pathlib import Path

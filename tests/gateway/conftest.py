@@ -49,7 +49,7 @@ def ovs(tmp_path: Path) -> Iterator[PrivateOvs]:
 
 def shell(line: str) -> str:
     """Run a line as a person would, from the root of the tree."""
-    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"`{line}` ended with {done.returncode}: {done.stderr}{done.stdout}"
     return done.stdout
 

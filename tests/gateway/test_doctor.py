@@ -175,10 +175,10 @@ def test_a_connected_bridge_is_said_to_be(prepared: str, gateway_file: Files) ->
     file = gateway_file()
     assert main(["bridge", file]) == 0
     with socket.create_server(("127.0.0.1", 6653)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
         connection, _ = listener.accept()
         connection.sendall(bytes([4, 0, 0, 8, 0, 0, 0, 1]))  # OFPT_HELLO
-        shell("ovs-vsctl --timeout=10 wait-until Controller br-home is_connected=true")
+        shell("ovs-vsctl --timeout=60 wait-until Controller br-home is_connected=true")
         assert findings(scene_of(file), switch.connected)["br-home connection"].state is State.OK
         connection.close()
 

@@ -50,7 +50,7 @@ def test_the_ports_that_the_agent_makes_are_awaited_and_left_as_it_made_them(
     assert findings(file, switch.interfaces)["rl-home relaying"].state is State.WARNING
     for name in ("rl-home", "rl-wifi", "rl-lte"):
         shell(f"ip link add {name} mtu 1400 type veth peer name {name}-h && ip link set {name} up")
-        shell(f"ovs-vsctl --timeout=10 wait-until Interface {name} 'ofport>0'")
+        shell(f"ovs-vsctl --timeout=60 wait-until Interface {name} 'ofport>0'")
     told.append(prepared(file, capsys))
     assert "rl-" not in re.sub(r"right .*", "", told[2]) and "nothing to change" in told[2]
     assert not findings(file, switch.interfaces)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from controller.model import Endpoint
+from tests.wire.switches import PATIENCE_S
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6
 PACKET_IN, PORT_STATUS, PACKET_OUT, FLOW_MOD = 10, 12, 13, 14
@@ -32,7 +33,9 @@ class Peer:
     """One connection to the controller."""
 
     def __init__(self, address: Endpoint, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection((address.host, address.port), timeout=10, source_address=(host, 0))
+        self.socket = socket.create_connection(
+            (address.host, address.port), timeout=PATIENCE_S, source_address=(host, 0)
+        )
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket)
         self._buffer = b""
@@ -73,7 +76,7 @@ class Peer:
         raise AssertionError(f"the controller ended the connection before a message of type {kind}")
 
     def is_ended(self) -> bool:
-        """Waits for the end; false when the controller still talks after ten seconds of silence."""
+        """Waits for the end; false when the controller still holds it after a minute of silence."""
         try:
             while self.next() is not None:
                 pass

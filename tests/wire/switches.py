@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -80,6 +80,6 @@ class Ovs:
         return {"PATH": path, "OVS_RUNDIR": str(self.directory), "OVS_DBDIR": str(self.directory)}
 
     def _run(self, *argv: str) -> str:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=self._environment())
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, env=self._environment())
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stderr}"
         return done.stdout

@@ -18,11 +18,12 @@ from controller import app, framework
 from controller.events import Ask, Close, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened, SwitchRefused
 from controller.model import Endpoint, Tls
 from controller.trouble import FrameworkError
+from controller.wire import connection
 from controller.wire.connection import ECHO_S, SILENT_ECHOES
 from tests.wire.conftest import Desk
 from tests.wire.home import GATEWAY
 from tests.wire.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
-from tests.wire.switches import Ovs, until
+from tests.wire.switches import PATIENCE_S, Ovs, until
 
 HOUSE = Path(__file__).parents[2]
 SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
@@ -48,7 +49,7 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, *words],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         cwd=HOUSE,
         env={**os.environ, **environment},
     )
@@ -186,7 +187,7 @@ def test_a_process_ends_with_switches_connected(ending: str) -> None:
         "wire = Wire(Endpoint('127.0.0.1', 0), None, events.put)\n"
         "peer = Peer(wire.address)\n"
         "peer.become_switch(7)\n"
-        "assert events.get(timeout=10).dpid == 7\n"
+        "assert events.get(timeout=60).dpid == 7\n"
         f"{ending}\n"
     )
     done = _python(code)
@@ -234,13 +235,12 @@ def test_a_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridg
     desk.opened(0xB1)
 
 
-def test_a_switch_that_hangs_up_is_noticed_at_once(desk: Desk) -> None:
+def test_a_switch_that_hangs_up_is_noticed_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # its silence goes unnoticed
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         session = desk.opened(5).session
-    hung_up = time.monotonic()
     assert desk.wait(SwitchClosed).session == session
-    assert time.monotonic() - hung_up < SILENCE_S, "it was its silence that was noticed"
 
 
 def test_a_silent_but_living_switch_stays(desk: Desk) -> None:
@@ -253,15 +253,18 @@ def test_a_silent_but_living_switch_stays(desk: Desk) -> None:
         assert not [event for event in desk.drain() if isinstance(event, SwitchClosed)]
 
 
-def test_orders_never_wait_for_a_switch_that_does_not_read(desk: Desk, bridge: SwitchOpened) -> None:
+def test_orders_never_wait_for_a_switch_that_does_not_read(
+    desk: Desk, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The frameworks' queues hold 16 and 128 and then block whoever puts."""
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the deaf switch is never given up
     with Peer(desk.wire.address) as peer:
         peer.become_switch(5)
         deaf = desk.opened(5).session
         started = time.monotonic()
         for _ in range(3000):
             desk.perform(Ask(deaf, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
-        assert time.monotonic() - started < SILENCE_S, "somebody waited until the deaf one was given up"
+        assert time.monotonic() - started < PATIENCE_S, "an order waited for the deaf switch"
         assert desk.read(bridge.session).program.flows == {}
 
 

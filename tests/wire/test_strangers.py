@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 from controller import crowd
 from controller.events import Read, SwitchClosed, SwitchOpened
-from controller.wire import reception
+from controller.wire import connection, reception
 from controller.wire.connection import OPENING_S
 from tests.wire.conftest import Desk
 from tests.wire.peers import (
@@ -177,10 +177,15 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     return 8
 
 
+@pytest.fixture
+def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves makes place for another."""
+    monkeypatch.setattr(connection, "OPENING_S", 3600.0)
+
+
 def test_strangers_in_every_place_do_not_keep_a_switch_out(
-    desk: Desk, few_places: int, caplog: pytest.LogCaptureFixture
+    desk: Desk, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    began = time.monotonic()
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(Peer(desk.wire.address)) for _ in range(few_places)]
         for stranger in strangers:
@@ -189,7 +194,6 @@ def test_strangers_in_every_place_do_not_keep_a_switch_out(
             stack.enter_context(Peer(desk.wire.address)).become_switch(dpid)
             desk.opened(dpid)
         assert strangers[0].is_ended()
-        assert time.monotonic() - began < OPENING_S, "it waited until the strangers were given up"
         (told,) = _told(caplog)
         assert "the oldest of more than 8 unknown peers" in told
         for stranger in strangers[1:]:
@@ -197,13 +201,11 @@ def test_strangers_in_every_place_do_not_keep_a_switch_out(
             assert stranger.is_ended()
 
 
-def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int) -> None:
-    began = time.monotonic()
+def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int, nobody_given_up: None) -> None:
     with contextlib.ExitStack() as stack:
         lonely = stack.enter_context(Peer(desk.wire.address, host="127.0.0.2"))
         many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(few_places + 2)]
         assert all(stranger.is_ended() for stranger in many[:3])
-        assert time.monotonic() - began < OPENING_S, "it waited until the strangers were given up"
         lonely.become_switch(5)
         assert desk.opened(5).peer == lonely.name
 
@@ -211,7 +213,8 @@ def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int) -
 def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(crowd, "EACH_S", 0.8)  # and so four at once
+    monkeypatch.setattr(crowd, "EACH_S", 0.01)
+    monkeypatch.setattr(crowd, "BURST_S", 400)  # and so four at once, and another after 100 s
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
         assert many[4].is_ended()
@@ -219,7 +222,7 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
         stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
         desk.opened(5)
         (told,) = _told(caplog)
-        assert "while 0.8 connections a second come from that host" in told
+        assert "while 0.01 connections a second come from that host" in told
 
 
 READ_FLOWS, READ_GROUPS, READ_PORTS = 0, 1, 4  # places in the row of a Read's requests

@@ -16,7 +16,7 @@ from controller.events import AddFlow, SwitchClosed, SwitchOpened
 from controller.model import Tls
 from controller.program import Flow, Output, Program, fields
 from controller.trouble import FrameworkError
-from controller.wire import reception
+from controller.wire import connection, reception
 from controller.wire.connection import OPENING_S
 from controller.wire.tls import server_context
 from tests.wire.conftest import Desk
@@ -166,9 +166,10 @@ def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> No
 
 
 def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk, authority: Authority) -> None:
+    client = _client(authority, authority.sign(dpid(9)))
     with Peer(secured.wire.address) as silent:
         began = time.monotonic()
-        with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
+        with Peer(secured.wire.address, client) as good:
             good.become_switch(9)
             secured.opened(9)
             assert time.monotonic() - began < OPENING_S, "it waited until the silent one was given up"
@@ -181,14 +182,14 @@ def test_handshakes_in_every_place_do_not_keep_a_switch_out(
     secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reception, "OPENING_AT_ONCE", 8)
-    began = time.monotonic()
+    for module in (reception, connection):
+        monkeypatch.setattr(module, "OPENING_S", 3600.0)  # whoever leaves makes place for another
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]
         good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))))
         good.become_switch(9)
         secured.opened(9)
         assert silent[0].is_ended()
-        assert time.monotonic() - began < OPENING_S, "it waited until the silent ones were given up"
 
 
 def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
