@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.setup.place import TREE, run
 from tests.system.evidence import until
 
+PATIENCE_S = 60.0
+
 # What is written inside stays in memory: the machine's files are the lower layer of an overlay. /sys and /proc/sys are
 # read-only, as systemd expects of a container, so that no unit changes the machine's settings. Mounts are shared, or
 # units would not see their credentials: in a container systemd leaves that to who made it.
@@ -81,14 +83,14 @@ def booted(place: Path, prepare: str) -> Iterator[Systemd]:
     with (place / "systemd.log").open("w") as log:
         world = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            until(lambda: bool(_children(world.pid)), "there is a process 1")
+            until(lambda: bool(_children(world.pid)), "there is a process 1", PATIENCE_S)
             systemd = Systemd(_children(world.pid)[0])
-            until(systemd.answers, "systemd answers")
+            until(systemd.answers, "systemd answers", PATIENCE_S)
             yield systemd
         finally:
             world.kill()
             world.wait()
-            until(lambda: _removed(group), "its control groups are gone")
+            until(lambda: _removed(group), "its control groups are gone", PATIENCE_S)
 
 
 def _children(pid: int) -> list[int]:
