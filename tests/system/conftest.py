@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +121,16 @@ def greeted(twin: Home) -> None:
     """The client's MACs are learned when it first speaks."""
     for address in ("192.168.110.3", "192.168.210.3"):
         until(lambda own=address: reaches(twin.net.machine("client"), own, SERVER), f"{address} is found")
+
+
+@contextmanager
+def slowed(net: Stage, rate_bps: int, *uplinks: str) -> Iterator[Callable[[], None]]:
+    """Downloads by these uplinks get this rate until the block ends or calls what it is given."""
+    with ExitStack() as lifted:
+        for way in (net.uplink(name).backward for name in uplinks):
+            lifted.callback(way.set, rate_bps=way.shape.rate_bps)
+            way.set(rate_bps=rate_bps)
+        yield lifted.close
 
 
 @dataclass(frozen=True)

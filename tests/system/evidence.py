@@ -22,7 +22,7 @@ from topologies import ovs
 from topologies.nodes import Machine
 
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
-PATIENCE_S = 10.0 * SLOWNESS
+PATIENCE_S = 60.0 * SLOWNESS  # a passing run waits for a few seconds; a busy machine takes far longer
 MODIFICATIONS = ("OFPT_FLOW_MOD", "OFPT_GROUP_MOD", "OFPT_METER_MOD")
 COUNTED = {
     "tcp": "meta l4proto tcp",
@@ -69,14 +69,22 @@ class Arrivals:
 
     def since(self) -> Counter[tuple[str, str]]:
         """Packets by (interface, kind) since the last time this was asked."""
+        now = self._now()
+        new, self._before = now - self._before, now
+        return new
+
+    def _now(self) -> Counter[tuple[str, str]]:
         told = json.loads(self._machine.run("nft", "-j", "list", "counters", "table", "inet", self._table).stdout)
         now: Counter[tuple[str, str]] = Counter()
         for entry in told["nftables"]:
             if counter := entry.get("counter"):
                 device, _, kind = counter["name"].rpartition("_")
                 now[device, kind] = counter["packets"]
-        new, self._before = now - self._before, now
-        return new
+        return now
+
+    def await_count(self, count: int, device: str, kind: str) -> None:
+        """Wait until as many packets have come since the last time this was asked."""
+        until(lambda: self._now()[device, kind] - self._before[device, kind] >= count, f"{count} {kind} by {device}")
 
 
 @contextmanager
@@ -183,13 +191,25 @@ def program(bridge: str) -> tuple[list[str], list[str]]:
 
 
 def pings(machine: Machine, source: str, target: str, *options: str, count: int = 3) -> str:
-    """What ping prints; it is not asked whether it succeeded."""
-    words = ("ping", "-c", str(count), "-i", "0.05", "-W", "1", "-I", source, *options, target)
+    """Return what ping prints. It sends until it has `count` answers, and beyond `count` only if one is late."""
+    patience = ("-w", str(int(PATIENCE_S)))  # without it ping ends 50 ms after the last request
+    words = ("ping", "-c", str(count), "-i", "0.05", *patience, "-I", source, *options, target)
     return machine.run(*words, check=False).stdout
 
 
 def reaches(machine: Machine, source: str, target: str) -> bool:
-    return machine.run("ping", "-c", "1", "-W", "1", "-I", source, target, check=False).returncode == 0
+    """Return whether a single ping is answered within a second."""
+    return _pinged_once(machine, source, target, 1)
+
+
+def assert_reaches(machine: Machine, source: str, target: str) -> None:
+    """Assert that a single ping is answered. A busy machine may take longer than a second for it."""
+    assert _pinged_once(machine, source, target, int(PATIENCE_S)), f"{machine.name}: {target} from {source}"
+
+
+def _pinged_once(machine: Machine, source: str, target: str, wait_s: int) -> bool:
+    words = ("ping", "-c", "1", "-W", str(wait_s), "-I", source, target)
+    return machine.run(*words, check=False).returncode == 0
 
 
 def gateway(status: Mapping[str, list[dict[str, object]]]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from bench.flowing import flowing
 from cli.__main__ import main
 from experiments.live.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
 from experiments.running import API
-from tests.system.conftest import Home
+from tests.system.conftest import Home, slowed
 from tests.system.evidence import arrivals, until
 from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
@@ -19,7 +19,8 @@ from topologies.web import download, sha256, upload, web_server
 
 TOKYO = RELAYS["tokyo"]
 BYTES = 2_000_000
-LONG_BYTES = 20_000_000  # more than 1.5 s of Wi-Fi
+SLOW_BPS = 10_000_000  # of each uplink, while a download must last
+LONG_BYTES = 40_000_000  # half a minute by a slow uplink
 LONGER_BYTES = 60_000_000  # under way while a person switches twice
 SHARE = 0.9  # of one uplink's packets that the other one has, too, where all are copied
 OTHER_PORT = 8080  # which relays do not reach
@@ -64,8 +65,12 @@ def sent(home: RelayedHome, terminal: str) -> Mapping[str, int]:
 
 def test_a_download_and_an_upload_ride_mptcp_by_both_uplinks(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
-    with flowing(home.machine("television"), file, "tcp") as under_way:
+    with (
+        slowed(home.net, SLOW_BPS, *RELAYED) as at_full_rate,
+        flowing(home.machine("television"), file, "tcp") as under_way,
+    ):
         home.await_active("television", "tokyo", "wifi")
+        at_full_rate()
         assert under_way.received().sha256 == file.sha256
     upload(home.machine("television"), home.web.file("long"), home.web.url("up"), timeout_s=60)
     assert sha256(home.web.file("up")) == file.sha256
@@ -89,6 +94,7 @@ def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishe
         wishes.pin(terminal, "single", "wifi")
     file = wishes.web.offer("long", LONGER_BYTES)
     with (
+        slowed(wishes.net, SLOW_BPS, *RELAYED) as at_full_rate,
         flowing(wishes.machine("television"), file, "tcp") as television,
         flowing(wishes.machine("laptop"), file, "tcp") as laptop,
     ):
@@ -99,6 +105,7 @@ def test_a_switch_moves_one_terminal_s_live_connection_and_not_the_other_s(wishe
         wishes.await_active("laptop", "tokyo", "wifi")
         assert not television.ended and not laptop.ended, "both must be under way all the time"
         assert main(["switch", "television", "wifi", "--api", API]) == 0
+        at_full_rate()
         assert {television.received().sha256, laptop.received().sha256} == {file.sha256}
 
 
@@ -141,6 +148,7 @@ def test_what_the_relay_does_not_reach_goes_directly_from_the_terminal_s_relayed
         assert home.seen("television", other.url("who")) == local("television", "wifi")
 
 
+@pytest.mark.timed
 def test_what_is_predicted_of_measured_ways_is_chosen_and_told(
     home: RelayedHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,10 +171,15 @@ def test_what_is_predicted_of_measured_ways_is_chosen_and_told(
 
 def test_the_controller_s_death_changes_nothing(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
-    with flowing(home.machine("television"), file, "tcp") as under_way:
+    with (
+        slowed(home.net, SLOW_BPS, *RELAYED) as at_full_rate,
+        flowing(home.machine("television"), file, "tcp") as under_way,
+    ):
         home.controller.kill()
         try:
             assert home.seen("laptop") == TOKYO
+            assert not under_way.ended, "the controller must die while it runs"
+            at_full_rate()
             fetched(home, "laptop")
             assert under_way.received().sha256 == file.sha256
         finally:

@@ -11,15 +11,17 @@ from bench.flowing import Flowing, flowing
 from cli.__main__ import main
 from experiments.live.home import RELAYED_TERMINALS, SITE, RelayedHome, local, relayed_home
 from experiments.running import API
-from tests.system.conftest import Home
-from tests.system.evidence import until
+from tests.system.conftest import Home, slowed
+from tests.system.evidence import PATIENCE_S, until
 from tests.system.test_reload import IN_FORCE, reload
 from topologies.command import CommandFailed
 from topologies.home import RELAYS, TERMINALS
 
 ELSEWHERE_S = 1.0
 STALLS_S = 0.5  # of this machine
-LONG_BYTES = 30_000_000  # more than 2 s of Wi-Fi
+WITHIN_S = [PATIENCE_S, pytest.param(ELSEWHERE_S + STALLS_S, marks=pytest.mark.timed)]
+SLOW_BPS = 20_000_000  # of Wi-Fi, while a download must last
+LONG_BYTES = 100_000_000  # 40 s by slow Wi-Fi
 
 
 @pytest.fixture(scope="module")
@@ -50,47 +52,55 @@ def carrier(home: RelayedHome) -> str:
     return max(RELAYS, key=has)
 
 
-def assert_cut(download: Flowing) -> None:
-    """It is told at once, and does not take what it has for the whole."""
-    until(lambda: download.ended, "its end is told", ELSEWHERE_S + STALLS_S)
+def assert_cut(download: Flowing, within_s: float) -> None:
+    """It is told, and does not take what it has for the whole."""
+    until(lambda: download.ended, "its end is told", within_s)
     with pytest.raises(CommandFailed, match="reset"):
         download.received()
 
 
-def assert_soon(home: RelayedHome, terminal: str, *expected: str) -> None:
+def assert_soon(home: RelayedHome, within_s: float, terminal: str, *expected: str) -> None:
     """Who asks in the very moment may be told that his connection is over."""
-    until(lambda: home.seen(terminal) in expected, f"{terminal} is seen as {expected}", ELSEWHERE_S + STALLS_S)
+    until(lambda: home.seen(terminal) in expected, f"{terminal} is seen as {expected}", within_s)
 
 
-def test_when_relays_die_one_after_the_other_terminals_go_by_the_next_and_then_directly(home: RelayedHome) -> None:
+@pytest.mark.parametrize("within_s", WITHIN_S)
+def test_when_relays_die_one_after_the_other_terminals_go_by_the_next_and_then_directly(
+    home: RelayedHome, within_s: float
+) -> None:
     file = home.web.offer("long", LONG_BYTES)
     left = dict(RELAYS)
     while left:
         home.await_relayed("television", *left)
-        with flowing(home.machine("television"), file, "tcp") as download:
+        with slowed(home.net, SLOW_BPS, "wifi"), flowing(home.machine("television"), file, "tcp") as download:
             relay = carrier(home)
             home.agents[relay].kill()
             del left[relay]
-            assert_soon(home, "laptop", *(left.values() or [local("laptop", "wifi")]))
-            assert_cut(download)
+            assert_soon(home, within_s, "laptop", *(left.values() or [local("laptop", "wifi")]))
+            assert_cut(download, within_s)
 
 
 def test_a_relay_that_is_drained_loses_none(home: RelayedHome) -> None:
     file = home.web.offer("long", LONG_BYTES)
-    with flowing(home.machine("television"), file, "tcp") as download:
+    with (
+        slowed(home.net, SLOW_BPS, "wifi") as at_full_rate,
+        flowing(home.machine("television"), file, "tcp") as download,
+    ):
         relay = carrier(home)
         (other,) = RELAYS.keys() - {relay}
         assert main(["relay", "drain", relay, "--api", API]) == 0
         try:
             until(lambda: home.seen("television") == RELAYS[other], f"{other} has what is new")
             assert not download.ended, "it is drained under a download"
+            at_full_rate()
             assert download.received().sha256 == file.sha256
         finally:
             assert main(["relay", "resume", relay, "--api", API]) == 0
 
 
+@pytest.mark.parametrize("within_s", WITHIN_S)
 def test_when_the_agent_is_killed_that_takes_new_connections_pass_or_are_reset_as_it_is_written(
-    home: RelayedHome,
+    home: RelayedHome, within_s: float
 ) -> None:
     agent, written = home.agents[SITE], home.controller.file.read_text()
     for fallback, seen in (("direct", TERMINALS["television"]), ("block", "")):
@@ -100,7 +110,7 @@ def test_when_the_agent_is_killed_that_takes_new_connections_pass_or_are_reset_a
         agent.start()  # it is ordered what is written
         home.await_relayed("television")
         agent.kill()
-        assert_soon(home, "television", seen)
+        assert_soon(home, within_s, "television", seen)
         assert home.seen("guest") == TERMINALS["guest"]
     home.controller.file.write_text(written)
     reload(Home(home.net, home.controller), IN_FORCE)
@@ -109,7 +119,7 @@ def test_when_the_agent_is_killed_that_takes_new_connections_pass_or_are_reset_a
 def test_a_gateway_that_is_revoked_is_cut_and_gets_nothing(raised: RelayedHome) -> None:
     """The last one: it does not come back."""
     file = raised.web.offer("long", LONG_BYTES)
-    with flowing(raised.machine("television"), file, "tcp") as download:
+    with slowed(raised.net, SLOW_BPS, "wifi"), flowing(raised.machine("television"), file, "tcp") as download:
         raised.controller.client.revoke(SITE)
-        assert_cut(download)
+        assert_cut(download, PATIENCE_S)
     until(lambda: raised.seen("television") == local("television", "wifi"), "it goes directly")
