@@ -18,6 +18,6 @@ with (
     raised(PaperTopo(shaped=False), controller=OPENFLOW) as net,
 ):
     controller.await_steady()
-    net.machine("client").run("ping", "-c", "1", "-W", "2", "-I", "192.168.110.3", SERVER)
+    net.machine("client").run("ping", "-c", "1", "-w", "60", "-I", "192.168.110.3", SERVER)
     print("reached", flush=True)
     signal.sigwait(STOP)

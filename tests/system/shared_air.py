@@ -20,7 +20,7 @@ from experiments.live.agents import SETTINGS, Agent, agent
 from experiments.live.streaming import PORT as STREAM_PORT
 from experiments.running import OPENFLOW, controlled
 from tests.system.conftest import Home
-from tests.system.evidence import PATIENCE_S, reaches, until
+from tests.system.evidence import reaches, until
 from topologies import isolate
 from topologies.access_point import SERVERS, AccessPointTopo, address
 from topologies.command import run
@@ -34,7 +34,6 @@ LAPTOPS, PHONES = ("t1", "t2"), ("t3", "t4")  # with an agent of their own, and 
 CONTROL, TOLD = "congestion-control", "window"  # how they are held
 SECOND = "192.168.2.3"  # of the server, for MPTCP
 LOOKS = 20
-SWEPT_WITHIN_S = 2 * PATIENCE_S  # a lease, the way back into a session, and the first reports
 SYS_BPF = {"x86_64": 321}.get(platform.machine(), 280)
 BPF_PROG_QUERY, TCX_INGRESS, TCX_EGRESS = 16, 46, 47  # of linux/bpf.h
 
@@ -95,7 +94,7 @@ class Air(Home):
         return least <= now <= most and ours if hand == CONTROL else 0 < now <= most
 
     def await_held(self, terminal: str, hand: str, port: int = PORT) -> None:
-        until(lambda: self.held(terminal, hand, port), f"{terminal} is held by {hand}", SWEPT_WITHIN_S)
+        until(lambda: self.held(terminal, hand, port), f"{terminal} is held by {hand}")
 
     def kept(self, terminal: str, hand: str, port: int = PORT) -> bool:
         """However often one looks, for about a second."""
@@ -112,7 +111,6 @@ class Air(Home):
         until(
             lambda: self.on_its_way(terminal, hand) > 1.5 * most,
             f"{terminal} has more than 1.5 times the {most} segments on its way that it was held to by {hand}",
-            SWEPT_WITHIN_S,
         )
 
     def await_moving(self, terminal: str) -> None:

@@ -43,6 +43,7 @@ def newest(lab: Laboratory) -> dict[str, Any]:
     return dict(lab.controller.client.get("terminals", TERMINAL, "decisions")["decisions"][0])
 
 
+@pytest.mark.timed
 def test_a_link_that_begins_to_lose_has_copies_within_a_second_or_so(
     lab: Laboratory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from topologies.paper import SERVER
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
 HOPS = {"100.1": "fe-wifi", "100.2": "gw-wifi", "200.1": "fe-lte", "200.2": "gw-lte"}
 TIMES_OUT = 3  # the third time for 20 s
+BEFORE_TRIAL_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_an_uplink_that_has_healed_carries_on_when_the_other_one_dies_long_befor
                 written.controller.await_word("get no copies: wifi")
         lose(written, "wifi", 0)
         lose(written, "lte", 100)
-        until(lambda: reaches(written.net.machine("client"), CLIENT, SERVER), "Wi-Fi carries")
+        until(lambda: reaches(written.net.machine("client"), CLIENT, SERVER), "Wi-Fi carries", BEFORE_TRIAL_S)
     finally:
         lose(written, "wifi", 0)
         lose(written, "lte", 0)

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.running import OPENFLOW, TREE, controlled
 from tests.system.conftest import PAPER, Home
-from tests.system.evidence import gateway, program, reaches, snooping, until
+from tests.system.evidence import assert_reaches, gateway, program, reaches, snooping, until
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
 from topologies.stage import raised
@@ -30,7 +30,7 @@ def test_connect_install_change_die_and_come_back(framework: str, tmp_path: Path
         controller.await_steady()
         Home(net, controller).returns_soon()
         terminal, client = net.machine("client"), controller.client
-        assert reaches(terminal, "192.168.110.3", SERVER)
+        assert_reaches(terminal, "192.168.110.3", SERVER)
         with snooping(BRIDGE) as snoop:
             assert client.set_mode("client", "single")["messages"] == 2
             assert client.set_active("client", "lte")["messages"] == 4

@@ -62,6 +62,7 @@ def received(listing: str) -> int:
     return sum(each["bytes_received"] for each in json.loads(typed(f"{listing} --json")))
 
 
+@pytest.mark.timed
 def test_the_lines_that_the_lab_prints_show_both_hands_and_a_reflex(lines: list[str]) -> None:
     download, agents, listing, to_lte, again, to_auto, why, silence, why_left, mend, _ = lines
     typed(download)

@@ -16,7 +16,7 @@ from experiments.running import TREE
 from topologies import isolate
 
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
-COMPLETE_S = 30.0
+COMPLETE_S = 60.0
 DICE = random.Random(2)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from controller import config
 from tests.system.conftest import PAPER, Home, Wishes
-from tests.system.evidence import Arrivals, arrivals, pings, reaches, until
+from tests.system.evidence import Arrivals, arrivals, assert_reaches, pings, reaches, until
 from topologies.paper import SERVER
 from topologies.web import WebFile, WebServer, download, web_server
 
@@ -99,7 +99,7 @@ def test_what_is_not_bicast_rides_the_active_uplink(paper: Home, wish: Wishes, r
     wish.active("lte")
     pings(paper.net.machine("client"), WIFI_SIDE, SERVER)
     seen = router.since()
-    assert (seen["lte", "ping"], seen["wifi", "ping"]) == (3, 0)
+    assert seen["lte", "ping"] >= 3 and seen["wifi", "ping"] == 0
 
 
 def test_an_mptcp_download_through_copies_is_byte_for_byte_the_file(paper: Home, file: WebFile) -> None:
@@ -111,12 +111,12 @@ def test_the_gateway_answers_a_ping_of_each_inside_address(paper: Home) -> None:
     for source, own in ((WIFI_SIDE, "192.168.110.2"), (LTE_SIDE, "192.168.210.2")):
         assert "3 received" in pings(paper.net.machine("client"), source, own)
     for uplink in config.load(str(PAPER)).sites[0].uplinks:
-        assert reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
+        assert_reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
 
 
 def test_a_packet_whose_life_ends_is_not_forwarded(paper: Home, router: Arrivals) -> None:
-    pings(paper.net.machine("client"), WIFI_SIDE, SERVER, "-t", "1", count=1)
-    assert reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # behind it on the same way
+    paper.net.machine("client").run("ping", "-c", "1", "-W", "1", "-t", "1", "-I", WIFI_SIDE, SERVER, check=False)
+    assert_reaches(paper.net.machine("client"), WIFI_SIDE, SERVER)  # behind it on the same way
     seen = router.since()
     assert (seen["wifi", "ping"], seen["lte", "ping"]) == (1, 0)
 
@@ -128,7 +128,7 @@ def test_nobody_borrows_anothers_address(paper: Home, router: Arrivals) -> None:
     machine.run("ip", "rule", "add", "to", SERVER, "table", "77", "priority", "7")
     try:
         assert not reaches(machine, LTE_SIDE, SERVER)
-        assert reaches(machine, WIFI_SIDE, SERVER)
+        assert_reaches(machine, WIFI_SIDE, SERVER)
     finally:
         machine.run("ip", "rule", "del", "priority", "7")
         machine.run("ip", "route", "flush", "table", "77")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.flowing import flowing
 from experiments.live.home import relayed_home
 from topologies.home import RELAYS
@@ -10,6 +12,7 @@ BYTES = 20_000_000
 LEAST_BYTES = BYTES // 20  # by way of the other relay: both ways are alike
 
 
+@pytest.mark.timed
 def test_a_download_goes_by_two_relays_at_once() -> None:
     with relayed_home(relays=tuple(RELAYS), at_once=True) as home:
         home.pin("television", "bicast", "wifi")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.system.conftest import Home, Wishes
-from tests.system.evidence import Snoop, metrics, program, reaches
+from tests.system.evidence import Snoop, assert_reaches, metrics, program
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
@@ -76,7 +76,7 @@ def test_a_good_file_changes_only_what_is_new_in_it(edit: Home, snoop: Snoop) ->
     now = program(BRIDGE)
     assert set(before[0]) < set(now[0])
     assert set(before[1]) < set(now[1])
-    assert reaches(edit.net.machine("client"), "192.168.110.3", SERVER)
+    assert_reaches(edit.net.machine("client"), "192.168.110.3", SERVER)
     assert edit.controller.client.get("status")["config_error"] is None
     assert edit.controller.client.set_mode("guest", "bicast")["messages"] == 1
 

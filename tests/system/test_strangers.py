@@ -12,7 +12,7 @@ import pytest
 from controller.configuration.settings import DEFAULT_OPENFLOW
 from experiments.running import OPENFLOW, Controller, controlled
 from tests.system.conftest import PAPER
-from tests.system.evidence import Snoop, flows, groups, program, reaches, snooping
+from tests.system.evidence import Snoop, assert_reaches, flows, groups, program, snooping
 from topologies import ovs
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
@@ -111,7 +111,7 @@ def test_garbage_disturbs_nobody(net: tuple[Stage, Controller], snoops: tuple[Sn
         thrown = [kept.enter_context(socket.create_connection(ADDRESS)) for _ in range(20)]
         for line in thrown:
             line.sendall(GARBAGE[what])
-        assert reaches(stage.machine("client"), "192.168.110.3", SERVER)
+        assert_reaches(stage.machine("client"), "192.168.110.3", SERVER)
         assert controller.client.set_mode("client", "single")["messages"] == 2
         assert controller.client.set_mode("client", "bicast")["messages"] == 2
         for line in thrown[::2]:

@@ -7,7 +7,7 @@ import select
 import signal
 
 from tests.system.conftest import Home, Wishes
-from tests.system.evidence import program, reaches, until
+from tests.system.evidence import assert_reaches, program, reaches, until
 from topologies import ovs
 from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
@@ -40,7 +40,7 @@ def test_a_switch_that_was_killed_is_filled_as_it_was(paper: Home, wish: Wishes)
     paper.controller.await_steady()
     paper.await_in_force()
     assert program(BRIDGE) == before
-    assert reaches(client, HERE, SERVER)
+    assert_reaches(client, HERE, SERVER)
     (terminal,) = paper.controller.client.get("terminals")
     assert (terminal["mode"], terminal["active_uplink"]) == ("single", "lte")
     assert (paper.controller.process.pid, paper.controller.process.poll()) == (process, None)

@@ -11,7 +11,7 @@ import pytest
 from controller.configuration.settings import DEFAULT_OPENFLOW
 from experiments.running import Controller, controlled
 from tests.system.conftest import PAPER
-from tests.system.evidence import flows, reaches, until
+from tests.system.evidence import assert_reaches, flows, until
 from topologies import ovs
 from topologies.command import run
 from topologies.nodes import MAX_BACKOFF_MS
@@ -82,5 +82,5 @@ def test_a_switch_without_tls_is_refused(home: Secure) -> None:
 def test_a_switch_with_our_certificate_is_served(home: Secure) -> None:
     connect(TARGET, *home.ours.sign("0000000000000001"), home.ours.certificate)
     home.controller.await_steady()
-    assert reaches(home.net.machine("client"), "192.168.110.3", SERVER)
+    assert_reaches(home.net.machine("client"), "192.168.110.3", SERVER)
     assert home.controller.client.set_mode("client", "single")["messages"] == 2

@@ -14,7 +14,7 @@ import pytest
 
 from tests.system.evidence import groups, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
-from tests.system.tunnelled import CLIENT, FOUND_WITHIN_S, SITES, Tunnelled, tunnelling
+from tests.system.tunnelled import CLIENT, SITES, Tunnelled, tunnelling
 from topologies.command import run
 from topologies.natted import narrowed, nat
 from topologies.nodes import Machine
@@ -56,7 +56,7 @@ def narrow(tunnelled: Tunnelled) -> Iterator[int]:
     inside = NARROW - TUNNEL_BYTES
     with narrowed(tunnelled.net, "wifi", NARROW):
         for site in SITES:
-            until(lambda site=site: tunnelled.largest(site) == inside, f"{site} has found out", FOUND_WITHIN_S)
+            until(lambda site=site: tunnelled.largest(site) == inside, f"{site} has found out")
         yield inside
     nat(tunnelled.net, "wifi").redial()  # another peer's way is measured anew
     tunnelled.await_up()
@@ -65,7 +65,7 @@ def narrow(tunnelled: Tunnelled) -> Iterator[int]:
 @contextmanager
 def first_syn(machine: Machine) -> Iterator[list[str]]:
     """What a terminal's end is told of the first connection that comes; known after the block."""
-    words = ["timeout", "20", "tcpdump", "-nn", "-c", "1", "-i", "lan", "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn"]
+    words = ["timeout", "60", "tcpdump", "-nn", "-c", "1", "-i", "lan", "tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn"]
     dump = machine.popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert dump.stderr is not None
     while "listening" not in dump.stderr.readline():
@@ -110,7 +110,7 @@ def test_a_way_that_takes_nothing_is_an_alarm_and_left_while_nobody_loses_a_pack
             for way in (wifi.forward, wifi.backward):
                 way.set(loss_percent=0)
         until(lambda: all(tunnelled.tunnel(site, "wifi")["up"] for site in SITES), "it stands again")
-        until(lambda: rides(BRIDGE, "tn-wifi") and rides(FAR, "tf-wifi"), "it is used again", FOUND_WITHIN_S)
+        until(lambda: rides(BRIDGE, "tn-wifi") and rides(FAR, "tf-wifi"), "it is used again")
     assert_each_once(answers())
     assert pinged(tunnelled, CLIENT) == (PINGS, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.system.conftest import Home
-from tests.system.evidence import arrivals
+from tests.system.evidence import arrivals, until
 from topologies.command import run
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import SERVER
@@ -41,6 +41,7 @@ def test_what_is_not_of_the_class_comes_once(twin: Home) -> None:
     with arrivals(twin.net.machine("client"), "wifi") as down:
         down.since()
         twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
+        down.await_count(PINGS, "wifi", "ping")
         assert down.since()["wifi", "ping"] == PINGS
 
 
@@ -52,7 +53,12 @@ def test_a_switch_moves_both_directions(twin: Home) -> None:
         twin.await_in_force()
         before = {name: carried(name) for name in (uplink, other)}
         twin.net.machine("client").run("ping", "-c", str(PINGS), "-i", "0.05", "-I", CLIENT, SERVER)
-        assert all(now - then >= PINGS for now, then in zip(carried(uplink), before[uplink], strict=True))
+        until(
+            lambda uplink=uplink, before=before: all(  # type: ignore[misc]
+                now - then >= PINGS for now, then in zip(carried(uplink), before[uplink], strict=True)
+            ),
+            f"{uplink} has carried all",
+        )
         assert all(now - then < PINGS for now, then in zip(carried(other), before[other], strict=True))
 
 

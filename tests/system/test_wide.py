@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,13 +11,14 @@ import pytest
 
 from controller import config
 from tests.system.conftest import WIDE, Home
-from tests.system.evidence import arrivals, flows, pings, reaches, snooping, until
+from tests.system.evidence import arrivals, assert_reaches, flows, pings, reaches, snooping, until
 from topologies.command import run
 from topologies.nodes import Machine
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, both
 
 SITE = config.load(str(WIDE)).sites[0]
 ADDRESSES = {terminal.name: [str(place.address) for place in terminal.addresses] for terminal in SITE.terminals}
+UNASKED_S = 20.0  # the controller asks each next hop after 30 s
 NEW_MAC = "02:00:5e:00:00:77"
 
 
@@ -53,7 +55,7 @@ def test_every_terminal_reaches_the_server_from_every_address(wide: Home, name: 
 @pytest.mark.parametrize("name", ADDRESSES)
 def test_the_server_reaches_every_terminal(wide: Home, name: str) -> None:
     for address in ADDRESSES[name]:
-        assert reaches(wide.net.machine("server"), server(address), address)
+        assert_reaches(wide.net.machine("server"), server(address), address)
 
 
 PAIRS = [
@@ -69,7 +71,7 @@ PAIRS = [
 @pytest.mark.parametrize(("one", "own", "other", "its"), PAIRS)
 def test_terminals_reach_each_other_through_the_gateway(wide: Home, one: str, own: str, other: str, its: str) -> None:
     """Also those behind one access point, whose packets leave by the port they came in by."""
-    assert reaches(wide.net.machine(one), own, its)
+    assert_reaches(wide.net.machine(one), own, its)
 
 
 def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
@@ -77,7 +79,7 @@ def test_the_gateway_is_found_and_answers_in_both_families(wide: Home) -> None:
         for own, gateway in zip(both(uplink.inner, 3), both(uplink.inner, 2), strict=True):
             machine = wide.net.machine("laptop")
             machine.run("ip", "neigh", "flush", "dev", uplink.name)
-            assert reaches(machine, own, gateway)
+            assert_reaches(machine, own, gateway)
             told = json.loads(machine.run("ip", "-json", "neigh", "show", gateway).stdout)
             assert [each["lladdr"] for each in told] == [mac_of_port(f"gw-l{UPLINKS.index(uplink) + 1}")]
 
@@ -94,7 +96,7 @@ def test_neighbours_behind_different_ports_find_each_other_with_no_controller(wi
             machine = wide.net.machine(name)
             for address in both(UPLINKS[0].inner, other):
                 machine.run("ip", "neigh", "flush", "to", address, "dev", device)
-                told = machine.run("ping", "-c", "3", "-i", "0.1", "-W", "2", address, check=False).stdout
+                told = machine.run("ping", "-c", "3", "-i", "0.1", "-w", "60", address, check=False).stdout
                 assert "3 received" in told and "ttl=63" in told, told
                 seen = json.loads(machine.run("ip", "-json", "neigh", "show", address).stdout)
                 assert [each["lladdr"] for each in seen] == [mac_of_port(port)]
@@ -113,12 +115,17 @@ def test_copies_ride_every_uplink_that_speaks_the_family(wide: Home) -> None:
     with arrivals(wide.net.machine("router"), "wifi", "lte", "dsl") as router:
         for source in both(110, 3):
             told = machine.run(
-                "curl", "--silent", "--noproxy", "*", "--connect-timeout", "2", "--interface", source,
+                "curl", "--silent", "--noproxy", "*", "--connect-timeout", "20", "--interface", source,
                 f"http://[{SERVER6}]:81/" if version(source) == 6 else f"http://{SERVER4}:81/", check=False,
             )  # fmt: skip
             assert told.returncode == 7, "nobody listens there, and the refusal came back"
             seen = router.since()
-            assert seen["wifi", "tcp"] == seen["lte", "tcp"] == seen["dsl", "tcp"] == 1
+
+            def even(seen: Counter[tuple[str, str]] = seen) -> bool:
+                seen.update(router.since())
+                return seen["wifi", "tcp"] == seen["lte", "tcp"] == seen["dsl", "tcp"] > 0
+
+            until(even, "each uplink has carried as many")
 
 
 @pytest.mark.parametrize("name", ["camera", "sensor"])
@@ -168,11 +175,11 @@ def test_a_next_hop_that_changes_its_mac_is_followed(by_dsl: Home) -> None:
         snoop.wait("OFPT_PORT_STATUS", "LINK_DOWN")
         router_at_dsl(router, NEW_MAC)
         for address in source:
-            until(lambda address=address: reaches(camera, address, server(address)), f"{address} is heard")  # type: ignore[misc]
+            until(lambda address=address: reaches(camera, address, server(address)), f"{address} is heard", UNASKED_S)  # type: ignore[misc]
         snoop.settled()
         assert snoop.modifications().keys() == {"OFPT_GROUP_MOD"}
     (dsl,) = [one for one in by_dsl.controller.client.get("gateways", "wide")["uplinks"] if one["name"] == "dsl"]
     assert {hop["mac"] for hop in dsl["next_hops"]} == {NEW_MAC}
     with arrivals(router, "dsl") as seen:
         pings(camera, source[0], SERVER4)
-        assert seen.since()["dsl", "ping"] == 3
+        assert seen.since()["dsl", "ping"] >= 3

@@ -12,7 +12,7 @@ from typing import Any
 from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, eliminating, hosts
 from experiments.running import OPENFLOW, TREE, controlled
 from tests.system.conftest import Home
-from tests.system.evidence import PATIENCE_S, reaches, until
+from tests.system.evidence import reaches, until
 from topologies.command import run
 from topologies.natted import OUTER, NattedTopo
 from topologies.paper import SERVER
@@ -22,7 +22,6 @@ NATTED = TREE / "topologies" / "natted.yaml"
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
 SITES = ("home", "far")
 FULL = 1450  # bytes of an IP packet in a tunnel through 1500
-FOUND_WITHIN_S = 2 * PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class Tunnelled(Home):
     def await_up(self) -> None:
         """All tunnels, as both ends have them, through the whole of what the underlay takes."""
         for site in SITES:
-            until(lambda site=site: self._stand(site), f"{site}'s tunnels stand", FOUND_WITHIN_S)
-            until(lambda site=site: self.largest(site) == FULL, f"{site}'s tunnels are measured", FOUND_WITHIN_S)
+            until(lambda site=site: self._stand(site), f"{site}'s tunnels stand")
+            until(lambda site=site: self.largest(site) == FULL, f"{site}'s tunnels are measured")
 
     def _stand(self, site: str) -> bool:
         return all(self.tunnel(site, name)["up"] for name in OUTER)
