@@ -12,9 +12,8 @@ from hypothesis import settings
 from tests.counted import Counted, Leaving
 
 # How long an example takes says more of what else runs on the machine than of the code. `make test` tries the same
-# examples each time; `make measure` draws new ones, and keeps those that fail.
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("random", deadline=None)
+# examples each time; `make measure` draws new ones (tests/measurement.py).
+settings.register_profile("same", deadline=None, derandomize=True, database=None)
 settings.load_profile("same")
 
 # Mininet, once imported, makes every logger that comes after it one of its own, which says nothing below a warning:

@@ -1,13 +1,15 @@
 """Measure a failing timed test twice more. The median of the three verdicts decides, and all three figures are printed.
 
 `make measure` loads this plugin. It wants `enable_assertion_pass_hook`, which tells it the figures of attempts that
-pass.
+pass. Hypothesis draws new examples under it, and keeps those that fail.
 """
 
 from __future__ import annotations
 
 import pytest
 from _pytest.runner import runtestprotocol
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 ATTEMPTS = 3
 
@@ -88,3 +90,7 @@ def _one_line(text: str) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Measurement())
+    # Hypothesis itself neither draws nor keeps examples where it takes the machine for a CI's.
+    database = DirectoryBasedExampleDatabase(config.rootpath / ".hypothesis" / "examples")
+    settings.register_profile("random", deadline=None, derandomize=False, database=database)
+    settings.load_profile("random")

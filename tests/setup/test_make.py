@@ -29,14 +29,18 @@ ENDS_WITHIN_S = 60
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The real Makefile, the real test run, and nothing to set up or to check."""
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
+        monkeypatch.delenv(name, raising=False)
     for name in ("setup", "topologies"):
         shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(TREE / "Makefile", tmp_path)
     for name in ("setup.sh", "check.sh", "go.sh"):
         program(tmp_path / "setup", name, "exit 0")
     (tmp_path / ".venv").symlink_to(TREE / ".venv")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(TREE / "tests" / "measurement.py", tmp_path / "tests")
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-p no:cacheprovider'\n")
     return tmp_path
 
@@ -98,9 +102,7 @@ def test_a_signal_from_the_terminal_ends_the_whole_run(tree: Path, number: signa
         assert make.wait(ENDS_WITHIN_S) != 0
 
 
-def test_the_exit_code_and_the_last_line_are_pytests(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
-        monkeypatch.delenv(name, raising=False)
+def test_the_exit_code_and_the_last_line_are_pytests(tree: Path) -> None:
     (tree / "test_bad.py").write_text("def test_bad():\n    assert False\n")
     done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode != 0
@@ -109,3 +111,32 @@ def test_the_exit_code_and_the_last_line_are_pytests(tree: Path, monkeypatch: py
     done = subprocess.run(["make", "test"], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0
     assert "1 passed" in done.stdout.splitlines()[-1]
+
+
+BOTH_KINDS = """
+import pathlib, pytest
+
+@pytest.fixture(autouse=True)
+def note(request):
+    with pathlib.Path("ran").open("a") as ran:
+        print(request.node.name, file=ran)
+
+@pytest.mark.timed
+def test_timed(): pass
+
+@pytest.mark.parametrize("rate", [1, pytest.param(2, marks=pytest.mark.timed)])
+def test_rate(rate): pass
+
+def test_always(): pass
+"""
+
+
+def test_every_test_runs_in_make_test_or_make_measure(tree: Path) -> None:
+    (tree / "test_both.py").write_text(BOTH_KINDS)
+    ran = {}
+    for verb in ("test", "measure"):
+        (tree / "ran").unlink(missing_ok=True)
+        done = subprocess.run(["make", verb], cwd=tree, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stdout + done.stderr
+        ran[verb] = sorted((tree / "ran").read_text().split())
+    assert ran == {"test": ["test_always", "test_rate[1]"], "measure": ["test_rate[2]", "test_timed"]}

@@ -84,3 +84,12 @@ def test_measurement_raises_a_world_again_whose_set_up_failed(tmp_path: Path) ->
     assert ended.returncode == 0, ended.stdout
     assert "    failed: OSError: no world" in ended.stdout
     assert "2 passed" in ended.stdout.splitlines()[-1]
+
+
+def test_measurement_keeps_a_counterexample_for_the_next_run(tmp_path: Path) -> None:
+    never = (
+        "from hypothesis import given, strategies\n@given(strategies.integers())\ndef test_never(n): assert n < 10**6\n"
+    )
+    for _ in range(2):
+        assert measured(tmp_path, "", never).returncode == pytest.ExitCode.TESTS_FAILED
+        assert any((tmp_path / ".hypothesis" / "examples").iterdir())
