@@ -27,8 +27,8 @@ from topologies.web import CURL, WebServer, web_server
 FILE = TREE / "topologies" / "home.yaml"
 SITE = "home"
 RELAYED_TERMINALS = ("television", "laptop")
-WITHIN_S = 20.0
-PATIENCE_S = 5  # of who asks who he is
+WITHIN_S = 60.0
+PATIENCE_S = 20  # of who asks who he is
 
 
 def local(terminal: str, uplink: str) -> str:
