@@ -40,7 +40,7 @@ func (p *path) prober() (prober *Prober) {
 		return err
 	})
 	p.t.Cleanup(prober.Close)
-	prober.silence, prober.closesIn = time.Second, 300*time.Millisecond
+	prober.silence, prober.closesIn = time.Minute, 2500*time.Millisecond // a machine may stall for two seconds
 	return prober
 }
 
@@ -115,13 +115,14 @@ func TestNoPauseBetweenTrainsOutlastsWhoEndsIt(t *testing.T) {
 		ended = time.Now()
 		end()
 	})
-	result, err := p.prober().Measure(ctx, Plan{[]int{64}, 1, 600 * time.Millisecond, 3, 20, false})
-	if took := time.Since(ended); err != nil || result.Ended == nil || len(result.Samples) != 21 || took > 5*time.Second {
+	const every, train = 2 * time.Second, 20
+	result, err := p.prober().Measure(ctx, Plan{[]int{64}, 1, every, 3, train, false})
+	if took := time.Since(ended); err != nil || result.Ended == nil || len(result.Samples) != 1+train || took > train*every {
 		t.Fatalf("%d packets, %v, %v, %v after its end", len(result.Samples), result.Ended, err, took)
 	}
 }
 
-func TestEachTryIsInAnotherOrderAndNoPacketIsCloserThanAsked(t *testing.T) {
+func TestEachTryIsInAnotherOrder(t *testing.T) {
 	p := newPath(t, "10.1.0.2:0", testKey)
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}
 	result := p.measure(plan)
@@ -140,6 +141,12 @@ func TestEachTryIsInAnotherOrderAndNoPacketIsCloserThanAsked(t *testing.T) {
 			t.Fatalf("a try of %v", lengths)
 		}
 	}
+}
+
+func TestTimedNoProbeIsCloserToTheLastThanAsked(t *testing.T) {
+	p := newPath(t, "10.1.0.2:0", testKey)
+	plan := Plan{Lengths: lengthsOf(t, "16-1440/89"), Tries: 8, Every: 3 * time.Millisecond}
+	result := p.measure(plan)
 	closer := 0
 	for n, s := range result.Samples[1:] {
 		if time.Duration(s.Sent-result.Samples[n].Sent) < plan.Every*99/100 { // by a clock that may be pulled a little
@@ -258,8 +265,19 @@ func TestAFarEndThatGoesAwayEndsItWithWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
+func TestAFarEndThatFallsSilentEndsIt(t *testing.T) { fallsSilent(t) }
+
+func TestTimedAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
+	if took := fallsSilent(t); took > 2*silence {
+		t.Fatalf("it ended after %v", took)
+	}
+}
+
+// fallsSilent cuts the path during a measurement and returns how long the measurement went on.
+func fallsSilent(t *testing.T) time.Duration {
 	p := newPath(t, "10.1.0.2:0", testKey)
+	prober := p.prober()
+	prober.silence = time.Second
 	plan := Plan{Lengths: lengthsOf(t, "16-1440/16"), Tries: 1000, Every: 10 * time.Millisecond}
 	var began time.Time
 	cut := make(chan struct{})
@@ -268,14 +286,16 @@ func TestAFarEndThatFallsSilentEndsItInTime(t *testing.T) {
 		p.server.Try(func() error { return exec.Command("ip", "link", "set", "wifi", "down").Run() })
 		close(cut)
 	})
-	result := p.measure(plan)
+	result, err := prober.Measure(context.Background(), plan)
 	<-cut
-	if result.Ended == nil || !strings.Contains(result.Ended.Error(), "the far end stopped") || time.Since(began) > 2*silence || time.Since(began) < time.Second {
-		t.Fatalf("%v after %v", result.Ended, time.Since(began))
+	took := time.Since(began)
+	if err != nil || result.Ended == nil || !strings.Contains(result.Ended.Error(), "the far end stopped") || took < prober.silence/2 {
+		t.Fatalf("%v, %v after %v", err, result.Ended, took)
 	}
 	if !result.Samples[0].Came || result.Lost() == 0 {
 		t.Fatalf("%s", summary(result))
 	}
+	return took
 }
 
 func TestItEndsWhenItIsTold(t *testing.T) {
@@ -293,10 +313,9 @@ func TestWhereNobodyListensIsSaidAtOnce(t *testing.T) {
 	prober := p.prober()
 	p.reflector.Close()
 	<-p.ended
-	began := time.Now()
 	_, err := prober.Measure(context.Background(), Plan{Lengths: []int{16}, Tries: 1, Every: time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "nobody listens at 10.1.0.2") || time.Since(began) > opensWithin/2 {
-		t.Fatalf("%v after %v", err, time.Since(began))
+	if err == nil || !strings.Contains(err.Error(), "nobody listens at 10.1.0.2") { // after opensWithin it says otherwise
+		t.Fatal(err)
 	}
 }
 

@@ -169,10 +169,11 @@ func TestASecondAgentIsRefusedAndTakesOverWhenTheFirstEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	h.lasts = nil
 	h.hand.Run(ctx)
 	// A child that another test starts has a copy of the links and of the claim until it is another program.
-	h.await("the programs are gone", 5*time.Second, func() bool { return h.standing("wifi") == 0 })
-	h.await("the second has taken over", 5*time.Second, func() bool {
+	h.await("the programs are gone", func() bool { return h.standing("wifi") == 0 })
+	h.await("the second has taken over", func() bool {
 		second.Tend()
 		return len(second.Report().GetMissing()) == 0
 	})
@@ -195,10 +196,10 @@ func TestAnAgentThatIsKilledLeavesNothingWhereTheKernelHasLinks(t *testing.T) {
 	narrow(h.gateway, "wan", rate)
 	kill := h.agent(capped(8, lasting))
 	conn := h.upload(h.sink(service, false), false)
-	h.await("it is held", 5*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 0 })
+	h.await("it is held", func() bool { return h.waiting(h.gateway, "wan") > 0 })
 	h.atMost(9, conn)
 	kill()
-	h.await("nothing holds it", 10*time.Second, func() bool { return h.outgrows(8) })
+	h.await("nothing holds it", func() bool { return h.outgrows(8) })
 	if stands := h.standing("wifi"); stands != 0 {
 		t.Fatalf("%d programs are still there", stands)
 	}
@@ -211,13 +212,13 @@ func TestWhereFiltersOutliveAnAgentTheirCapsEndAndTheNextTakesTheirPlace(t *test
 	narrow(h.gateway, "wan", rate)
 	kill := h.agent(capped(8, 3*time.Second), byFilters+"=1")
 	conn := h.upload(h.sink(service, false), false)
-	h.await("it is held", 3*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 0 })
+	h.await("it is held", func() bool { return h.waiting(h.gateway, "wan") > 0 })
 	h.atMost(9, conn)
 	kill()
 	if h.bears("wifi") != 2 {
 		t.Fatal("expected that the filters stay")
 	}
-	h.await("nothing holds it", 10*time.Second, func() bool { return h.outgrows(8) })
+	h.await("nothing holds it", func() bool { return h.outgrows(8) })
 	h.hand.attach = attachFilters
 	h.order(capped(8, lasting))
 	if ours := h.bears("wifi"); ours != 2 {

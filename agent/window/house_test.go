@@ -23,6 +23,8 @@ const (
 	phone    = "10.1.0.1"
 	phone6   = "fd01::1"
 	phoneLTE = "10.2.0.1"
+
+	patience = time.Minute
 )
 
 // house has a phone at two ports of its gateway, and a server behind it.
@@ -33,6 +35,7 @@ type house struct {
 	t                      testing.TB
 	phone, gateway, server *lab.Host
 	hand                   *Hand
+	lasts                  *agentv1.Caps // the order that await renews
 }
 
 func newHouse(t testing.TB) *house {
@@ -119,6 +122,9 @@ func (h *house) order(order *agentv1.Caps) {
 	if _, err := h.hand.Order(order); err != nil {
 		h.t.Fatal(err)
 	}
+	if h.lasts = nil; time.Duration(order.GetLeaseMs())*time.Millisecond == lasting {
+		h.lasts = order
+	}
 }
 
 // narrow has a device send so fast, and keep what comes faster in a long queue.
@@ -169,7 +175,7 @@ func (h *house) dial(to netip.AddrPort, mptcp bool) net.Conn {
 	h.t.Helper()
 	var conn net.Conn
 	h.phone.Do(func() (err error) {
-		dialer := net.Dialer{Timeout: 10 * time.Second}
+		dialer := net.Dialer{Timeout: patience}
 		dialer.SetMultipathTCP(mptcp)
 		dialer.Control = cubic
 		conn, err = dialer.Dial("tcp", to.String())
@@ -213,11 +219,17 @@ func (h *house) waiting(host *lab.Host, device string) int {
 	return queues[0].Backlog
 }
 
-func (h *house) await(what string, within time.Duration, is func() bool) {
+// await renews a lasting order meanwhile, as a controller does.
+func (h *house) await(what string, is func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
+	renewed := time.Now()
+	for deadline := renewed.Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			h.t.Fatalf("not within %v: %s", within, what)
+			h.t.Fatalf("not within %v: %s", patience, what)
+		}
+		if h.lasts != nil && time.Since(renewed) > lasting/10 {
+			h.order(h.lasts)
+			renewed = time.Now()
 		}
 	}
 }

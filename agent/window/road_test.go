@@ -25,9 +25,9 @@ func (h *house) outgrows(segments int) bool {
 func (h *house) atMost(segments int, senders ...net.Conn) {
 	h.t.Helper()
 	for _, sender := range senders {
-		h.await("the sender knows its window", 10*time.Second, func() bool { return int(h.info(sender).Snd_wnd) <= segments*packet })
+		h.await("the sender knows its window", func() bool { return int(h.info(sender).Snd_wnd) <= segments*packet })
 	}
-	h.await("the queue is as short as the cap has it", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") <= segments*packet })
+	h.await("the queue is as short as the cap has it", func() bool { return h.waiting(h.gateway, "wan") <= segments*packet })
 	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
 		if bytes := h.waiting(h.gateway, "wan"); bytes > segments*packet {
 			h.t.Fatalf("%d bytes wait, expected %d segments at most", bytes, segments)
@@ -35,7 +35,7 @@ func (h *house) atMost(segments int, senders ...net.Conn) {
 	}
 }
 
-// lostLittle: a sender whose round trips grow from nothing to what the queue takes probes for losses, on a busy machine often.
+// lostLittle fails if more than 2 % of the segments were sent twice. On a busy machine the sender often probes for losses.
 func (h *house) lostLittle(conn net.Conn) {
 	h.t.Helper()
 	if info := h.info(conn); info.Total_retrans > info.Data_segs_out/50 {
@@ -46,7 +46,7 @@ func (h *house) lostLittle(conn net.Conn) {
 func (h *house) moves(since uint64) uint64 {
 	h.t.Helper()
 	var bytes uint64
-	h.await("bytes are acknowledged", 10*time.Second, func() bool {
+	h.await("bytes are acknowledged", func() bool {
 		bytes = 0
 		for _, each := range h.hand.Report().GetPassing() {
 			bytes += each.GetBytesSent()
@@ -60,33 +60,56 @@ func TestAnUploadIsHeldAndFollowsItsCapWhileItLives(t *testing.T) {
 	for name, c := range map[string]struct{ at, port string }{"IPv4": {service, "on"}, "IPv6": {service6, "on"}, "IPv4, sums made by no hardware": {service, "off"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
-			h.gateway.Run("ethtool", "-K", "wifi", "tx", c.port, "rx", c.port) // the kernel makes sums behind the program, or the phone does not look at them
-			narrow(h.gateway, "wan", rate)
-			h.order(capped(20, lasting))
-			conn := h.upload(h.sink(c.at, false), false)
-			bytes := h.moves(0)
-			h.atMost(21, conn)
-			if report := h.hand.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
-				t.Fatalf("%v, expected one connection to be held", report)
-			}
-			h.order(capped(8, lasting))
-			h.atMost(9, conn)
-			h.moves(bytes)
-			h.order(capped(30, lasting))
-			h.await("more is on its way", 10*time.Second, func() bool { return h.waiting(h.gateway, "wan") > 15*packet })
-			h.order(&agentv1.Caps{})
-			if h.hand.Report() != nil {
-				t.Fatal("expected no report where nothing is ordered")
-			}
-			h.await("nothing holds it", 10*time.Second, func() bool { return h.outgrows(30) })
-			h.lostLittle(conn)
+			follows(t, c.at, c.port)
 		})
 	}
 }
 
-func TestWhenTheLeaseIsOverCapsEndByThemselvesAndByAndBy(t *testing.T) {
+func TestTimedAHeldUploadLosesLittle(t *testing.T) {
+	h, conn := follows(t, service, "on")
+	h.lostLittle(conn)
+}
+
+func TestTimedAnUploadWhoseLeaseIsOverLosesLittle(t *testing.T) {
+	h, conn := outlastsItsLease(t)
+	h.lostLittle(conn)
+}
+
+// follows changes the cap of a live upload and then lifts it.
+func follows(t *testing.T, at, checksums string) (*house, net.Conn) {
+	h := newHouse(t)
+	h.gateway.Run("ethtool", "-K", "wifi", "tx", checksums, "rx", checksums) // the kernel makes sums behind the program, or the phone does not look at them
+	narrow(h.gateway, "wan", rate)
+	h.order(capped(20, lasting))
+	conn := h.upload(h.sink(at, false), false)
+	bytes := h.moves(0)
+	h.atMost(21, conn)
+	if report := h.hand.Report(); report.Held != 1 || report.Hand != "window" || len(report.Missing) != 0 {
+		t.Fatalf("%v, expected one connection to be held", report)
+	}
+	h.order(capped(8, lasting))
+	h.atMost(9, conn)
+	h.moves(bytes)
+	h.order(capped(30, lasting))
+	h.await("more is on its way", func() bool { return h.waiting(h.gateway, "wan") > 15*packet })
+	h.order(&agentv1.Caps{})
+	if h.hand.Report() != nil {
+		t.Fatal("expected no report where nothing is ordered")
+	}
+	h.await("nothing holds it", func() bool { return h.outgrows(30) })
+	return h, conn
+}
+
+func TestWhenTheLeaseIsOverCapsEndByThemselves(t *testing.T) {
 	t.Parallel()
+	h, _ := outlastsItsLease(t)
+	if held := h.hand.Report().GetHeld(); held != 0 {
+		t.Fatalf("%d held, expected none", held)
+	}
+}
+
+// outlastsItsLease has an upload go on until its cap has ended.
+func outlastsItsLease(t *testing.T) (*house, net.Conn) {
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
 	h.order(capped(8, lasting))
@@ -94,19 +117,8 @@ func TestWhenTheLeaseIsOverCapsEndByThemselvesAndByAndBy(t *testing.T) {
 	h.moves(0)
 	h.atMost(9, conn)
 	h.order(capped(8, 500*time.Millisecond))
-	last, begun := 0, time.Now()
-	h.await("nothing holds it", 5*time.Second, func() bool {
-		now := int(h.info(conn).Snd_wnd)
-		if now > 2*max(last, 16*1460) && last > 0 && time.Since(begun) < 400*time.Millisecond {
-			t.Fatalf("a window of %d after %d", now, last)
-		}
-		last = now
-		return h.outgrows(8)
-	})
-	h.lostLittle(conn)
-	if held := h.hand.Report().GetHeld(); held != 0 {
-		t.Fatalf("%d held, expected none", held)
-	}
+	h.await("nothing holds it", func() bool { return h.outgrows(8) })
+	return h, conn
 }
 
 func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
@@ -114,11 +126,12 @@ func TestAConnectionOlderThanTheAgentIsLeftAloneAndTold(t *testing.T) {
 	h := newHouse(t)
 	narrow(h.gateway, "wan", rate)
 	h.upload(h.sink(service, false), false)
-	h.await("it fills the queue", 10*time.Second, func() bool { return h.outgrows(8) })
+	h.await("it fills the queue", func() bool { return h.outgrows(8) })
 	h.order(capped(8, lasting))
 	h.moves(0)
+	h.await("it still fills the queue", func() bool { return h.outgrows(8) })
 	report := h.hand.Report()
-	if !h.outgrows(8) || report.Held != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
+	if report.Held != 0 || len(report.Passing) != 1 || report.Passing[0].HasScale {
 		t.Fatalf("%d bytes wait, %v, expected it to be left alone", h.waiting(h.gateway, "wan"), report)
 	}
 }
@@ -132,7 +145,7 @@ func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
 	h.phone.Run("ip", "mptcp", "endpoint", "add", phoneLTE, "dev", "lte", "subflow")
 	h.order(capped(30, lasting))
 	h.upload(h.sink(service, true), true)
-	h.await("both subflows carry", 10*time.Second, func() bool {
+	h.await("both subflows carry", func() bool {
 		passing := h.hand.Report().GetPassing()
 		return len(passing) == 2 && passing[0].BytesSent > 100_000 && passing[1].BytesSent > 100_000
 	})
@@ -145,6 +158,23 @@ func TestTheSubflowsOfAConnectionAreHeldTogether(t *testing.T) {
 
 // The sender knows the whole way; here are the two halves of it, with a queue before the gateway or behind.
 func TestARoundTripIsAsLongAsTheSenderSays(t *testing.T) {
+	agrees(t, func(t *testing.T, said *agentv1.Passing) {
+		if said.MinRttUs == 0 || said.MinRttUs >= said.SrttUs {
+			t.Fatalf("%v, expected a least round trip below the queue's", said)
+		}
+	})
+}
+
+func TestTimedTheFirstRoundTripIsWithin10ms(t *testing.T) {
+	agrees(t, func(t *testing.T, said *agentv1.Passing) {
+		if said.MinRttUs > 10_000 {
+			t.Fatalf("%v, expected a round trip of a millisecond or so at its beginning", said)
+		}
+	})
+}
+
+// agrees awaits that the hand and the sender report the same round trip, and has that judged.
+func agrees(t *testing.T, judge func(*testing.T, *agentv1.Passing)) {
 	for name, narrows := range map[string]func(*house){
 		"a queue behind": func(h *house) { narrow(h.gateway, "wan", rate) }, "a queue before": func(h *house) { narrow(h.air(), "above", rate) },
 	} {
@@ -154,16 +184,14 @@ func TestARoundTripIsAsLongAsTheSenderSays(t *testing.T) {
 			narrows(h)
 			h.order(capped(100, lasting)) // 30 ms at that rate
 			conn := h.upload(h.sink(service, false), false)
-			h.await("the queue stands", 10*time.Second, func() bool { return h.info(conn).Rtt > 20_000 })
+			h.await("the queue stands", func() bool { return h.info(conn).Rtt > 20_000 })
 			var said *agentv1.Passing
-			h.await("both say the same", 5*time.Second, func() bool {
+			h.await("both say the same", func() bool {
 				said = h.hand.Report().GetPassing()[0]
 				sender := h.info(conn).Rtt
 				return said.SrttUs > sender-sender/10 && said.SrttUs < sender+sender/10
 			})
-			if said.MinRttUs == 0 || said.MinRttUs > 10_000 {
-				t.Fatalf("%v, expected a round trip of a millisecond or so at its beginning", said)
-			}
+			judge(t, said)
 			t.Logf("%v; the sender says %d", said, h.info(conn).Rtt)
 		})
 	}

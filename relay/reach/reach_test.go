@@ -65,9 +65,9 @@ func relay(t *testing.T) (own, beyond *lab.Host) {
 			host.Run("ip", "address", "add", address, "dev", "out", "nodad")
 		}
 	}
-	for until := time.Now().Add(10 * time.Second); own.Run("ip", "-6", "route", "show", "table", "local", "2a0f::1") == ""; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); own.Run("ip", "-6", "route", "show", "table", "local", "2a0f::1") == ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("2a0f::1 is not this host's own after 10 s of a device that is up")
+			t.Fatal("2a0f::1 is not this host's own after a minute of a device that is up")
 		}
 	}
 	own.Run("ip", "route", "add", "local", "47.0.0.0/24", "dev", "lo")
