@@ -8,14 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
 )
-
-const patient = 20 * time.Second
 
 // openVSwitch is one of a host's own, with the userspace datapath; the process that forwards.
 func openVSwitch(t *testing.T, host *lab.Host) *os.Process {
@@ -39,7 +36,7 @@ func openVSwitch(t *testing.T, host *lab.Host) *os.Process {
 		return daemon.Process
 	}
 	begin("ovsdb-server", "--remote=punix:"+filepath.Join(directory, "db.sock"), database)
-	host.Run("ovs-vsctl", "--retry", "--timeout=20", "--no-wait", "init")
+	host.Run("ovs-vsctl", "--retry", "--timeout=60", "--no-wait", "init")
 	return begin("ovs-vswitchd")
 }
 
@@ -48,8 +45,8 @@ func bridged(t *testing.T) (w *world, forwards *os.Process) {
 	t.Helper()
 	w = newWorld(t, false)
 	forwards = openVSwitch(t, w.far)
-	w.far.Run("ovs-vsctl", "--timeout=20", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
-	command := exec.Command("ovs-vsctl", "--timeout=20", "add-port", "site", "tun", "--", "set", "Interface", "tun", "ofport_request=7")
+	w.far.Run("ovs-vsctl", "--timeout=60", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
+	command := exec.Command("ovs-vsctl", "--timeout=60", "add-port", "site", "tun", "--", "set", "Interface", "tun", "ofport_request=7")
 	if said, err := command.CombinedOutput(); err != nil { // there is no device yet, which is said and is no error
 		t.Fatal(err, string(said))
 	}
@@ -61,12 +58,12 @@ iifname "tun" drop
 }`) // or the host itself would hear what its bridge does not read
 	near, away := w.orders()
 	w.near, w.away = w.site(w.gateway, w.ports, near), w.site(w.far, w.far, away)
-	w.await("the ends hear each other", 20*time.Second, w.alive)
+	w.await("the ends hear each other", w.alive)
 	w.ports.Run("ip", "link", "set", "tun", "arp", "on")
 	w.ports.Run("ip", "address", "replace", "10.99.0.1/24", "dev", "tun")
 	w.far.Run("ip", "link", "set", "site", "up")
 	w.far.Run("ip", "address", "replace", "10.99.0.2/24", "dev", "site")
-	w.await("the bridge reads the device", patient, func() bool { return w.ping(100) })
+	w.await("the bridge reads the device", func() bool { return w.ping(100) })
 	return w, forwards
 }
 
@@ -76,14 +73,14 @@ func (w *world) replace(forwards *os.Process) {
 	forwards.Signal(unix.SIGSTOP)
 	defer forwards.Signal(unix.SIGCONT)
 	w.far.Run("ip", "link", "delete", "tun")
-	w.await("the device is there again", patient, func() bool {
+	w.await("the device is there again", func() bool {
 		return w.far.Try(func() error { return exec.Command("ip", "link", "show", "tun").Run() }) == nil
 	})
 }
 
 func (w *world) expectNumber7() {
 	w.t.Helper()
-	w.await("the port has its number", patient, func() bool {
+	w.await("the port has its number", func() bool {
 		return w.far.Run("ovs-vsctl", "get", "Interface", "tun", "ofport") == "7\n"
 	})
 }
@@ -92,7 +89,7 @@ func TestABridgeReadsADeviceThatWasMadeAnew(t *testing.T) {
 	w, _ := bridged(t)
 	for n := range 2 {
 		w.far.Run("ip", "link", "delete", "tun")
-		w.await(fmt.Sprintf("it reads it again (%d)", n), patient, func() bool { return w.ping(100) })
+		w.await(fmt.Sprintf("it reads it again (%d)", n), func() bool { return w.ping(100) })
 	}
 	w.expectNumber7()
 }
@@ -121,7 +118,7 @@ func TestABridgeThatIsSlowReadsADeviceThatWasMadeAnewInTheEnd(t *testing.T) {
 	before := os.Getenv("PATH")
 	t.Setenv("PATH", directory+":"+before)
 	w.replace(forwards)
-	w.await("it reads it again", 2*patient, func() bool { return w.ping(100) })
+	w.await("it reads it again", func() bool { return w.ping(100) })
 	t.Setenv("PATH", before)
 	w.expectNumber7()
 }
@@ -131,24 +128,24 @@ func TestABridgeThatOnlyHasSetItsFlagDoesNotReadTheDevice(t *testing.T) {
 	forwards.Signal(unix.SIGSTOP)
 	defer forwards.Signal(unix.SIGCONT)
 	w.far.Run("ip", "link", "delete", "tun")
-	w.await("the device is there again, with the flag of one that is read", patient, func() bool {
+	w.await("the device is there again, with the flag of one that is read", func() bool {
 		return w.far.Try(func() error { return exec.Command("ip", "link", "set", "tun", "promisc", "on").Run() }) == nil
 	})
 	forwards.Signal(unix.SIGCONT)
-	w.await("the bridge reads it", patient, func() bool { return w.ping(100) })
+	w.await("the bridge reads it", func() bool { return w.ping(100) })
 	w.expectNumber7()
 }
 
 func TestABridgeReadsADeviceThatSomebodyElseMadeAnewAndThenIsLeftAlone(t *testing.T) {
 	host := lab.One(t)
 	openVSwitch(t, host)
-	host.Run("ovs-vsctl", "--timeout=20", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
+	host.Run("ovs-vsctl", "--timeout=60", "add-br", "site", "--", "set", "Bridge", "site", "datapath_type=netdev")
 	renew := func() {
 		host.Run("ip", "link", "add", "rl", "up", "type", "veth", "peer", "name", "rl-h")
 		host.Run("ip", "link", "set", "rl-h", "up")
 	}
 	renew()
-	host.Run("ovs-vsctl", "--timeout=20", "add-port", "site", "rl", "--", "set", "Interface", "rl", "ofport_request=7")
+	host.Run("ovs-vsctl", "--timeout=60", "add-port", "site", "rl", "--", "set", "Interface", "rl", "ofport_request=7")
 	for n := range 2 {
 		ctx, stop := context.WithTimeout(t.Context(), patient)
 		Reopened(ctx, host.Try, "rl", slog.Default())

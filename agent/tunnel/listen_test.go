@@ -38,7 +38,7 @@ func TestGarbageWakesNobodyAndMessagesDo(t *testing.T) {
 				}
 				return puts(frame(toTheBridge, garbage), frame(toTheBridge, message))
 			})
-			heard.SetReadDeadline(time.Now().Add(10 * time.Second))
+			heard.SetReadDeadline(time.Now().Add(patient))
 			buffer := make([]byte, packetBytes)
 			n, err := heard.Read(buffer)
 			if err != nil || !bytes.HasSuffix(buffer[:n], message) {

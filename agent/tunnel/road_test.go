@@ -122,7 +122,7 @@ func (w *world) begin() *world {
 	near, away := w.orders()
 	w.near = w.site(w.gateway, w.ports, near)
 	w.away = w.site(w.far, w.far, away)
-	w.await("the ends hear each other", 20*time.Second, w.alive)
+	w.await("the ends hear each other", w.alive)
 	w.address()
 	return w
 }
@@ -163,29 +163,37 @@ func (w *world) alive() bool {
 	return w.near.says().GetBecause() == "" && w.away.says().GetBecause() == ""
 }
 
+const patient = time.Minute // a stalled machine still passes
+
 // await lets time pass until something is so, and tells how much.
-func (w *world) await(what string, most time.Duration, so func() bool) time.Duration {
+func (w *world) await(what string, so func() bool) time.Duration {
 	w.t.Helper()
 	begun := time.Now()
 	for !so() {
-		if time.Since(begun) > most {
+		if time.Since(begun) > patient {
 			reports := "\n"
 			for _, each := range []*site{w.near, w.away} {
 				if each != nil {
 					reports += fmt.Sprintln(each.hand.Report())
 				}
 			}
-			w.t.Fatalf("%s: not so within %v%s%s", what, most, reports, w.far.Run("nft", "list", "ruleset"))
+			w.t.Fatalf("%s: not so within %v%s%s", what, patient, reports, w.far.Run("nft", "list", "ruleset"))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	return time.Since(begun)
 }
 
-// ping tells whether one packet comes back.
-func (w *world) ping(bytes int) bool {
+// ping tells whether one packet comes back within a second.
+func (w *world) ping(bytes int) bool { return w.pinged(bytes, time.Second) }
+
+// passes tells whether one packet comes back, however late.
+func (w *world) passes(bytes int) bool { return w.pinged(bytes, patient) }
+
+func (w *world) pinged(bytes int, wait time.Duration) bool {
 	return w.ports.Try(func() error {
-		return exec.Command("ping", "-c1", "-W1", "-M", "do", "-s", fmt.Sprint(bytes-28), "10.99.0.2").Run()
+		seconds := fmt.Sprint(int(wait.Seconds()))
+		return exec.Command("ping", "-c1", "-W", seconds, "-M", "do", "-s", fmt.Sprint(bytes-28), "10.99.0.2").Run()
 	}) == nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
@@ -16,15 +15,15 @@ func TestRulesThatAreFlushedAreWrittenAgainAndThatIsSaidOnce(t *testing.T) {
 	w.away.hand.log = slog.New(slog.NewTextHandler(&heard, nil))
 	w.away.hand.mutex.Unlock()
 	w.stranger(vxlan(testVNI, make([]byte, 60)))
-	w.await("a stranger is counted", 5*time.Second, func() bool { return w.away.says().GetStrangers() == 1 })
+	w.await("a stranger is counted", func() bool { return w.away.says().GetStrangers() == 1 })
 	w.far.Run("nft", "flush", "table", "inet", table)
-	w.await("the rules are there again", 5*time.Second, func() bool {
+	w.await("the rules are there again", func() bool {
 		stand := w.far.Run("nft", "list", "table", "inet", table)
 		return strings.Count(stand, "drop") == 2 && strings.Count(stand, "accept") == 3 // one is the chain's
 	})
 	w.stranger(vxlan(testVNI, make([]byte, 60)))
-	w.await("strangers are counted on", 5*time.Second, func() bool { return w.away.says().GetStrangers() == 2 })
-	w.await("packets go through", 5*time.Second, func() bool { return w.ping(100) })
+	w.await("strangers are counted on", func() bool { return w.away.says().GetStrangers() == 2 })
+	w.await("packets go through", func() bool { return w.ping(100) })
 	for range 3 {
 		w.away.hand.see()
 	}

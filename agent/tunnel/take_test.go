@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +17,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	near, away := w.orders()
 	first := w.agent(w.far, away)
 	w.near = w.site(w.gateway, w.ports, near)
-	w.await("the near end hears the other", 20*time.Second, func() bool { return w.near.says().GetBecause() == "" })
+	w.await("the near end hears the other", func() bool { return w.near.says().GetBecause() == "" })
 	stands := func() string {
 		sets := w.far.Run("nft", "--stateless", "list", "ruleset")
 		return w.far.Run("ip", "-o", "link", "show", "type", "vxlan") + sets
@@ -44,7 +43,7 @@ func TestASecondAgentOfANamespaceIsRefusedAndChangesNothing(t *testing.T) {
 	}
 	w.kill(first)
 	w.away = w.site(w.far, w.far, away)
-	w.await("the ends hear each other", 20*time.Second, w.alive)
+	w.await("the ends hear each other", w.alive)
 }
 
 func TestWhatAnyLocalUserCanHoldKeepsNoTunnelAway(t *testing.T) {
