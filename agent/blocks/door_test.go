@@ -70,16 +70,16 @@ func TestLocalProgramsAreToldAtOnceAndAtEachChange(t *testing.T) {
 	if line := one.hears(); line != (told{}) {
 		t.Errorf("%+v is told before anything is known", line)
 	}
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 3000}))
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 9000}))
 	other := one
 	for number := range 2 {
-		if line := other.hears(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 3000 {
-			t.Errorf("program %d is told %+v, expected 3, 8192 and 3000 at most", number, line)
+		if line := other.hears(); line.Sharers != 3 || line.BlockBytes != 8192 || line.ValidMs <= 0 || line.ValidMs > 9000 {
+			t.Errorf("program %d is told %+v, expected 3, 8192 and 9000 at most", number, line)
 		}
 		other = listens(t, socket)
 	}
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 4000})) // renewed: no news
-	must(t, hand.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 3000}))
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 10_000})) // renewed: no news
+	must(t, hand.Order(&agentv1.Caps{Sharers: 2, BlockBytes: 65536, LeaseMs: 9000}))
 	if line := one.hears(); line.Sharers != 2 || line.BlockBytes != 65536 {
 		t.Errorf("%+v is told, expected 2 and 65536", line)
 	}
@@ -98,8 +98,8 @@ func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
 	hand, socket := serving(t)
 	one := listens(t, socket)
 	one.hears()
-	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
 	began := time.Now()
+	must(t, hand.Order(&agentv1.Caps{Sharers: 3, BlockBytes: 8192, LeaseMs: 500}))
 	one.hears()
 	if line := one.hears(); line != (told{}) || time.Since(began) < 400*time.Millisecond {
 		t.Errorf("%+v is told after %v, expected nothing to be known after 500 ms", line, time.Since(began))
@@ -108,7 +108,7 @@ func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
 
 func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
 	hand, _ := serving(t)
-	must(t, hand.Order(caps(8192, 3000)))
+	must(t, hand.Order(caps(8192, 10_000)))
 	for _, absurd := range []*agentv1.Caps{caps(8192, 0), caps(8192, 499), caps(8192, 10_001), caps(mostBlock+1, 3000)} {
 		if err := hand.Order(absurd); err == nil {
 			t.Errorf("%v is taken", absurd)

@@ -42,7 +42,7 @@ func newSite(t *testing.T) *site {
 
 // ordered is of ports with the address that all frames here are for.
 func ordered(ports ...string) *agentv1.Eliminate {
-	order := &agentv1.Eliminate{WindowFloorMs: 10, WindowCeilingMs: 1000}
+	order := &agentv1.Eliminate{WindowFloorMs: 10, WindowCeilingMs: 10_000}
 	for _, port := range ports {
 		order.Paths = append(order.Paths, &agentv1.CopyPath{Name: "by " + port, Port: port, Mac: net.HardwareAddr(own.Bytes[:]).String()})
 	}
@@ -76,7 +76,7 @@ func (s *site) send(port string, frame []byte) {
 // counts waits until so many packets have been seen.
 func (s *site) counts(seen uint64) (wifi, lte *agentv1.PathCopies) {
 	s.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(deaf); ; time.Sleep(time.Millisecond) {
 		paths := s.hand.Report().GetPaths()
 		all := uint64(0)
 		for _, path := range paths {

@@ -43,11 +43,11 @@ func TestWhatTheDeviceBelowATunnelDoesNotMergeIsIdentified(t *testing.T) {
 func (s *site) upload(to netip.AddrPort) {
 	s.t.Helper()
 	s.far.Do(func() error {
-		conn, err := net.DialTimeout("tcp", to.String(), 5*time.Second)
+		conn, err := net.DialTimeout("tcp", to.String(), deaf)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		return errors.Join(conn.SetDeadline(time.Now().Add(20*time.Second)), lab.Exchange(conn, 2<<20))
+		return errors.Join(conn.SetDeadline(time.Now().Add(deaf)), lab.Exchange(conn, 2<<20))
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"bicast/internal/lab"
 )
 
+const patience = time.Minute
+
 // A terminal and the host of its gateway, whose port `wifi` it is behind.
 type home struct {
 	t          *testing.T
@@ -50,7 +52,7 @@ func (h *home) dial(network, to string) net.Conn {
 	h.t.Helper()
 	var conn net.Conn
 	h.phone.Do(func() (err error) {
-		dialer := net.Dialer{Timeout: 10 * time.Second}
+		dialer := net.Dialer{Timeout: patience}
 		dialer.SetMultipathTCP(false)
 		conn, err = dialer.Dial(network, to)
 		return err
@@ -72,7 +74,7 @@ func raw(t *testing.T, conn net.Conn, do func(fd int) error) {
 
 func upload(t *testing.T, conn net.Conn) {
 	t.Helper()
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	if err := lab.Exchange(conn, 1<<20); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func TestToATerminalNoMoreIsSentThanFits(t *testing.T) {
 			listener := listen(t, h.phone, c.phone)
 			var conn net.Conn
 			h.own.Do(func() (err error) {
-				conn, err = net.DialTimeout("tcp", listener.Addr().String(), 10*time.Second)
+				conn, err = net.DialTimeout("tcp", listener.Addr().String(), patience)
 				return err
 			})
 			defer conn.Close()
@@ -169,7 +171,7 @@ func TestATerminalTakesTheAnswerToADatagram(t *testing.T) {
 			h.fit(largest)
 			conn := h.dial("udp", services[name].udp)
 			raw(t, conn, func(fd int) error { return unix.SetsockoptInt(fd, c.level, c.discover, c.do) })
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 				conn.Write(make([]byte, 1400)) // refused once it is known
 				var mtu int
 				raw(t, conn, func(fd int) (err error) {

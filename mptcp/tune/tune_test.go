@@ -19,6 +19,8 @@ import (
 	"bicast/mptcp/tune"
 )
 
+const patience = time.Minute
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -37,7 +39,7 @@ func open(t *testing.T, path string) *mptcp.Handle {
 // until looks again and again, for what the kernel tells nobody; a machine that is busy has time enough.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
