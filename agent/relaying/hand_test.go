@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second // for a machine that stands still for a while
+	patience = time.Minute // for a machine that stands still for a while
 	server4  = "45.0.0.2:80"
 	server6  = "[2a0f::2]:80"
 )

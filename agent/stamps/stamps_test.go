@@ -13,7 +13,7 @@ import (
 	"bicast/internal/lab"
 )
 
-const patience = 5 * time.Second
+const patience = time.Minute
 
 type pair struct {
 	t           *testing.T
@@ -215,7 +215,7 @@ func (p *pair) ask() Event {
 		if _, err := p.near.Write([]byte("question")); err != nil {
 			p.t.Fatal(err)
 		}
-		event, err := p.far.Next(p.buffer, time.Now().Add(patience/50))
+		event, err := p.far.Next(p.buffer, time.Now().Add(100*time.Millisecond))
 		if err == nil && event.Moment == Arrived && event.From == p.near.Local() && event.TTL == 64 {
 			return event
 		}
