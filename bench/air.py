@@ -11,11 +11,11 @@ import yaml
 
 from bench.figures import Figure, at_most, middle
 from bench.sites import many
-from controller import config
-from controller.air.place import Place
-from controller.model import Terminal
-from controller.policy.flows import Flow
-from controller.policy.sharers import PERIOD_S
+from controller.edges.config import load
+from controller.features.caps.access_point import AccessPointState
+from controller.model.config import Terminal
+from controller.policy.caps.flows import TcpFlow
+from controller.policy.caps.sharers import PERIOD_S
 from experiments.air import CAMPAIGN
 from experiments.air.plan import SHORT
 
@@ -41,16 +41,16 @@ def decided() -> Figure:
     return middle(what, spent, "% of a processor", at_most(PROMISED_PERCENT))
 
 
-def _place() -> Place:
+def _place() -> AccessPointState:
     site = many(TERMINALS, dual_stack=False)
     site["access_points"] = {"air": {"bandwidth_bps": "20000000", "rule": "ideal"}}
     for terminal in site["terminals"].values():
         terminal["access_point"] = "air"
-    (read,) = config.parse(yaml.safe_dump({"sites": {"big": site}})).sites
-    return Place(read, read.access_points[0])
+    (read,) = load.parse(yaml.safe_dump({"sites": {"big": site}})).sites
+    return AccessPointState(read, read.access_points[0])
 
 
-def _spent_s(place: Place, second: int) -> float:
+def _spent_s(place: AccessPointState, second: int) -> float:
     """Of the processor, for a second of reports."""
     spent_s = 0.0
     for now in (second + report * PERIOD_S for report in range(round(1 / PERIOD_S))):
@@ -63,8 +63,8 @@ def _spent_s(place: Place, second: int) -> float:
     return spent_s
 
 
-def _flows(terminal: Terminal, now: float) -> list[Flow]:
+def _flows(terminal: Terminal, now: float) -> list[TcpFlow]:
     """Each to a place of its own."""
     own, sent = str(terminal.addresses[0].address), int(now * SENT_BPS / 8)
     ends = ((own, 40_000 + number, f"203.0.113.{number}", 443) for number in range(CONNECTIONS))
-    return [Flow(key, 0, sent, 2 * RTT_US, RTT_US, waits=True) for key in ends]
+    return [TcpFlow(key, 0, sent, 2 * RTT_US, RTT_US, waits=True) for key in ends]

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from controller.configuration.settings import DEFAULT_OPENFLOW
+from controller.edges.config.settings import DEFAULT_OPENFLOW
 
 HEADER = struct.Struct("!BBHI")  # version, type, length, xid
 FLOW_MOD, GROUP_MOD, METER_MOD = 14, 15, 29

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from cli import OK
 from cli.client import add_options, asked
 from cli.tables import aligned
-from controller.model import EVERYBODY
-from controller.reports import Role
+from controller.model.config import EVERYBODY
+from controller.protocol.reports import Role
 
 HEADER = (
     *("AGENT", "ROLE", "STANDING", "CONNECTED FROM", "CERTIFICATE UNTIL", "TOKEN UNTIL"),

@@ -10,11 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from cli import Failure
-from controller.counting import counted
-from controller.policy import trains
-from controller.policy.bandwidth import CALIBRATED, UNCALIBRATED, Alpha, Rate, Unknown, calibrated, one_way, rate, said
-from controller.policy.fusing import Figure, Measured, Method, fused
-from controller.probed import Probed, Unreadable, read
+from controller.features.probing.estimation import ProbeSamples, Unreadable, read
+from controller.model.text import counted
+from controller.policy.bandwidth import estimators
+from controller.policy.bandwidth.estimators import calibrated, one_way, rate
+from controller.policy.bandwidth.rates import (
+    CALIBRATED,
+    UNCALIBRATED,
+    Alpha,
+    FusedRate,
+    Measured,
+    Method,
+    Rate,
+    Unknown,
+    fused,
+    said,
+)
 
 NO_TRAINS = ("none were sent", "none were sent, or the way there spaced them all")
 
@@ -52,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
+def told(probed: ProbeSamples, alpha: Alpha) -> dict[str, Any]:
     """As --json has it."""
-    by_packet, by_trains = rate(probed.samples, alpha), trains.rate(probed.trains)
+    by_packet, by_trains = rate(probed.samples, alpha), estimators.rate_of_trains(probed.trains)
     measured = [
         Measured(method, each, 0.0)
         for method, each in ((Method.ONE_PACKET, by_packet), (Method.TRAINS, by_trains))
@@ -78,7 +89,7 @@ def told(probed: Probed, alpha: Alpha) -> dict[str, Any]:
     return found
 
 
-def _document(found: Rate | Figure | Unknown) -> dict[str, Any]:
+def _document(found: Rate | FusedRate | Unknown) -> dict[str, Any]:
     if isinstance(found, Unknown):
         return asdict(found)
     return {"bps": found.bps, "least_bps": found.least_bps, "most_bps": found.most_bps}
@@ -111,7 +122,7 @@ def _words(one: dict[str, Any]) -> str:
     return f"{said(one['bps'])}, {said(one['least_bps'])} to {said(one['most_bps'])}"
 
 
-def _alpha_ns(probed: Probed, mbits: float) -> float:
+def _alpha_ns(probed: ProbeSamples, mbits: float) -> float:
     found = rate(probed.samples, CALIBRATED)
     if isinstance(found, Unknown):
         raise Failure(f"alpha cannot be told: {found.because}")

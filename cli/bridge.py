@@ -9,7 +9,7 @@ from typing import Any
 
 from cli import OK, Failure
 from cli.host import add_site, chosen, need_root
-from controller.model import Site
+from controller.model.config import Site
 from gateway.bridge import Outcome, Work, await_controllers, carry_out, failures, preparation, undoing
 from gateway.host import HostError
 

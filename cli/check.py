@@ -7,11 +7,10 @@ import json
 from typing import Any
 
 from cli import OK, REFUSED, Failure
-from controller.config import ConfigError, load
-from controller.configuration.remarks import remarks
-from controller.counting import counted
-from controller.model import Config, Site
-from controller.relayed import RELAYING
+from controller.edges.config.checks import remarks
+from controller.edges.config.load import load
+from controller.model.config import RELAYING, Config, ConfigError, Site
+from controller.model.text import counted
 
 
 def add(subparsers: argparse._SubParsersAction[Any]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cli import UNREACHABLE, USAGE, Failure
-from controller.configuration import settings
-from controller.web.client import Client, Denied, NoAnswer, NoToken
-from controller.web.token import DIRECTORY, GROUP
+from controller.edges.config import settings
+from controller.edges.http.client import Client, Denied, NoAnswer, NoToken
+from controller.edges.http.token import DIRECTORY, GROUP
 
 DEFAULT_API = str(settings.DEFAULT_API)
 

@@ -6,8 +6,8 @@ import argparse
 import os
 
 from cli import Failure
-from controller.config import ConfigError, load
-from controller.model import Config, Site
+from controller.edges.config.load import load
+from controller.model.config import Config, ConfigError, Site
 
 
 def add_site(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli import Failure
-from controller.configuration.settings import DEFAULT_API
-from controller.web.token import path_of
+from controller.edges.config.settings import DEFAULT_API
+from controller.edges.http.token import path_of
 from experiments.live.agents import TERMINAL, agent
 from experiments.running import Controller
 from topologies.paper import WIFI_SIDE

@@ -14,10 +14,10 @@ from typing import Any
 
 from cli import OK, Failure, lab_home
 from cli.invitation import OUTER_PROC, invitation, manned
-from controller.configuration.settings import DEFAULT_API
-from controller.model import WRITTEN
-from controller.web import token as api_token
-from controller.web.client import Client
+from controller.edges.config.settings import DEFAULT_API
+from controller.edges.http import token as api_token
+from controller.edges.http.client import Client
+from controller.model.config import WRITTEN
 from experiments import ExperimentFailed, paper002
 from experiments.live.agents import SETTINGS
 from experiments.pinning import pin_mode

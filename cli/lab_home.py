@@ -8,7 +8,7 @@ import socket
 from bench.flowing import flowing
 from cli import OK, Failure
 from cli.invitation import STATUS, seen_outside
-from controller.configuration.settings import DEFAULT_API
+from controller.edges.config.settings import DEFAULT_API
 from experiments import ExperimentFailed
 from experiments.live.home import RelayedHome, relayed_home
 from experiments.running import TREE, ControllerFailed

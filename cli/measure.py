@@ -12,8 +12,8 @@ from typing import Any
 from cli import OK, REFUSED, Failure
 from cli.client import add_options, asked
 from cli.measured import interval
-from controller.counting import counted
-from controller.web.client import Client
+from controller.edges.http.client import Client
+from controller.model.text import counted
 
 LOOK_EVERY_S = 0.5  # the API has no event to wait for
 WITHIN_S = 900.0  # on a slow road a probe takes minutes, and waits for those before it

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cli.tables import ago
-from controller.model import CapRule
+from controller.model.config import CapRule
 
 
 def access_points(ruled: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -14,9 +14,9 @@ from cli.agents import show_token
 from cli.client import add_options, asked
 from cli.relayed import explained, resolved
 from cli.tables import ago, aligned
-from controller.enrolling import Standing
-from controller.reports import Role
-from controller.web.client import Client
+from controller.edges.http.client import Client
+from controller.protocol.enrolment import EnrolmentState
+from controller.protocol.reports import Role
 
 NONE = "there is no relay; `./bicast relay add NAME ADDRESS` prints the line to type on the host that becomes one"
 DEFAULT_PORT = 443
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 def _add(client: Client, args: argparse.Namespace) -> int:
     address, port = _place(args.address)
     relays = (one for one in client.get("agents") if one["role"] == Role.RELAY)
-    here = {one["name"] for one in relays if one["standing"] == Standing.CONNECTED}
+    here = {one["name"] for one in relays if one["standing"] == EnrolmentState.CONNECTED}
     code = _said(client.add_relay(args.name, address, port, _ports(args.ports), args.congestion))
     if args.name in here:
         print(f"the agent {args.name} is connected already, as a relay: it is one from now on")

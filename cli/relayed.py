@@ -8,7 +8,7 @@ from typing import Any
 
 from cli import Failure
 from cli.tables import ago
-from controller.policy.rates import said
+from controller.policy.bandwidth.rates import said
 
 HTTPS = 443
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from cli import Failure
-from controller import config
-from controller.bicast import compile
-from controller.config import ConfigError
-from controller.model import Site
-from controller.render import Renderer, Unwritten, wholly_written
+from controller.edges.config import load
+from controller.model.config import ConfigError, Site
+from controller.program.compile import compile
+from controller.program.render import Renderer, Unwritten, wholly_written
 
 TREE = Path(__file__).resolve().parent.parent
 OVS_FLOWS = TREE / "ovs-flows"
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def write(path: Path, into: Path) -> list[Path]:
     try:
-        sites = config.load(str(path)).sites
+        sites = load.load(str(path)).sites
         return [_write_site(site, path, into / (path.stem if len(sites) == 1 else site.name)) for site in sites]
     except (ConfigError, Unwritten) as error:
         raise Failure(str(error)) from None

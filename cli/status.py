@@ -13,10 +13,9 @@ from cli import OK, measured, relay
 from cli.client import add_options, asked
 from cli.tables import ago, aligned
 from cli.troubles import carrier, link, outcasts, troubles
-from controller.enrolling import Standing
-from controller.model import CapRule
-from controller.relayed import RELAYING
-from controller.web.client import Client, Denied
+from controller.edges.http.client import Client, Denied
+from controller.model.config import RELAYING, CapRule
+from controller.protocol.enrolment import EnrolmentState
 
 CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink
 
@@ -102,7 +101,10 @@ def _enrolled(client: Client) -> list[dict[str, Any]]:
 def _standings(enrolled: list[dict[str, Any]]) -> str:
     """How many agents are connected, and what is with the others."""
     counts = Counter(one["standing"] for one in enrolled)
-    there = [Standing.CONNECTED, *(each for each in Standing if each is not Standing.CONNECTED and counts[each])]
+    there = [
+        EnrolmentState.CONNECTED,
+        *(each for each in EnrolmentState if each is not EnrolmentState.CONNECTED and counts[each]),
+    ]
     return f"agents: {', '.join(f'{counts[each]} {each}' for each in there)} (./bicast agents)"
 
 

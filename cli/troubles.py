@@ -8,8 +8,8 @@ from typing import Any
 
 from cli import relay
 from cli.tables import ago
-from controller.counting import counted
-from controller.enrolling import Standing
+from controller.model.text import counted
+from controller.protocol.enrolment import EnrolmentState
 
 STILL_TRIES_S = 1200.0  # twice the longest that an agent waits whose certificate does not count
 
@@ -95,7 +95,7 @@ def _unshared(access_points: list[dict[str, Any]]) -> Iterator[str]:
 def outcasts(enrolled: list[dict[str, Any]], now: float) -> Iterator[str]:
     for one in enrolled:
         name, tried_at = one["name"], one["tried_at"]
-        if one["standing"] == Standing.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
+        if one["standing"] == EnrolmentState.REVOKED and tried_at is not None and now - tried_at < STILL_TRIES_S:
             yield (
                 f"agent {name}: it was revoked and still tries, {ago(now - tried_at)} ago from {one['tried_from']}; "
                 f"stop it there, or let it back with `{_enrols(one)}` and `bicast-agent join`"

@@ -13,9 +13,8 @@ from typing import Any
 from cli import LONGEST, OK, USAGE, Failure
 from cli.client import add_options, asked
 from cli.relayed import explained, resolved
-from controller.brevity import CUT, shortened
-from controller.counting import counted
-from controller.steering.logbook import UNORDERED
+from controller.features.steering.logbook import UNORDERED
+from controller.model.text import CUT, counted, shortened
 
 WHO = {"people": "somebody", "policy": "policies", "reflex": "a reflex"}
 

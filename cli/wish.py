@@ -9,8 +9,8 @@ from typing import Any
 
 from cli import LONGEST, OK, PARTLY
 from cli.client import add_options, asked
-from controller.brevity import CUT, shortened
-from controller.model import AUTO, EVERYBODY, WRITTEN, Mode
+from controller.model.config import AUTO, EVERYBODY, WRITTEN, Mode
+from controller.model.text import CUT, shortened
 
 MODES = """\
 modes:

@@ -13,22 +13,22 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from controller import config as configuration
-from controller import garbage, kept, logs
-from controller.agency.refusals import AgencyError
-from controller.agents import Agents
-from controller.api import make_app
-from controller.configuration.document import ConfigError
-from controller.enrolling import NoAgents
-from controller.events import Effect
-from controller.model import Settings
-from controller.reports import AgentEffect
-from controller.service import Service
-from controller.store import Store, StoreError
-from controller.trouble import FrameworkError
-from controller.web import token as api_token
-from controller.web.gate import CannotServe
-from controller.web.serving import Serving, listeners
+from controller.edges.agentlink.server import Agents
+from controller.edges.config import load as configuration
+from controller.edges.http import token as api_token
+from controller.edges.http.admission import CannotServe
+from controller.edges.http.app import make_app
+from controller.edges.http.server import Serving, listeners
+from controller.edges.openflow.errors import FrameworkError
+from controller.edges.runtime import process
+from controller.edges.runtime.service import Service
+from controller.edges.state import files
+from controller.edges.state.store import Store, StoreError
+from controller.edges.trust.refusals import AgencyError
+from controller.model.config import ConfigError, Settings
+from controller.protocol.enrolment import NoAgents
+from controller.protocol.orders import AgentEffect
+from controller.protocol.switch_events import Effect
 
 log = logging.getLogger("controller")
 
@@ -46,22 +46,30 @@ def main() -> int:
 
 def run(path: str) -> int:
     """Until SIGTERM or Ctrl-C; 0 after those, 1 when it could not start."""
-    logs.begin()
+    process.begin()
     faulthandler.enable()  # a crash in a C extension leaves the threads' tracebacks on stderr
     threading.excepthook = _end_all
-    garbage.spare()
+    process.spare()
     # Before any thread is started, so that each inherits it and the signals wait for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS | {signal.SIGHUP})
     try:
         _serve(path)
-    except (ConfigError, StoreError, CannotServe, api_token.BadToken, kept.InUse, AgencyError, FrameworkError) as error:
+    except (
+        ConfigError,
+        StoreError,
+        CannotServe,
+        api_token.BadToken,
+        files.InUse,
+        AgencyError,
+        FrameworkError,
+    ) as error:
         print(f"bicast: {error}", file=sys.stderr)
         return 1
     return 0
 
 
 def _serve(path: str) -> None:
-    from controller.app import Wire  # which chooses the framework, and may find none
+    from controller.edges.openflow.app import Wire  # which chooses the framework, and may find none
 
     config = configuration.load(path)
     settings = config.settings
@@ -102,11 +110,11 @@ def _serve(path: str) -> None:
 def _locks(settings: Settings) -> Iterator[AbstractContextManager[None]]:
     """Hold what two controllers would undo each other's changes in."""
     state = settings.state_file
-    yield kept.locked(Path(f"{state}.lock"), f"the state file {state}", "write another path into controller.state")
+    yield files.locked(Path(f"{state}.lock"), f"the state file {state}", "write another path into controller.state")
     if settings.agents is not None:
         directory = settings.agents.directory
         remedy = "write another path into controller.agents.directory"
-        yield kept.locked(Path(directory, "lock"), f"the agents' directory {directory}", remedy)
+        yield files.locked(Path(directory, "lock"), f"the agents' directory {directory}", remedy)
 
 
 def _end_all(args: threading.ExceptHookArgs) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from controller.web.client import Client
+from controller.edges.http.client import Client
 from experiments.running import ControllerFailed
 
 WITHIN_S = 10.0

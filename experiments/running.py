@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.configuration.settings import DEFAULT_API, DEFAULT_OPENFLOW
-from controller.web import token
-from controller.web.client import Client, NoAnswer
+from controller.edges.config.settings import DEFAULT_API, DEFAULT_OPENFLOW
+from controller.edges.http import token
+from controller.edges.http.client import Client, NoAnswer
 from topologies.isolate import RUN_DIRECTORY, place
 from topologies.watch import Needed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from controller.model import Config, Datapath, Site
+from controller.model.config import Config, Datapath, Site
 from gateway import links, ovs, sending, tls
 from gateway.host import HostError, ovs_vsctl, run, wait_for
 from gateway.plan import CONTROLLER_COLUMNS, plan, unmade

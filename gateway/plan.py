@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 
-from controller.model import Datapath, Endpoint, Settings, Site
+from controller.model.config import Datapath, Endpoint, Settings, Site
 from gateway import ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SeenBridge, SeenController, SeenOvs

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from controller.model import Datapath, Site
+from controller.model.config import Datapath, Site
 from gateway.host import ovs_vsctl
 from gateway.links import Link, Offloads
 from gateway.ovs import OFFLOADS, UNDERLAY, SeenBridge, SeenPort

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from controller.model import Config, Site
+from controller.model.config import Config, Site
 from gateway import bridge, links, tls
 from gateway.host import HostError
 from gateway.links import Link

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.model import Config, Settings, Site, Tls
+from controller.model.config import Config, Settings, Site, Tls
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 

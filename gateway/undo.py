@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from controller.model import Site
+from controller.model.config import Site
 from gateway.host import ovs_vsctl
 from gateway.ovs import SeenOvs
 from gateway.step import Plan, Refusal, Step

@@ -25,9 +25,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Gateway, Machine, Route
 from topologies.parameters import refuse_unknown
+from topologies.shape import Shape
 
 BRIDGE = "br-ap"
 AIR_BPS = 20_000_000

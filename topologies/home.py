@@ -28,11 +28,12 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.natted import CONTROLLER
 from topologies.nodes import Gateway, Machine, Route
 from topologies.paper import BRIDGE, LTE_BPS, WIFI_BPS
 from topologies.parameters import refuse_unknown
+from topologies.shape import Shape
 
 TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21", "guest": "192.168.110.22"}
 GATEWAY = "192.168.110.2"

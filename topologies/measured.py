@@ -20,9 +20,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Machine
 from topologies.parameters import refuse_unknown
+from topologies.shape import Shape
 
 NEAR, FAR = "10.0.0.1", "10.0.0.2"
 DEVICE = "link"

@@ -25,9 +25,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import UNSHAPED, Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
 from topologies.parameters import refuse_unknown
+from topologies.shape import UNSHAPED, Shape
 
 BRIDGE = "br-home"
 SERVER = "192.168.0.2"

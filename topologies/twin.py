@@ -27,11 +27,12 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import UNSHAPED, Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Gateway, Machine, Route
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import LTE_BPS, SERVER, WIFI_BPS, add_client
 from topologies.parameters import refuse_unknown
+from topologies.shape import UNSHAPED, Shape
 
 FAR = "br-far"
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}

@@ -32,9 +32,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
 from topologies.parameters import refuse_unknown
+from topologies.shape import Shape
 
 BRIDGE = "br-wide"
 SERVER4, SERVER6 = "192.168.0.2", "fd00:1::2"

@@ -30,7 +30,7 @@ const (
 
 var errEnding = errors.New("this agent is ending")
 
-// network is the name of a network device, as a controller takes one (controller/configuration/document.py).
+// network is the name of a network device, as a controller takes one (controller/edges/config/document.py).
 var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
 // checkAnswer says what is wrong with an order.

@@ -1,6 +1,6 @@
 // Package probe measures one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
 // the kernels' own stamps (agent/stamps). A Reflector answers; Measure asks, and what it gives is read by
-// controller/probed.py.
+// controller/features/probing/estimation.py.
 //
 //	opening ────────────────▶
 //	        ◀─────── challenge, to the address that the opening is said to come from

@@ -20,7 +20,7 @@ const (
 	mostPort      = 1<<16 - 1
 )
 
-// bridges is the name of a bridge's end: the host's has two letters more (controller/configuration/relaying.py).
+// bridges is the name of a bridge's end: the host's has two letters more (controller/edges/config/relaying.py).
 var bridges = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,12}$`)
 
 // wanted is an order that can be carried out.

@@ -228,7 +228,7 @@ func (i Identity) check() error {
 	return nil
 }
 
-// rolePrefix is what controller/binding.py writes before a role.
+// rolePrefix is what controller/protocol/enrolment.py writes before a role.
 const rolePrefix = "urn:bicast:agent:"
 
 // Role is terminal, gateway or relay, as the certificate says; "" where it says none.

@@ -15,7 +15,7 @@ const (
 	udpPortMost = 1<<16 - 2 // the next one bounds source ports
 )
 
-// network is the name of a network device, as a controller takes one (controller/configuration/document.py).
+// network is the name of a network device, as a controller takes one (controller/edges/config/document.py).
 var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 
 const named = "expected the name of a network device: up to 15 letters, digits and _.:@-, a letter, digit or _ first"

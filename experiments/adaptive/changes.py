@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from controller.web.client import Client
+from controller.edges.http.client import Client
 from experiments.adaptive.seen import Change
 
 

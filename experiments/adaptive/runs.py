@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from controller.policy.adaptive import KEPT_S
+from controller.policy.copies.adaptive import KEPT_S
 from experiments import ExperimentFailed
 from experiments.adaptive import changes
 from experiments.adaptive.budget import budgeted

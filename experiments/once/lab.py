@@ -12,8 +12,8 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from controller import config
-from controller.model import Site
+from controller.edges.config import load
+from controller.model.config import Site
 from experiments import ExperimentFailed
 from experiments.live.agents import IN_THE_WORLD, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
 from experiments.live.laboratory import Controlled
@@ -118,7 +118,7 @@ def laboratory(
         ExitStack() as agents,
     ):
         controller.await_steady()
-        lab = Laboratory(net, controller, config.load(str(controller.file)).sites, emulated=bool(slower))
+        lab = Laboratory(net, controller, load.load(str(controller.file)).sites, emulated=bool(slower))
         if eliminated:
             at = hosts(net) if ground.tunnelled else IN_THE_WORLD
             agents.enter_context(eliminating(controller, *(site.name for site in lab.sites), hosts=at))

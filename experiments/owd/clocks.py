@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.policy.bandwidth import Samples
+from controller.policy.bandwidth.estimators import Samples
 
 SKEW = 33e-6
 WANDER = 1e-7  # of the skew, in a second

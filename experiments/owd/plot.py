@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from controller.policy.bandwidth import Rate
+from controller.policy.bandwidth.rates import Rate
 from experiments.owd.plan import Link
 from experiments.owd.runs import Run
 

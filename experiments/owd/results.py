@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bench.figures import Figure, at_least, at_most, figure, middle, worst
-from controller.policy.bandwidth import Rate, Slope, Unknown
+from controller.policy.bandwidth.estimators import Slope
+from controller.policy.bandwidth.rates import Rate, Unknown
 from experiments import paper004
 from experiments.owd.plan import CALIBRATION, Link
 from experiments.owd.runs import Run

@@ -15,20 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.policy import trains
-from controller.policy.bandwidth import (
-    Alpha,
-    Rate,
-    Samples,
-    Slope,
-    Unknown,
-    calibrated,
-    one_way,
-    paper,
-    rate,
-    round_trip,
-)
-from controller.probed import Probed, Unreadable, read
+from controller.features.probing.estimation import ProbeSamples, Unreadable, read
+from controller.policy.bandwidth import estimators
+from controller.policy.bandwidth.estimators import Samples, Slope, calibrated, one_way, paper, rate, round_trip
+from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
 from experiments import ExperimentFailed
 from experiments.owd import clocks
 from experiments.owd.plan import CALIBRATION, CALIBRATIONS, LONGEST_BYTES, STEP_BYTES, Link, Plan
@@ -128,7 +118,7 @@ def measured(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Ru
     return Run(
         link, number, probed.sent, samples, added,
         paper(samples), one_way(samples), drifting(samples), round_trip(samples), rate(samples, alpha),
-        trains.rate(probed.trains), errors, long_errors, alpha, _stalled(net, link),
+        estimators.rate_of_trains(probed.trains), errors, long_errors, alpha, _stalled(net, link),
     )  # fmt: skip
 
 
@@ -137,7 +127,7 @@ def drifting(samples: Samples) -> Slope:
     return round_trip(Samples(samples.lengths, samples.sent, *[samples.received] * 3))
 
 
-def probe(net: Stage, key: Path, link: Link) -> Probed:
+def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
     words = ("--to", f"{FAR}:{PORT}", "--key-file", str(key), "--tries", str(link.tries), "--trains", str(TRAINS))
     every = ("--every", f"{link.every_us}us", "--lengths", f"{STEP_BYTES}-{LONGEST_BYTES}/{STEP_BYTES}")
     done = net.machine("near").run(str(AGENT), "probe", *words, *every, timeout_s=PATIENCE_S)

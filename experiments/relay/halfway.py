@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from bench.figures import Figure, at_most, middle
-from controller.policy.legs import Leg, throughput
+from controller.policy.paths.relays import Leg, throughput
 from experiments.campaign import Campaign
 from experiments.relay.cost.ends import ask, standing
 from experiments.relay.cost.road import FAR, NEAR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from controller.model import CapRule
+from controller.model.config import CapRule
 from gateway.finding import Finding, State, judged
 from gateway.host import run
 from gateway.scene import Scene

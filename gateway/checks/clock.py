@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.calendar import TIME_ERROR, adjtimex
+from controller.edges.runtime.process import TIME_ERROR, adjtimex
 from gateway.finding import Finding, State, judged
 from gateway.scene import Scene
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from controller.model import Datapath
+from controller.model.config import Datapath
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, succeeds
 from gateway.scene import Scene

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controller.model import Datapath
+from controller.model.config import Datapath
 from gateway.finding import Finding, State, judged
 from gateway.scene import Scene, sysctl
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.agency import refusals
+from controller.edges.trust import refusals
 from tests.agents.house import House
 from tests.agents.log import Log
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from controller.agents import Agents
-from controller.binding import Binding, of_agent
-from controller.model import AgentService, Endpoint
-from controller.reports import AgentClosed, AgentEvent, AgentOpened, Role
+from controller.edges.agentlink.server import Agents
+from controller.model.config import AgentService, Endpoint
+from controller.protocol.enrolment import Binding, of_agent
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
 from tests.agents.agent import PATIENCE_S, Ended, Identity, Stream, join
 
 T = TypeVar("T", bound=AgentEvent)

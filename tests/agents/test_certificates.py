@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from controller.agency import refusals
-from controller.enrolling import Standing, UnknownAgent
-from controller.reports import AgentClosed, AgentOpened
+from controller.edges.trust import refusals
+from controller.protocol.enrolment import EnrolmentState, UnknownAgent
+from controller.protocol.reports import AgentClosed, AgentOpened
 from tests.agents.agent import PATIENCE_S, Ended, Identity, new_key
 from tests.agents.house import House
 from tests.agents.log import Log, refused
@@ -154,7 +154,7 @@ def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
     monkeypatch.setattr(refusals, "QUIET_S", 0.0)  # what else is refused is told each time
     identity = house.enrolled("phone")
     (before,) = house.agents.enrolled()
-    assert (before.standing, before.tried_at) == (Standing.AWAY, None)
+    assert (before.standing, before.tried_at) == (EnrolmentState.AWAY, None)
     house.agents.revoke("phone")
     for _ in range(3):
         assert house.stream(identity).ended().code is DENIED
@@ -162,7 +162,7 @@ def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
     assert "`bicast enroll phone`" in told and "until its agent is stopped; not told again for 60 min" in told
     assert log.empty() and house.agents.refusals()["revoked"] == 3
     (after,) = house.agents.enrolled()
-    assert after.standing is Standing.REVOKED and after.revoked_at is not None
+    assert after.standing is EnrolmentState.REVOKED and after.revoked_at is not None
     assert after.tried_at is not None and after.tried_at >= after.revoked_at
     assert after.tried_from is not None and after.tried_from.startswith("127.0.0.1:")
 
@@ -184,19 +184,19 @@ def test_strangers_do_not_have_it_told_again(house: House, log: Log, monkeypatch
 
 
 def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
-    def standing() -> Standing:
+    def standing() -> EnrolmentState:
         return house.agents.enrolled()[0].standing
 
     house.agents.invite("phone")
-    assert standing() is Standing.INVITED
+    assert standing() is EnrolmentState.INVITED
     stream, _ = house.served(house.enrolled("phone"))
-    assert standing() is Standing.CONNECTED
+    assert standing() is EnrolmentState.CONNECTED
     house.agents.revoke("phone")
     stream.ended()
     house.agents.invite("phone")
-    assert standing() is Standing.REVOKED, "until it has joined again"
+    assert standing() is EnrolmentState.REVOKED, "until it has joined again"
     house.enrolled("phone")
-    assert standing() is Standing.AWAY
+    assert standing() is EnrolmentState.AWAY
 
 
 def test_revoking_twice_is_said_and_an_unknown_name_too(house: House) -> None:

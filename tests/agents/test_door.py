@@ -21,12 +21,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from api import agent_pb2 as pb
-from controller import agents, crowd
-from controller.agency import door, session
-from controller.agency.refusals import AgencyError, Refusals
-from controller.crowd import Familiar
-from controller.model import AgentService, Endpoint
-from controller.reports import AgentClosed, AgentOpened, Reported, Role
+from controller.edges.agentlink import listener as door
+from controller.edges.agentlink import server, session
+from controller.edges.trust import admission
+from controller.edges.trust.admission import Familiar
+from controller.edges.trust.refusals import AgencyError, Refusals
+from controller.model.config import AgentService, Endpoint
+from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
 from tests.agents.house import House, bind
 from tests.agents.log import Log, refused
@@ -82,7 +83,7 @@ def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: Hou
 
 
 def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "JOINING_WITHIN_S", 0.2)
+    monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
     house = build()
     with outside(house) as connection:
         to_the_end(connection)
@@ -94,7 +95,7 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(door, "MOST_STRANGERS", 8)
     monkeypatch.setattr(door, "MOST_JOINING", 8)
     monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
-    monkeypatch.setattr(agents, "JOINING_WITHIN_S", 30 * PATIENCE_S)
+    monkeypatch.setattr(server, "JOINING_WITHIN_S", 30 * PATIENCE_S)
     return 8
 
 
@@ -168,8 +169,8 @@ def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identity = house.enrolled("phone")
-    monkeypatch.setattr(crowd, "EACH_S", 0.01)
-    monkeypatch.setattr(crowd, "BURST_S", 400)  # and so four at once, of hosts that come from now on
+    monkeypatch.setattr(admission, "EACH_S", 0.01)
+    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, of hosts that come from now on
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
         to_the_end(many[4])
@@ -201,12 +202,12 @@ def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
     """The kernel has the next one ready each time that it is asked."""
     seen: list[str] = []
 
-    class Watched(door.Door):
-        def _receive(self, sock: socket.socket, place: door.Place) -> None:
+    class Watched(door.AgentListener):
+        def _receive(self, sock: socket.socket, place: door.ConnectionSlot) -> None:
             seen.append("taken")
             super()._receive(sock, place)
 
-        async def _attend(self, sock: socket.socket, place: door.Place) -> None:
+        async def _attend(self, sock: socket.socket, place: door.ConnectionSlot) -> None:
             seen.append("attended")
             sock.close()
 
@@ -271,7 +272,7 @@ def test_a_crowd_of_agents_is_told_to_wait_outside(
 def test_a_connection_with_no_stream_in_it_does_not_stay(
     build: Callable[[], House], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(agents.OPTIONS, "grpc.max_connection_idle_ms", 500)
+    monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
     house = build()
     states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
     with channel_to(str(house.agents.listen), house.ca_pem, house.enrolled("phone")) as channel:
@@ -323,7 +324,7 @@ def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) ->
         (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
     ):
         with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
-            agents.Agents(service, lambda *_: None, bind)
+            server.Agents(service, lambda *_: None, bind)
 
 
 def test_a_host_that_went_away_without_a_word_is_missed(

@@ -15,16 +15,16 @@ from pathlib import Path
 import grpc
 import pytest
 
-from controller import kept as keeping
-from controller.agency import authority, ledger
-from controller.agency.authority import Authority
-from controller.agency.records import Issued
-from controller.agency.refusals import AgencyError
-from controller.agents import Agents
-from controller.binding import Binding
-from controller.model import AgentService
-from controller.reports import Role
-from controller.wishes import Impossible
+from controller.edges.agentlink.server import Agents
+from controller.edges.state import files as keeping
+from controller.edges.trust import authority, ledger
+from controller.edges.trust.authority import Authority
+from controller.edges.trust.ledger import Issued
+from controller.edges.trust.refusals import AgencyError
+from controller.model.config import AgentService
+from controller.protocol.enrolment import Binding
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible
 from tests.agents.agent import Ended, Identity
 from tests.agents.house import ANYWHERE, House, bind
 

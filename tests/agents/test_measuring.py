@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from api import agent_pb2 as pb
-from controller.agency import measuring, speech
-from controller.agency.refusals import Refused
-from controller.orders import Answer, AnswerSession, Direct, Directive, Health, HealthPath, MeasuredWay, Probe
-from controller.reports import PathHealth, Probed, ProbePacket, Reported, Resulted, Role
+from controller.edges.agentlink import decode
+from controller.edges.trust.refusals import Refused
+from controller.protocol.orders import (
+    AnswerProbes,
+    AnswerSession,
+    Direct,
+    Directive,
+    HealthPath,
+    HealthProbes,
+    MeasuredWay,
+    Probe,
+)
+from controller.protocol.reports import PathHealth, ProbePacket, ProbeReport, Reported, Resulted, Role
 from tests.agents.agent import Stream
 from tests.agents.house import House
 
@@ -18,12 +27,12 @@ WAY = MeasuredWay("wlan0", None, "203.0.113.9")
 HOUR_NS = 3600 * 10**9
 
 
-def answer(meeting: int) -> Answer:
-    return Answer((AnswerSession(number=3, health_port=8620, probe_port=8633, meeting=meeting),))
+def answer(meeting: int) -> AnswerProbes:
+    return AnswerProbes((AnswerSession(number=3, health_port=8620, probe_port=8633, meeting=meeting),))
 
 
-def health(meeting: int) -> Health:
-    return Health((HealthPath("wifi", WAY, port=8620, number=3, pause_ms=100, meeting=meeting),))
+def health(meeting: int) -> HealthProbes:
+    return HealthProbes((HealthPath("wifi", WAY, port=8620, number=3, pause_ms=100, meeting=meeting),))
 
 
 def probe(meeting: int) -> Probe:
@@ -51,7 +60,10 @@ def test_what_is_ordered_is_said_whole(house: House) -> None:
     assert (said.name, said.port, said.down, said.tries, said.pause_us) == ("wifi", 8633, True, 10, 10_000)
     assert (said.shortest_bytes, said.longest_bytes, said.step_bytes) == (64, 1440, 16)
     assert (said.trains, said.train_packets, said.way) == (10, 40, path.way)
-    nothing = (told(house, stream, opened.session, 4, Answer()), told(house, stream, opened.session, 5, Health()))
+    nothing = (
+        told(house, stream, opened.session, 4, AnswerProbes()),
+        told(house, stream, opened.session, 5, HealthProbes()),
+    )
     assert [each.WhichOneof("order") for each in nothing] == ["answer", "health"]
 
 
@@ -75,7 +87,7 @@ def test_a_key_is_of_one_meeting_and_of_one_start_of_the_controller(house: House
 def columns(packets: int) -> dict[str, Any]:
     """As much as one probe may tell, in the longest numbers."""
     return {
-        "trains": [number % measuring.MOST_PACKETS for number in range(packets)],
+        "trains": [number % decode.MOST_PACKETS for number in range(packets)],
         "lengths": [1440] * packets,
         **dict.fromkeys(("sent_ns", "received_ns", "answered_ns", "heard_ns"), [HOUR_NS] * packets),
     }
@@ -86,11 +98,11 @@ def test_what_came_of_a_probe_comes_whole_and_once(house: House) -> None:
     told(house, stream, opened.session, 5, probe(1))
     stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True, said="begun")))
     assert house.event(Resulted).done
-    word = pb.Probed(directive=5, transport="udp6", hardware=True, **columns(measuring.MOST_PACKETS))
+    word = pb.Probed(directive=5, transport="udp6", hardware=True, **columns(decode.MOST_PACKETS))
     stream.say(pb.FromAgent(probed=word))
-    probed = house.event(Probed)
+    probed = house.event(ProbeReport)
     assert (probed.session, probed.directive, probed.transport, probed.hardware) == (opened.session, 5, "udp6", True)
-    assert len(probed.packets) == measuring.MOST_PACKETS
+    assert len(probed.packets) == decode.MOST_PACKETS
     assert probed.packets[-1] == ProbePacket(19_999, 1440, *[HOUR_NS - 1] * 4)
     stream.say(pb.FromAgent(probed=pb.Probed(directive=5)))
     assert stream.ended().said == "probed by directive 5, which it was not given or has told of"
@@ -111,7 +123,7 @@ def test_a_time_that_is_not_known_is_none_and_not_the_beginning() -> None:
     word = pb.Probed(
         transport="udp", trains=[0], lengths=[64], sent_ns=[1], received_ns=[2], answered_ns=[0], heard_ns=[0]
     )
-    assert measuring.probed(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
+    assert decode.probed(1, word).packets == (ProbePacket(0, 64, 0, 1, None, None),)
 
 
 WRONG = [
@@ -127,11 +139,11 @@ WRONG = [
 @pytest.mark.parametrize(("word", "said"), WRONG, ids=[said for _, said in WRONG])
 def test_a_probe_of_more_than_was_ordered_is_refused(word: pb.Probed, said: str) -> None:
     with pytest.raises(Refused, match=said):
-        measuring.probed(1, word)
+        decode.probed(1, word)
 
 
 def reported(*paths: pb.PathHealth, answering: pb.Answering | None = None) -> Reported:
-    return speech.reported(1, Role.GATEWAY, pb.Report(health=paths, answering=answering))
+    return decode.reported(1, Role.GATEWAY, pb.Report(health=paths, answering=answering))
 
 
 def test_how_paths_fare_is_reported() -> None:

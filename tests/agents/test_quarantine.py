@@ -5,9 +5,9 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from controller.agency.quarantine import FAULTS, LASTS_S, WITHIN_S, Quarantine
-from controller.agency.refusals import Refused
-from controller.orders import HangUp
+from controller.edges.agentlink.sessions import FAULTS, LASTS_S, WITHIN_S, Quarantine
+from controller.edges.trust.refusals import Refused
+from controller.protocol.orders import HangUp
 from tests.agents.agent import HELLO
 from tests.agents.house import House
 

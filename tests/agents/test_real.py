@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from controller.web.client import Client
+from controller.edges.http.client import Client
 from tests.system.test_frameworks import PYTHONS
 
 TREE = Path(__file__).resolve().parents[2]

@@ -14,17 +14,17 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from api import agent_pb2 as pb
-from controller.agency import carrying
-from controller.agency.refusals import Refused
-from controller.agency.trust import Trust
-from controller.binding import Binding, Credential
-from controller.orders import Direct, Guest, Relay, Take, TunnelOrder, Tunnels, Walk, WalkTo
-from controller.relays import WEB
-from controller.reports import Resulted, Role, Sought, Walked
+from controller.edges.agentlink import decode
+from controller.edges.trust.authority import Trust
+from controller.edges.trust.refusals import Refused
+from controller.model.known import WEB
+from controller.protocol.enrolment import Binding, Credential
+from controller.protocol.orders import Direct, Relay, RelayClient, Take, TunnelOrder, Tunnels, Walk, WalkTo
+from controller.protocol.reports import Resulted, Role, SoughtDestination, Walked
 from tests.agents.agent import Identity, new_key, request
 from tests.agents.house import House
 
-STANDS = Relay(443, (Guest("home", b"\1" * 32),), WEB, "bbr")
+STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
 
 
 def fingerprint(identity: Identity) -> bytes:
@@ -137,23 +137,23 @@ def sought(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int =
 
 
 BAD: dict[str, Callable[[], object]] = {
-    "too many relays": lambda: carrying.taking(pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])),
-    "a relay twice": lambda: carrying.taking(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
-    "too many terminals": lambda: carrying.taking(
+    "too many relays": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])),
+    "a relay twice": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
+    "too many terminals": lambda: decode.taking(
         pb.Taking(terminals=[pb.TerminalTaken(name=str(n)) for n in range(251)])
     ),
-    "a terminal twice": lambda: carrying.taking(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
-    "too much sought": lambda: carrying.taking(pb.Taking(sought=list(sought().sought) * 65)),
-    "no prefix": lambda: carrying.taking(sought(prefix="45.0.30/24")),
-    "a prefix of another length": lambda: carrying.taking(sought(prefix="45.0.0.0/16")),
-    "bits behind the prefix": lambda: carrying.taking(sought(prefix="45.0.30.9/24")),
-    "an address elsewhere": lambda: carrying.taking(sought(address="45.0.31.9")),
-    "an address of another family": lambda: carrying.taking(sought(address="2a00::1")),
-    "no port": lambda: carrying.taking(sought(port=0)),
-    "too many ways": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
-    "a round trip that nobody waits for": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
-    "too many routers": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
-    "a router that is none": lambda: carrying.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
+    "a terminal twice": lambda: decode.taking(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
+    "too much sought": lambda: decode.taking(pb.Taking(sought=list(sought().sought) * 65)),
+    "no prefix": lambda: decode.taking(sought(prefix="45.0.30/24")),
+    "a prefix of another length": lambda: decode.taking(sought(prefix="45.0.0.0/16")),
+    "bits behind the prefix": lambda: decode.taking(sought(prefix="45.0.30.9/24")),
+    "an address elsewhere": lambda: decode.taking(sought(address="45.0.31.9")),
+    "an address of another family": lambda: decode.taking(sought(address="2a00::1")),
+    "no port": lambda: decode.taking(sought(port=0)),
+    "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
+    "a round trip that nobody waits for": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
+    "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
+    "a router that is none": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
 }
 
 
@@ -172,10 +172,12 @@ def test_what_is_sought_counts_where_relays_may_reach_it() -> None:
         ("224.0.0.0/24", "224.0.0.5"),
     ]
     for prefix, address in near:
-        assert carrying.taking(sought(prefix, address)).sought == ()
-    assert carrying.taking(sought("2a00:1::/48", "2A00:1::1")).sought == (Sought("2a00:1::/48", "2a00:1::1", 443),)
+        assert decode.taking(sought(prefix, address)).sought == ()
+    assert decode.taking(sought("2a00:1::/48", "2A00:1::1")).sought == (
+        SoughtDestination("2a00:1::/48", "2a00:1::1", 443),
+    )
 
 
 def test_a_processor_is_never_more_than_busy_and_no_text_is_endless() -> None:
-    told = carrying.relaying(pb.Relaying(busy_percent=2**32 - 1, because="\x1b" * 5000))
+    told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, because="\x1b" * 5000))
     assert told.busy_percent == 100 and told.because.isprintable() and len(told.because) <= 400

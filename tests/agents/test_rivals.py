@@ -6,8 +6,9 @@ import grpc
 import pytest
 
 from api import agent_pb2 as pb
-from controller.agency import sessions
-from controller.reports import AgentClosed, AgentOpened, Direct, Disarm
+from controller.edges.agentlink import sessions
+from controller.protocol.orders import Direct, Disarm
+from controller.protocol.reports import AgentClosed, AgentOpened
 from tests.agents.agent import HELLO, Stream
 from tests.agents.house import House
 from tests.agents.log import Log, refused

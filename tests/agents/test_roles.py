@@ -9,10 +9,10 @@ import pytest
 from cryptography import x509
 
 from api import agent_pb2 as pb
-from controller.agency.refusals import AgencyError
-from controller.agents import Agents
-from controller.model import AgentService
-from controller.reports import AgentOpened, Role
+from controller.edges.agentlink.server import Agents
+from controller.edges.trust.refusals import AgencyError
+from controller.model.config import AgentService
+from controller.protocol.reports import AgentOpened, Role
 from tests.agents.house import ANYWHERE, House, bind
 
 ROLES = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from api import agent_pb2 as pb
-from controller.agency.door import Guest
-from controller.agency.session import Session, Stream
-from controller.agency.trust import Shown
-from controller.reports import AgentClosed, AgentEvent, AgentOpened, PathManager, Role
+from controller.edges.agentlink.listener import AgentConnection
+from controller.edges.agentlink.session import AgentSession, Stream
+from controller.edges.trust.authority import Shown
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, PathManager, Role
 
 
 class Deaf:
@@ -43,8 +43,8 @@ def test_the_core_is_told_once_that_a_stream_is_over_also_if_grpc_cancels_it_aga
     async def lives() -> None:
         certificate = Shown("phone", "00", "", b"")
         deaf = Deaf()
-        guest = Guest("127.0.0.1:1", certificate, cast(Any, None))
-        session = Session(7, guest, certificate, cast(Stream, deaf), post)
+        guest = AgentConnection("127.0.0.1:1", certificate, cast(Any, None))
+        session = AgentSession(7, guest, certificate, cast(Stream, deaf), post)
         opened = AgentOpened(7, "phone", "127.0.0.1:1", Role.TERMINAL, PathManager.KERNEL, "1", (), ())
         stream = asyncio.create_task(session.live(opened, pb.Hello(protocol=1)))
         await deaf.is_read.wait()

@@ -9,23 +9,17 @@ import grpc
 import pytest
 
 from api import agent_pb2 as pb
-from controller.agency import session as one_session
-from controller.agency import speech
-from controller.reports import (
+from controller.edges.agentlink import decode
+from controller.edges.agentlink import session as one_session
+from controller.protocol.orders import Arm, Direct, Directive, Disarm, HangUp, Prefer, ReportEvery
+from controller.protocol.reports import (
     MOST_SUBFLOWS,
     AgentClosed,
     AgentOpened,
-    Arm,
     Connection,
-    Direct,
-    Directive,
-    Disarm,
-    HangUp,
     PathManager,
-    Prefer,
     ReflexFired,
     Reported,
-    ReportEvery,
     Resulted,
     Role,
 )
@@ -121,7 +115,7 @@ def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypa
 
 def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, go_on = threading.Event(), threading.Event()
-    reads = speech.reported
+    reads = decode.reported
 
     def slow(session: int, role: Role, report: pb.Report) -> Reported:
         if report.connections:
@@ -129,7 +123,7 @@ def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.M
             assert go_on.wait(PATIENCE_S)
         return reads(session, role, report)
 
-    monkeypatch.setattr(speech, "reported", slow)
+    monkeypatch.setattr(decode, "reported", slow)
     large, _ = house.served(house.enrolled("large"))
     small, opened = house.served(house.enrolled("small"))
     large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)

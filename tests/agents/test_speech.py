@@ -9,12 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import agent_pb2 as pb
-from controller.agency import accounts, carrying, measuring, speech
-from controller.agency.refusals import Refused
-from controller.agency.texts import LONGEST_ACCOUNT
-from controller.air.draft import MOST_PORTS
-from controller.binding import Binding
-from controller.reports import MOST_SUBFLOWS, Role
+from controller.edges.agentlink import decode
+from controller.edges.agentlink.decode import LONGEST_ACCOUNT
+from controller.edges.trust.refusals import Refused
+from controller.features.caps.holder import MOST_PORTS
+from controller.protocol.enrolment import Binding
+from controller.protocol.reports import MOST_SUBFLOWS, Role
 from tests.agents.agent import HELLO
 
 PHONE = Binding(Role.TERMINAL, "phone")
@@ -63,20 +63,20 @@ GOOD = [
 
 def told(raw: bytes) -> object:
     """What the core would be told."""
-    word = speech.heard(raw)
+    word = decode.heard(raw)
     match word.WhichOneof("word"):
         case "hello":
-            return speech.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
+            return decode.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
         case "report":
-            return speech.reported(1, Role.TERMINAL, word.report)
+            return decode.reported(1, Role.TERMINAL, word.report)
         case "result":
-            return speech.resulted(1, word.result)
+            return decode.resulted(1, word.result)
         case "fired":
-            return speech.fired(1, word.fired)
+            return decode.fired(1, word.fired)
         case "probed":
-            return measuring.probed(1, word.probed)
+            return decode.probed(1, word.probed)
         case "walked":
-            return carrying.walked(1, word.walked)
+            return decode.walked(1, word.walked)
     raise AssertionError("a word that nobody knows was let through")
 
 
@@ -116,7 +116,7 @@ def test_an_address_is_one_or_is_refused(text: str) -> None:
 def test_an_address_has_one_spelling() -> None:
     spellings = ("10.9.0.4", "::ffff:10.9.0.4", "0:0:0:0:0:FFFF:0a09:0004")
     hello = pb.Hello(protocol=1, role=1, addresses=[*spellings, "FD00:0::1", ""])
-    assert speech.opened(1, "phone", "192.0.2.1:5", hello, PHONE).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
+    assert decode.opened(1, "phone", "192.0.2.1:5", hello, PHONE).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
 
 
 EMPTY = pb.Connection()
@@ -124,14 +124,14 @@ EMPTY = pb.Connection()
 
 @pytest.mark.parametrize(
     "connections",
-    [[EMPTY] * (speech.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (speech.MOST_OF_A_REPORT + 1))]],
+    [[EMPTY] * (decode.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (decode.MOST_OF_A_REPORT + 1))]],
     ids=["connections", "subflows"],
 )
 def test_a_report_of_more_than_any_agent_makes_is_refused_before_it_is_looked_into(
     connections: list[pb.Connection],
 ) -> None:
     with pytest.raises(Refused, match="reports 65537 connections or subflows: expected 65536 at most"):
-        speech.reported(1, Role.RELAY, pb.Report(connections=connections))
+        decode.reported(1, Role.RELAY, pb.Report(connections=connections))
 
 
 def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
@@ -141,7 +141,7 @@ def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
         mss_bytes=200, segments_sent=1,
     )  # fmt: skip
     one = pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[shortest])])).ByteSize() - 2
-    assert speech.MOST_BYTES / 2 / one < speech.MOST_OF_A_REPORT
+    assert decode.MOST_BYTES / 2 / one < decode.MOST_OF_A_REPORT
 
 
 GOOD_ONE, BAD_ONE = (pb.Subflow(local_address=each, remote_address="192.0.2.2") for each in ("192.0.2.1", "nowhere"))
@@ -165,43 +165,43 @@ def test_of_what_a_terminal_tells_nothing_is_read_behind_more_than_it_can_have(
 ) -> None:
     """What is behind would be refused if anybody read it."""
     report = pb.Report(connections=connections)
-    told_of = speech.reported(1, Role.TERMINAL, report)
+    told_of = decode.reported(1, Role.TERMINAL, report)
     assert sum(len(one.subflows) for one in told_of.connections) == MOST_SUBFLOWS and told_of.cut
     with pytest.raises(Refused, match="nowhere"):
-        speech.reported(1, Role.RELAY, report)
+        decode.reported(1, Role.RELAY, report)
 
 
 def test_connections_without_subflows_are_bounded_alike() -> None:
-    told_of = speech.reported(1, Role.TERMINAL, pb.Report(connections=[EMPTY] * 10_000))
+    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=[EMPTY] * 10_000))
     assert len(told_of.connections) == MOST_SUBFLOWS and told_of.cut
 
 
 @pytest.mark.parametrize("number", [0, 1, MOST_SUBFLOWS])
 def test_what_a_terminal_can_have_is_read_whole(number: int) -> None:
-    told_of = speech.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
+    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
     assert len(told_of.connections) == number and not told_of.cut
 
 
 def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does() -> None:
     passing = pb.Passing(terminal_address="192.0.2.1", other_address="192.0.2.2")
-    many = pb.Report(capping=pb.Capping(passing=[passing] * accounts.MOST_PASSING))
-    capping = speech.reported(1, Role.GATEWAY, many).capping
-    assert capping is not None and len(capping.passing) == accounts.MOST_PASSING
+    many = pb.Report(capping=pb.Capping(passing=[passing] * decode.MOST_PASSING))
+    capping = decode.reported(1, Role.GATEWAY, many).capping
+    assert capping is not None and len(capping.passing) == decode.MOST_PASSING
     with pytest.raises(Refused, match="more than 0 connections that pass a terminal"):
-        speech.reported(1, Role.TERMINAL, many)
+        decode.reported(1, Role.TERMINAL, many)
     many.capping.passing.append(pb.Passing(terminal_address="nowhere"))
     with pytest.raises(Refused, match="more than 4096 connections that pass a gateway"):
-        speech.reported(1, Role.GATEWAY, many)
+        decode.reported(1, Role.GATEWAY, many)
 
 
 def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
     missing = [pb.Missing(port=f"gw-{number}", because="gone") for number in range(MOST_PORTS)]
     report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", because="unreadable")]))
-    capping = speech.reported(1, Role.GATEWAY, report).capping
+    capping = decode.reported(1, Role.GATEWAY, report).capping
     assert capping is not None and len(capping.missing) == MOST_PORTS + 1
     report.capping.missing.append(pb.Missing(port="one more"))
     with pytest.raises(Refused, match="or 257 ports"):
-        speech.reported(1, Role.GATEWAY, report)
+        decode.reported(1, Role.GATEWAY, report)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
 )
 def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Elimination) -> None:
     with pytest.raises(Refused, match="copies"):
-        speech.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
+        decode.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
 
 
 def test_good_words_are_borne() -> None:
@@ -227,9 +227,9 @@ def test_good_words_are_borne() -> None:
 def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_word() -> None:
     sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
     done = sentence * 20
-    assert speech.resulted(1, pb.Result(directive=1, said=done)).said == done
-    assert speech.fired(1, pb.Fired(name="client", said=done)).said == done
-    cut = speech.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
+    assert decode.resulted(1, pb.Result(directive=1, said=done)).said == done
+    assert decode.fired(1, pb.Fired(name="client", said=done)).said == done
+    cut = decode.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
     assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
     version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
-    assert speech.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"
+    assert decode.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from controller.agency import ledger as the_ledger
-from controller.wishes import Impossible
+from controller.edges.trust import ledger as the_ledger
+from controller.protocol.requests import Impossible
 from tests.agents.agent import PATIENCE_S, Ended, Identity, new_key, request
 from tests.agents.house import House
 from tests.agents.log import Log, refused

@@ -6,28 +6,9 @@ import threading
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface
 
-from controller.air.told import AccessPointView, SharerView, WindowView
-from controller.carried import Relaying, TerminalTaken
-from controller.events import Counters, PortCounters
-from controller.measures import HealthWindow
-from controller.measuring.views import DirectionView, MethodView, RoadHealthView, RoadView
-from controller.model import EVERYBODY, CapRule, Choosing, Endpoint, Fallback, Mode, Settings
-from controller.policy.health import Health
-from controller.program import (
-    Bucket,
-    DecTtl,
-    Flow,
-    Group,
-    GroupKind,
-    Meter,
-    Output,
-    Program,
-    SetField,
-    ToController,
-    ToGroup,
-    fields,
-)
-from controller.relaying.views import (
+from controller.features.caps.view import AccessPointView, SharerView, WindowView
+from controller.features.probing.view import DirectionView, MethodView, RoadHealthView, RoadView
+from controller.features.relays.view import (
     ChoiceView,
     DestinationView,
     LegView,
@@ -36,9 +17,44 @@ from controller.relaying.views import (
     TakingView,
     TriedView,
 )
-from controller.relays import WishedRelay
-from controller.reports import PathCopies, PathManager, Role, TunnelEnd
-from controller.snapshot import (
+from controller.features.steering.logbook import By
+from controller.model.config import EVERYBODY, Address, CapRule, Choosing, Endpoint, Fallback, Mode, Settings
+from controller.model.known import WishedRelay
+from controller.policy.paths.health import UplinkHealth
+from controller.program.program import (
+    Bucket,
+    Counters,
+    DecTtl,
+    Flow,
+    Group,
+    GroupKind,
+    Meter,
+    Output,
+    PortCounters,
+    Program,
+    SetField,
+    ToController,
+    ToGroup,
+    fields,
+)
+from controller.protocol.reports import (
+    HealthWindow,
+    PathCopies,
+    PathManager,
+    RelayReport,
+    Role,
+    TerminalTaken,
+    TunnelEnd,
+)
+from controller.protocol.requests import (
+    Impossible,
+    NotAnswered,
+    OverrideResult,
+    UnknownRelay,
+    unknown_class,
+    unknown_terminal,
+)
+from controller.readout.snapshot import (
     ActiveBy,
     AddressView,
     AgentState,
@@ -52,7 +68,6 @@ from controller.snapshot import (
     DecisionView,
     EndView,
     FittingView,
-    GatewayState,
     GatewayView,
     GroupView,
     HandView,
@@ -69,9 +84,7 @@ from controller.snapshot import (
     UnidentifiedView,
     UplinkView,
 )
-from controller.steering.logbook import By
-from controller.traffic import Address
-from controller.wishes import Answer, Impossible, NotAnswered, UnknownRelay, unknown_class, unknown_terminal
+from controller.switches.switch import GatewayState
 
 SETTINGS = Settings(
     openflow=Endpoint("127.0.0.1", 0), tls=None, api=Endpoint("127.0.0.1", 0), token_file=None, state_file="unused"
@@ -236,8 +249,10 @@ COURSE = CourseView(
     own_end=EndView((), "agent client is silent"),
     other_end=EndView(("relay-1",), None),
     uplinks=(
-        HealthView("wifi", Health.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
-        HealthView("lte", Health.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)),
+        HealthView("wifi", UplinkHealth.LOSSY, "12% of 300 segments sent again", 1_700_000_000.0, ("192.0.2.7",)),
+        HealthView(
+            "lte", UplinkHealth.GOOD, "0% of 300 segments sent again in 3 reports", 1_700_000_000.0, ("192.0.2.8",)
+        ),
     ),
     reflexes=(
         ReflexView("relay-1", "lte", "wifi", 200, 1_700_000_030.0, None, None),
@@ -394,7 +409,7 @@ def acting(mode: Mode | None) -> Mode:
     return Mode.BICAST if mode in (None, Mode.AUTO) else mode
 
 
-TOLD = Relaying("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
+TOLD = RelayReport("", False, 3, 2, 900, 1, 2, 40, 10**6, 10**8, 80, 12, "bbr")
 TOKYO = RelayView(
     name="tokyo",
     address="198.51.100.9",
@@ -461,7 +476,7 @@ class Desk:
         (one,) = self._meant(terminal)
         return replace(COURSE, terminal=one.name)
 
-    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> Answer:
+    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> OverrideResult:
         with self._one_at_a_time:
             meant = self._meant(terminal)
             if traffic is not None:
@@ -479,7 +494,7 @@ class Desk:
                 done,
             )
 
-    def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> Answer:
+    def _set_class_mode(self, meant: list[TerminalView], mode: Mode | None, traffic: str) -> OverrideResult:
         having = [one for one in meant if any(each.name == traffic for each in one.classes)]
         if not having:
             raise unknown_class(traffic, {one.gateway for one in meant}, {each.name for each in self._classes(meant)})
@@ -501,7 +516,7 @@ class Desk:
     def _classes(terminals: list[TerminalView]) -> list[ClassView]:
         return [each for one in terminals for each in one.classes]
 
-    def set_active(self, terminal: str, uplink: str) -> Answer:
+    def set_active(self, terminal: str, uplink: str) -> OverrideResult:
         with self._one_at_a_time:
             (one,) = self._meant(terminal)
             if uplink not in ("wifi", "lte"):
@@ -512,7 +527,7 @@ class Desk:
                 return self._keep([], (f"{terminal} is already on {uplink}",))
             return self._keep([replace(one, active_uplink=uplink)], (f"{terminal} is now on {uplink}",))
 
-    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> Answer:
+    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
         """What comes of it is there when it is looked at next."""
         with self._one_at_a_time:
             self._answer()
@@ -526,23 +541,23 @@ class Desk:
                 for one in meant
             }
             self.snapshot = replace(self.snapshot, roads=tuple(ended.get(one, one) for one in self.snapshot.roads))
-            return Answer(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
+            return OverrideResult(tuple(f"{one.uplink} of {one.site} is measured, both ways" for one in meant), True, 0)
 
-    def set_relay(self, name: str, relay: WishedRelay) -> Answer:
+    def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
         self._answer()
         self.relays[name] = relay
-        return Answer((f"{name} is wished for as a relay, at {relay.address}",), True, 0)
+        return OverrideResult((f"{name} is wished for as a relay, at {relay.address}",), True, 0)
 
-    def remove_relay(self, name: str) -> Answer:
+    def remove_relay(self, name: str) -> OverrideResult:
         self._known(name)
         self.snapshot = replace(self.snapshot, relays=())
-        return Answer((f"{name} is no relay any more; it carries 3 connections, which end with it",), True, 0)
+        return OverrideResult((f"{name} is no relay any more; it carries 3 connections, which end with it",), True, 0)
 
-    def drain_relay(self, name: str, draining: bool) -> Answer:
+    def drain_relay(self, name: str, draining: bool) -> OverrideResult:
         one = self._known(name)
         self.snapshot = replace(self.snapshot, relays=(replace(one, draining=draining),))
         takes = "nothing new; it carries 3 connections" if draining else "what comes"
-        return Answer((f"{name} takes {takes}",), one.draining is not draining, 0)
+        return OverrideResult((f"{name} takes {takes}",), one.draining is not draining, 0)
 
     def try_relay(self, name: str, address: Address | None) -> TriedView:
         return TriedView(self._known(name), (DESTINATION,) if address is not None else ())
@@ -574,8 +589,8 @@ class Desk:
             raise unknown_terminal(terminal, (one.name for one in self.snapshot.terminals))
         return meant
 
-    def _keep(self, changed: list[TerminalView], done: tuple[str, ...]) -> Answer:
+    def _keep(self, changed: list[TerminalView], done: tuple[str, ...]) -> OverrideResult:
         new = {one.name: one for one in changed}
         terminals = tuple(new.get(one.name, one) for one in self.snapshot.terminals)
         self.snapshot = replace(self.snapshot, terminals=terminals)
-        return Answer(done, bool(changed), 2 * len(changed))
+        return OverrideResult(done, bool(changed), 2 * len(changed))

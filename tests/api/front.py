@@ -6,16 +6,15 @@ import re
 import threading
 from dataclasses import replace
 
-from controller.binding import of_agent
-from controller.enrolling import EnrolledView, Invited, Standing, UnknownAgent
-from controller.reports import Role
-from controller.wishes import Answer, Impossible
+from controller.protocol.enrolment import EnrolledView, EnrolmentState, Invited, UnknownAgent, of_agent
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible, OverrideResult
 
-INVITED = EnrolledView("nobody", Standing.INVITED, None, None, None, None, None, None)
+INVITED = EnrolledView("nobody", EnrolmentState.INVITED, None, None, None, None, None, None)
 PHONE = replace(
     INVITED,
     name="phone",
-    standing=Standing.CONNECTED,
+    standing=EnrolmentState.CONNECTED,
     peer="192.0.2.7:50000",
     certificate_until=2_000_000_000.0,
     role=Role.TERMINAL,
@@ -24,7 +23,7 @@ PHONE = replace(
 LAPTOP = replace(
     INVITED,
     name="laptop",
-    standing=Standing.REVOKED,
+    standing=EnrolmentState.REVOKED,
     revoked_at=1_700_000_000.0,
     tried_at=1_700_086_400.0,
     tried_from="192.0.2.8:50000",
@@ -49,16 +48,16 @@ class Front:
             bound = of_agent(name, role or Role.TERMINAL, terminal)
             return Invited(name, "secret.pin", 1_700_000_900.0, self.join, bound.role, bound.terminal)
 
-    def revoke(self, name: str) -> Answer:
+    def revoke(self, name: str) -> OverrideResult:
         with self._one_at_a_time:
             if name not in self.known:
                 raise UnknownAgent(f"no agent is named {name!r}; there are: laptop, phone")
             if self.known[name].revoked_at is not None:
-                return Answer((f"{name} is already revoked",), False, 0)
+                return OverrideResult((f"{name} is already revoked",), False, 0)
             self.known[name] = replace(
-                self.known[name], standing=Standing.REVOKED, peer=None, revoked_at=1_700_000_001.0
+                self.known[name], standing=EnrolmentState.REVOKED, peer=None, revoked_at=1_700_000_001.0
             )
-            return Answer((f"{name} is revoked",), True, 0)
+            return OverrideResult((f"{name} is revoked",), True, 0)
 
     def enrolled(self) -> tuple[EnrolledView, ...]:
         return tuple(self.known[name] for name in sorted(self.known))

@@ -12,9 +12,9 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis import Case
 
-from controller.api import make_app
-from controller.web import problems
-from controller.web.serving import Serving
+from controller.edges.http import problems
+from controller.edges.http.app import make_app
+from controller.edges.http.server import Serving
 from tests.api.desk import BEARER, RELAYED, SHARED, TOKEN, WITH_CLASSES, Desk
 
 core = Desk()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from controller.api import make_app
-from controller.web.serving import serve
+from controller.edges.http.app import make_app
+from controller.edges.http.server import serve
 from tests.api.checks import problem
 from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
 from tests.api.front import LAPTOP, PHONE, Front
@@ -62,7 +62,7 @@ def test_who_was_enrolled_is_told(http: httpx.Client) -> None:
 def test_the_document_says_what_is_told_of_an_agent(http: httpx.Client) -> None:
     schemas = http.get("/api/v1/openapi.json").json()["components"]["schemas"]
     assert "no longer counts" in schemas["EnrolledView"]["description"].replace("\n", " ")
-    assert schemas["Standing"]["enum"] == ["invited", "away", "connected", "revoked"]
+    assert schemas["EnrolmentState"]["enum"] == ["invited", "away", "connected", "revoked"]
 
 
 def test_refusals_are_counted(http: httpx.Client) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.model import Mode
-from controller.snapshot import GatewayState
+from controller.model.config import Mode
+from controller.switches.switch import GatewayState
 from tests.api.desk import HOME, MEASURED, METERED, RELAYED, SHARED, TUNNELLED, Desk
 
 Labels = dict[str, str]

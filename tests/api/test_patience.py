@@ -14,10 +14,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from controller.api import make_app
-from controller.model import Endpoint
-from controller.web import connection
-from controller.web.serving import Serving, serve
+from controller.edges.http import server
+from controller.edges.http.app import make_app
+from controller.edges.http.server import Serving, serve
+from controller.model.config import Endpoint
 from tests.api.desk import BEARER, HEAD, SETTINGS, START, TOKEN, Desk
 from tests.api.test_serving import CHILD
 
@@ -34,7 +34,7 @@ LARGE = 30_000_000  # more than two sockets hold
 
 @pytest.fixture
 def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
-    monkeypatch.setattr(connection, "REQUEST_WITHIN_S", SHORT_S)
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", SHORT_S)
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     yield running
     running.stop()
@@ -81,7 +81,7 @@ def test_a_request_that_drips_has_no_more_time_than_another(impatient: Serving, 
 def test_a_connection_that_was_answered_and_asks_no_more_is_closed(
     impatient: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REQUEST_WITHIN_S", LONGER_S)  # or the request may come too late
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", LONGER_S)  # or the request may come too late
     for more in (b"", HALF_A_HEAD):
         with _connected(impatient.endpoint) as asking:
             asking.sendall(WHOLE)
@@ -94,7 +94,7 @@ def test_a_connection_that_was_answered_and_asks_no_more_is_closed(
 def test_an_answer_that_nobody_takes_is_given_up(
     impatient: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "ANSWER_WITHIN_S", SHORT_S)
+    monkeypatch.setattr(server, "ANSWER_WITHIN_S", SHORT_S)
     desk.snapshot = replace(START, config_error="x" * LARGE)
     with _connected(impatient.endpoint) as asking:
         asking.sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
@@ -111,7 +111,7 @@ def test_an_answer_that_nobody_takes_is_given_up(
 def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
     desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
     with ExitStack() as attack:
@@ -132,7 +132,7 @@ def test_a_client_that_asks_on_and_on_keeps_its_connection(
     serving: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("REQUEST_WITHIN_S", "ANSWER_WITHIN_S"):
-        monkeypatch.setattr(connection, limit, LONGER_S)
+        monkeypatch.setattr(server, limit, LONGER_S)
     with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
         ports, end = set(), time.monotonic() + 1.5 * LONGER_S
         while time.monotonic() < end:

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import httpx
 import pytest
 
-from controller.enrolling import Standing
-from controller.relays import PortRange, WishedRelay
-from controller.wishes import Answer, Impossible
+from controller.model.known import PortRange, WishedRelay
+from controller.protocol.enrolment import EnrolmentState
+from controller.protocol.requests import Impossible, OverrideResult
 from tests.api.checks import problem
 from tests.api.desk import RELAYED, Desk
 from tests.api.front import Front
@@ -41,13 +41,13 @@ def test_a_relay_is_wished_for_changed_and_removed_together_with_its_agent(
     desk.snapshot = RELAYED
     removed = http.delete("/api/v1/relays/tokyo").json()
     assert removed["done"] == ["tokyo is no relay any more; it carries 3 connections, which end with it"]
-    assert front.known["phone"].standing is Standing.CONNECTED, "nobody else's agent"
+    assert front.known["phone"].standing is EnrolmentState.CONNECTED, "nobody else's agent"
 
 
 def test_a_relay_whose_agent_cannot_be_revoked_is_removed_and_that_it_was_not_is_told(
     http: httpx.Client, desk: Desk, front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(name: str) -> Answer:
+    def full(name: str) -> OverrideResult:
         raise Impossible(f"{name} is not revoked: the disk is full")
 
     monkeypatch.setattr(front, "revoke", full)

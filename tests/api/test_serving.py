@@ -14,18 +14,18 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from controller.api import make_app
-from controller.model import Endpoint
-from controller.web.gate import CannotServe
-from controller.web.serving import serve
+from controller.edges.http.admission import CannotServe
+from controller.edges.http.app import make_app
+from controller.edges.http.server import serve
+from controller.model.config import Endpoint
 from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
 
 CHILD = """
 import sys
 from tests.api.desk import SETTINGS, TOKEN, Desk
-from controller.api import make_app
-from controller.web.gate import CannotServe
-from controller.web.serving import serve
+from controller.edges.http.app import make_app
+from controller.edges.http.admission import CannotServe
+from controller.edges.http.server import serve
 desk = Desk()
 try:
     running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)

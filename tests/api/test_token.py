@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from controller.web import client, token
-from controller.web.client import Client, Denied, NoToken
-from controller.web.serving import Serving
+from controller.edges.http import client, token
+from controller.edges.http.client import Client, Denied, NoToken
+from controller.edges.http.server import Serving
 from tests.api.desk import TOKEN
 from tests.setup.conftest import public_path as public_path
 
 NOBODY = 65534
-READ = "import sys; from controller.web import token; token.DIRECTORY = token.Path(sys.argv[1]); print(token.found(7))"
+READ = (
+    "import sys; from controller.edges.http import token; "
+    "token.DIRECTORY = token.Path(sys.argv[1]); print(token.found(7))"
+)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from controller.model import Mode
-from controller.snapshot import ClassView
+from controller.model.config import Mode
+from controller.readout.snapshot import ClassView
 from tests.api.checks import problem
 from tests.api.desk import START, WITH_CLASSES, Desk
 

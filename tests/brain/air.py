@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.air.told import AccessPointView, SharerView
-from controller.reports import Direct, Role
-from controller.views import snapshot
+from controller.features.caps.view import AccessPointView, SharerView
+from controller.protocol.orders import Direct
+from controller.protocol.reports import Role
+from controller.readout.build import snapshot
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.known import Wanted
-from controller.reports import Role
-from controller.steering.logbook import Entry
+from controller.features.steering.logbook import LogEntry
+from controller.model.known import Wanted
+from controller.protocol.reports import Role
 from tests.brain.sites import PORTS
 from tests.brain.test_steering import RELAY_ADDRESS, Scene
 from tests.fakes.hand import FakeHand
@@ -71,7 +71,7 @@ class Uploading(Scene):
         """By which uplinks a packet of its TCP does."""
         return leaves(self.fakes[dpid])
 
-    def copying(self) -> list[Entry]:
+    def copying(self) -> list[LogEntry]:
         """What was decided of copies, the newest first."""
         return [entry for entry in self.entries() if entry.copies is not None]
 

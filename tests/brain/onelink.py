@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from controller.air.place import Place
-from controller.model import AccessPoint, CapRule
-from controller.policy.flows import Flow
-from controller.policy.fusing import Figure
+from controller.features.caps.access_point import AccessPointState
+from controller.model.config import AccessPoint, CapRule
+from controller.policy.bandwidth.rates import FusedRate
+from controller.policy.caps.flows import TcpFlow
 from tests.brain import sites
 
 SEGMENT_BITS, PAYLOAD_BYTES = 12_000, 1448
@@ -41,14 +41,14 @@ class OneLink:
         for terminal in written["terminals"].values():
             terminal["access_point"] = "air"
         (site,) = sites.loaded({"sites": {"big": written}}).sites
-        self.place = Place(site, AccessPoint("air", None, CapRule.IDEAL))
+        self.place = AccessPointState(site, AccessPoint("air", None, CapRule.IDEAL))
         self.senders = dict(zip(self.place.terminals, senders, strict=True))
-        self.trains: Figure | None = None  # what they tell
+        self.trains: FusedRate | None = None  # what they tell
         self.now, self.queue, self._rate_bps, self._random = 100.0, 0.0, rate_bps, Random(7)
         self.began = self.now
         self._due = {name: self.now + self._random.random() * REPORT_S for name in self.senders}
         self._read = dict.fromkeys(self.senders, self.now)
-        self._late: list[tuple[float, str, Flow, float]] = []
+        self._late: list[tuple[float, str, TcpFlow, float]] = []
         self.carried: list[tuple[float, float]] = []  # bits in each step, and how long the queue was, in seconds
 
     @property
@@ -103,7 +103,7 @@ class OneLink:
             if self.now >= self._due[name]:
                 own = str(self.place.terminals[name].addresses[0].address)
                 least_us, srtt_us = round(one.rtt_s * 1e6), round(one.srtt_s * 1e6)
-                flow = Flow((own, 5000, SERVER.format(number + 1), 443), 0, int(one.bytes), srtt_us, least_us, True)
+                flow = TcpFlow((own, 5000, SERVER.format(number + 1), 443), 0, int(one.bytes), srtt_us, least_us, True)
                 late_s = self._random.random() * LATEST_S if self._random.random() < 0.1 else 0.0
                 self._late.append((self.now + late_s, name, flow, self.now - self._read[name]))
                 self._read[name], self._due[name] = self.now, self.now + REPORT_S
@@ -111,7 +111,7 @@ class OneLink:
             self._late.remove(each)
             self._heard(*each[1:])
 
-    def _heard(self, name: str, flow: Flow, seconds: float) -> None:
+    def _heard(self, name: str, flow: TcpFlow, seconds: float) -> None:
         assert self.place.meter is not None
         self.place.meter.told(name, [flow], seconds, self.now)
         self.place.heard(self.place.terminals[name], [flow], name, REPORT_S, self.now)

@@ -7,16 +7,27 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from controller.bicast import compile
-from controller.bridge.switch import Switch
-from controller.core import Core, Outcome
-from controller.events import Advertise, Apply, Ask, Close, Effect, PortSeen, Read, SwitchClosed, SwitchEvent
-from controller.known import Known, Port, Wanted
-from controller.measuring.estimates import Estimate, Estimated
-from controller.measuring.estimating import estimated
-from controller.model import Config
-from controller.program import Program
-from controller.reports import AgentClosed, AgentEvent, Direct, HangUp
+from controller.core.core import Core, Outcome
+from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.probing.estimation import estimated
+from controller.model.config import Config
+from controller.model.known import Known, Port, Wanted
+from controller.program.compile import compile
+from controller.program.program import Program
+from controller.protocol.orders import Direct, HangUp
+from controller.protocol.reports import AgentClosed, AgentEvent
+from controller.protocol.switch_events import (
+    Advertise,
+    Apply,
+    Ask,
+    Close,
+    Effect,
+    PortSeen,
+    Read,
+    SwitchClosed,
+    SwitchEvent,
+)
+from controller.switches.switch import Switch
 from tests.fakes.hand import FakeHand
 from tests.fakes.switch import FakeSwitch
 

@@ -7,10 +7,10 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from controller.bicast import compile
-from controller.known import Known, Observed, Port, Wanted
-from controller.model import Config, Mode, Site
-from controller.reconcile import diff
+from controller.model.config import Config, Mode, Site
+from controller.model.known import Known, Observed, Port, Wanted
+from controller.program.changes import diff
+from controller.program.compile import compile
 from tests.brain import sites
 from tests.fakes.switch import FakeSwitch
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.model import AccessPoint, CapRule, CapTables
-from controller.policy import caps, sharers
-from controller.policy.caps import Ruling
-from controller.policy.flows import Flow
-from controller.policy.sharers import Sharer
+from controller.model.config import AccessPoint, CapRule, CapTables
+from controller.policy.caps import caps, sharers
+from controller.policy.caps.caps import Ruling
+from controller.policy.caps.flows import TcpFlow
+from controller.policy.caps.sharers import Sharer
 
 NEAR, FAR = "10.9.0.4", "10.9.1.4"
 PERIOD_S = sharers.PERIOD_S
@@ -36,10 +36,10 @@ class Stream:
     token: int = 0
     joined: bool = False
 
-    def flow(self, terminal: str, port: int, for_s: float) -> Flow:
+    def flow(self, terminal: str, port: int, for_s: float) -> TcpFlow:
         sent = int(self.bps / 8 * for_s)
         srtt_us = self.rtt_us if self.srtt_us is None else self.srtt_us
-        return Flow(
+        return TcpFlow(
             (terminal, port, self.other, 80), self.token, sent, srtt_us, self.rtt_us, bool(self.bps), self.joined
         )
 
@@ -55,7 +55,7 @@ class Air:
     sent: dict[tuple[str, int], int] = field(default_factory=dict)
     rides: dict[str, str] = field(default_factory=dict)  # by terminal; wifi, where it is not here
 
-    def hear(self, terminal: str, flows: Sequence[Flow]) -> Sharer:
+    def hear(self, terminal: str, flows: Sequence[TcpFlow]) -> Sharer:
         before, rides = self.sharers.get(terminal), self.rides.get(terminal, "wifi")
         self.sharers[terminal] = sharers.heard(before, terminal, {terminal}, flows, self.now, rides=rides)
         return self.sharers[terminal]
@@ -73,7 +73,7 @@ class Air:
     def decide(self) -> Ruling:
         return caps.decide(self.access_point, tuple(self.sharers.values()), self.ruling, self.now)
 
-    def _flow(self, terminal: str, port: int, one: Stream) -> Flow:
+    def _flow(self, terminal: str, port: int, one: Stream) -> TcpFlow:
         flow = one.flow(terminal, port, PERIOD_S)
         total = self.sent.get((terminal, port), 0) + flow.bytes_sent
         self.sent[terminal, port] = total

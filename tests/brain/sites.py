@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from controller import config
-from controller.known import Known, Observed, Port, Wanted
-from controller.model import Address, Config, Mode, Site
+from controller.edges.config import load
+from controller.model.config import Address, Config, Mode, Site
+from controller.model.known import Known, Observed, Port, Wanted
 from tests.fakes.packet import TERMINAL_MAC
 
 PAPER: dict[str, Any] = {
@@ -75,7 +75,7 @@ def document() -> dict[str, Any]:
 
 
 def loaded(written: dict[str, Any]) -> Config:
-    return config.parse(yaml.safe_dump(written, sort_keys=False))
+    return load.parse(yaml.safe_dump(written, sort_keys=False))
 
 
 def paper_site() -> Site:

@@ -12,31 +12,31 @@ import pytest
 from hypothesis import given, target
 from hypothesis import strategies as st
 
-from controller.policy import adaptive
-from controller.policy.adaptive import (
+from controller.policy.copies import adaptive
+from controller.policy.copies.adaptive import (
     CLEAN_S,
     KEPT_S,
     MEASURED_S,
     PAUSE_AT_MOST_S,
     TRY_S,
-    Decision,
+    CopyDecision,
     Watch,
     decide,
     decided,
     moved,
     told,
 )
-from controller.policy.evidence import is_late
-from controller.policy.health import Reading
-from controller.policy.tallies import Evidence, Source, Tally, of_copies, of_senders
-from controller.reports import PathCopies, Subflow
+from controller.policy.copies.tallies import Evidence, Source, Tally, of_copies, of_senders
+from controller.policy.paths.evidence import is_late
+from controller.policy.paths.health import UplinkReading
+from controller.protocol.reports import PathCopies, Subflow
 
 PERIOD_S = 0.25
 START = 100.0
 ONE_PATH = Watch("wifi", START, copies=False)
 COPIES = Watch("wifi", START)
 
-Told = tuple[Watch, list[Decision]]
+Told = tuple[Watch, list[CopyDecision]]
 
 
 def piece(source: Source, packets: int, lost: int = 0, late: int = 0, stalled_ms: int = 0) -> Evidence:
@@ -75,7 +75,7 @@ def for_s(seconds: float, evidence: Evidence) -> list[Evidence]:
     return [evidence] * int(seconds / PERIOD_S)
 
 
-def begun_and_ended(made: list[Decision]) -> list[tuple[bool, float]]:
+def begun_and_ended(made: list[CopyDecision]) -> list[tuple[bool, float]]:
     return [(each.copies, each.at - START) for each in made]
 
 
@@ -98,7 +98,7 @@ def test_evidence_that_says_nothing_changes_nothing() -> None:
 def test_a_path_that_loses_has_copies_within_a_second_and_it_says_the_numbers() -> None:
     _, made = after(ONE_PATH, *for_s(1, sent(100, 5)))
     because = "wifi: 5.0% of 300 packets lost, 0.0% late, as senders tell; copies from 2% lost on, bad luck aside"
-    assert made == [Decision("phone", True, because, START + 0.75)]
+    assert made == [CopyDecision("phone", True, because, START + 0.75)]
 
 
 def test_a_sender_whose_rate_falls_with_the_first_losses_has_them_as_soon() -> None:
@@ -203,7 +203,7 @@ def test_copies_that_were_under_way_when_they_ended_tell_nothing() -> None:
 def test_what_is_measured_to_be_clean_ends_copies_after_a_while_and_it_says_the_numbers() -> None:
     _, made = after(COPIES, *for_s(20, came()))
     because = "wifi: 0.0% of 4100 packets lost, 0.0% late in 10 s; clean up to 1% and 3%"
-    assert made == [Decision("phone", False, because, START + PERIOD_S + CLEAN_S)]
+    assert made == [CopyDecision("phone", False, because, START + PERIOD_S + CLEAN_S)]
 
 
 def test_probes_end_copies_too() -> None:
@@ -300,13 +300,13 @@ def test_the_pause_doubles_with_every_try_that_fails_and_begins_anew_when_one_la
             else:
                 tries.append(waited - PERIOD_S)
     assert tries == [TRY_S, 2 * TRY_S, 4 * TRY_S, 8 * TRY_S, *[PAUSE_AT_MOST_S] * 3]
-    watch = decided(watch, Decision("phone", True, "", now + KEPT_S))
+    watch = decided(watch, CopyDecision("phone", True, "", now + KEPT_S))
     assert watch.relapses == 0
 
 
 def test_copies_that_were_barred_are_not_had_and_it_is_no_relapse() -> None:
     decision = decide("phone", COPIES, START, barred="used up until 00:00")
-    assert decision == Decision("phone", False, "used up until 00:00", START, barred=True)
+    assert decision == CopyDecision("phone", False, "used up until 00:00", START, barred=True)
     watch = decided(COPIES, decision)
     watch = told(watch, STALLED, START + 1)
     assert decide("phone", watch, START + 1, barred="used up until 00:00") is None
@@ -384,7 +384,7 @@ OTHERWISE = ("wifi", "lte", "dead")
 LASTS = st.tuples(st.sampled_from(USUAL) | PIECES | st.sampled_from(OTHERWISE), st.integers(1, 120))
 
 
-def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, Decision | None]:
+def follow(watch: Watch, what: Evidence | str, now: float) -> tuple[Watch, CopyDecision | None]:
     if isinstance(what, Evidence):
         watch = told(watch, what, now)
     else:
@@ -398,7 +398,7 @@ def test_copies_last_as_long_as_they_must_and_begin_at_most_once_in_that_time(
     series: list[tuple[Evidence | str, int]], every_s: float
 ) -> None:
     """The same again and again, so many times each."""
-    watch, now, made = COPIES, START, list[Decision]()
+    watch, now, made = COPIES, START, list[CopyDecision]()
     for what, times in series:
         for _ in range(times):
             now += every_s
@@ -499,5 +499,5 @@ def test_a_thin_flow_waits_in_others_queues_and_a_thick_one_in_its_own() -> None
 
 
 def test_what_waits_in_a_queue_is_told_beside_the_reading_that_leaves_it_out() -> None:
-    evidence = of_senders(Reading(90, 9, 10**5, 300), 10, 0.25)
+    evidence = of_senders(UplinkReading(90, 9, 10**5, 300), 10, 0.25)
     assert evidence == Evidence(Source.SENDERS, 0.25, Tally(100, 9, 10), 300)

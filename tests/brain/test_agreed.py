@@ -6,10 +6,9 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 
-from controller.bridge.agreed import Agreed
-from controller.bridge.looks import EVERY_S, Looks
-from controller.program import Bucket, Flow, Group, GroupKind, Output, Program
-from controller.reconcile import diff
+from controller.program.changes import diff
+from controller.program.program import Bucket, Flow, Group, GroupKind, Output, Program
+from controller.switches.pacing import EVERY_S, ReadCache, ReadSchedule
 
 MEANT = Program.of(
     [Flow(0, priority, (), (Output(priority),)) for priority in (1, 2)],
@@ -19,7 +18,7 @@ READ = deepcopy(MEANT)
 
 
 def test_what_is_as_it_was_is_the_very_value_that_was_meant() -> None:
-    again = Agreed(READ, MEANT).recognised(replace(READ, flows=dict(READ.flows), groups=dict(READ.groups)))
+    again = ReadCache(READ, MEANT).recognised(replace(READ, flows=dict(READ.flows), groups=dict(READ.groups)))
     assert all(again.flows[key] is flow for key, flow in MEANT.flows.items())
     assert all(again.groups[key] is group for key, group in MEANT.groups.items())
 
@@ -30,14 +29,14 @@ def test_what_somebody_changed_deleted_or_added_is_seen() -> None:
     third = Flow(0, 3, ())
     changed = Group(3, GroupKind.ALL, ())
     read = Program.of([other, third], [changed])
-    found = Agreed(READ, MEANT).recognised(read)
+    found = ReadCache(READ, MEANT).recognised(read)
     assert found == read
     assert set(diff(found, MEANT)) == set(diff(read, MEANT)) and len(diff(found, MEANT)) == 5
     assert two.key not in found.flows
 
 
 def test_switches_that_came_at_once_are_looked_at_in_turn_and_each_every_ten_seconds() -> None:
-    switches = [Looks(0.0) for _ in range(3 * EVERY_S)]
+    switches = [ReadSchedule(0.0) for _ in range(3 * EVERY_S)]
     at: dict[int, list[int]] = {number: [] for number in range(len(switches))}
     for second in range(1, 6 * EVERY_S):
         now = second + 0.3

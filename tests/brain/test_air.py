@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller import granting
-from controller.air.draft import MOST_CAPS, MOST_PORTS, Draft
-from controller.air.holder import AGAIN_AFTER_S, LEASE_MS, NOTHING
-from controller.model import CapRule, CapTables
-from controller.policy.cap_windows import Window
-from controller.reports import MOST_SUBFLOWS, Caps, Role
+from controller.core import overrides
+from controller.features.caps.holder import AGAIN_AFTER_S, LEASE_MS, MOST_CAPS, MOST_PORTS, NOTHING, CapsDraft
+from controller.model.config import CapRule, CapTables
+from controller.policy.caps.windows import Window
+from controller.protocol.orders import Caps
+from controller.protocol.reports import MOST_SUBFLOWS, Role
 from tests.brain import sites
 from tests.brain.air import ADDRESSES, FAR, NEAR, Shared, document
 from tests.fakes.capper import FakeCapper, Stream
@@ -64,7 +64,7 @@ def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: st
     stream = air.stream("laptop", min_rtt_us=4000, srtt_us=4000)
     air.run(3)
     near = most(hand, stream)
-    _, effects, _ = granting.active(air.core, "laptop", "lte", air.now)
+    _, effects, _ = overrides.active(air.core, "laptop", "lte", air.now)
     air.carry(effects)
     stream.srtt_us = 60_000
     air.run(4)
@@ -405,7 +405,7 @@ def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_tru
 
 
 def test_nobody_takes_all_the_room_of_one_order() -> None:
-    draft = Draft()
+    draft = CapsDraft()
     draft.hold("liar", {("10.1.0.11", f"203.0.{number >> 8}.{number & 255}"): Window(9) for number in range(MOST_CAPS)})
     draft.hold("phone", {("10.1.0.13", NEAR): Window(7)})
     for number in range(100):
@@ -416,7 +416,7 @@ def test_nobody_takes_all_the_room_of_one_order() -> None:
 
 
 def test_an_order_has_no_more_ports_than_an_agent_takes() -> None:
-    draft, ports = Draft(), [f"gw-{number:03}" for number in range(MOST_PORTS + 40)]
+    draft, ports = CapsDraft(), [f"gw-{number:03}" for number in range(MOST_PORTS + 40)]
     draft.watch(reversed(ports))
     assert draft.order().ports == tuple(ports[:MOST_PORTS])
 

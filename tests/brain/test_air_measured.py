@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.policy.delivered import PACKET_BYTES, PAYLOAD_BYTES
+from controller.policy.caps.flows import PACKET_BYTES, PAYLOAD_BYTES
 from tests.brain.air import ADDRESSES, Shared, document
 from tests.fakes.capper import Stream
 

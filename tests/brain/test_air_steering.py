@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from controller.policy.health import Health
-from controller.reports import PathManager, ReportEvery, Role
-from controller.steering.hands import GONE_AFTER_S
+from controller.agents.agent import GONE_AFTER_S
+from controller.policy.paths.health import UplinkHealth
+from controller.protocol.orders import ReportEvery
+from controller.protocol.reports import PathManager, Role
 from tests.brain import sites
 from tests.brain.test_steering import LTE, WIFI, WIFI6, Scene
 from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
@@ -33,9 +34,9 @@ class Uploads(Scene):
         self.world.append(FakeConnection(SERVER, [FakeSubflow(WIFI), FakeSubflow(LTE)]))
         self._reported_at = self.now
 
-    def goes_on(self, seconds: float, loss: float = 0.0, dead: bool = False) -> list[tuple[float, str, Health]]:
+    def goes_on(self, seconds: float, loss: float = 0.0, dead: bool = False) -> list[tuple[float, str, UplinkHealth]]:
         """When what is known of Wi-Fi changed, and where the client then was."""
-        seen: list[tuple[float, str, Health]] = []
+        seen: list[tuple[float, str, UplinkHealth]] = []
         for _ in range(round(seconds * 4)):
             self.now += 0.25
             self._send(loss, dead)
@@ -87,7 +88,7 @@ def test_one_burst_of_loss_shorter_than_three_seconds_moves_nobody() -> None:
     scene.goes_on(4)
     scene.goes_on(1, loss=0.4)
     scene.goes_on(6)
-    assert (scene.active, scene.health("wifi")) == ("wifi", Health.GOOD)
+    assert (scene.active, scene.health("wifi")) == ("wifi", UplinkHealth.GOOD)
 
 
 def test_each_report_is_counted_and_keeps_the_agent_from_being_taken_for_silent() -> None:

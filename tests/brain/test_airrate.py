@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from controller.policy import delivered
-from controller.policy.airrate import KEPT_S, MOST_BPS, AirRate, Use
-from controller.policy.delivered import PACKET_BYTES, PAYLOAD_BYTES, Delivered
-from controller.policy.flows import Flow
-from controller.policy.fusing import Figure, Method
+from controller.policy.bandwidth.rates import FusedRate, Method
+from controller.policy.caps import flows
+from controller.policy.caps.capacity import KEPT_S, MOST_BPS, AirRate, Use
+from controller.policy.caps.flows import PACKET_BYTES, PAYLOAD_BYTES, TcpFlow, TerminalDelivery
 from tests.brain.onelink import OneLink, Sender
 
 PHASE_S = 40.0
@@ -69,7 +68,7 @@ def test_air_that_becomes_slower_while_less_is_tried_is_no_reason_to_allow_more_
 @pytest.mark.parametrize("told_bps", [4e6, 18e6, 20e6, 40e6, 1e12])
 def test_whatever_trains_told_what_is_delivered_is_right_within_forty_seconds(told_bps: float, rtt_s: float) -> None:
     link = OneLink([Sender(rtt_s) for _ in range(2)], steady)
-    link.trains = Figure(told_bps, 0.9 * told_bps, 1.1 * told_bps, link.now, (Method.TRAINS,))
+    link.trains = FusedRate(told_bps, 0.9 * told_bps, 1.1 * told_bps, link.now, (Method.TRAINS,))
     link.run(1)
     assert link.bandwidth_bps >= told_bps and any(map(link.place.windows, link.senders))
     link.run(40)
@@ -160,14 +159,14 @@ def test_bytes_that_one_claims_hold_for_no_longer_than_he_claims_them() -> None:
 # What is delivered
 
 
-def flow(bytes_sent: int, port: int = 5000) -> Flow:
-    return Flow(("10.1.0.1", port, "203.0.113.4", 443), 0, bytes_sent, 4000, 4000)
+def flow(bytes_sent: int, port: int = 5000) -> TcpFlow:
+    return TcpFlow(("10.1.0.1", port, "203.0.113.4", 443), 0, bytes_sent, 4000, 4000)
 
 
-def told(*bytes_sent: int, seconds: float = 0.25) -> Delivered:
+def told(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
     one = None
     for number, sent in enumerate(bytes_sent):
-        one = delivered.heard(one, [flow(sent)], seconds, float(number))
+        one = flows.heard(one, [flow(sent)], seconds, float(number))
     assert one is not None
     return one
 
@@ -180,13 +179,13 @@ def test_a_rate_is_of_a_whole_second_and_has_the_headers_in_it() -> None:
 
 def test_a_connection_counts_from_where_it_was_first_heard_of_and_one_that_goes_back_not_at_all() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
-    more = delivered.heard(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
+    more = flows.heard(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
     assert more.bps == one.bps
-    assert delivered.heard(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
+    assert flows.heard(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
 
 
 def test_a_report_that_took_no_time_begins_anew() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
-    assert delivered.heard(one, [flow(10**9)], 0.0, 6.0).bps is None
+    assert flows.heard(one, [flow(10**9)], 0.0, 6.0).bps is None
     absurd = replace(flow(0), bytes_sent=10**17)
-    assert delivered.heard(one, [absurd], 0.25, 6.0).bps is not None
+    assert flows.heard(one, [absurd], 0.25, 6.0).bps is not None

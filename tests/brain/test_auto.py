@@ -7,21 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from controller import granting
-from controller.bicast import compile
-from controller.courses import course
-from controller.events import Change, ModifyGroup
-from controller.known import Known, Wanted
-from controller.model import Mode, Site
-from controller.policy.adaptive import TRY_S, Decision
-from controller.policy.reflexes import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
-from controller.policy.ways import Leaves, way
-from controller.program import Program
-from controller.reports import ReportEvery, Role
-from controller.steering.copying import QUIET_S, UNHEARD_S, Copying
-from controller.steering.downloads import OVER_S
-from controller.steering.logbook import By
-from controller.views import snapshot
+from controller.core import overrides
+from controller.features.copies.manager import QUIET_S, UNHEARD_S, CopiesManager
+from controller.features.copies.traffic import DOWNLOADS_OVER_S
+from controller.features.steering.logbook import By
+from controller.model.config import Mode, Site
+from controller.model.known import Known, Wanted
+from controller.policy.copies.adaptive import TRY_S, CopyDecision
+from controller.policy.paths.failover import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
+from controller.policy.paths.uplinks import Leaves, way
+from controller.program.changes import Change, ModifyGroup
+from controller.program.compile import compile
+from controller.program.program import Program
+from controller.protocol.orders import ReportEvery
+from controller.protocol.reports import Role
+from controller.readout.build import snapshot
+from controller.readout.explain import course
 from tests.brain import relayed, sites
 from tests.brain.copied import GATEWAY_MAC, ONE_PATH, Uploading, leaves
 from tests.brain.sites import PORTS
@@ -153,10 +154,10 @@ def test_a_reflex_is_as_patient_as_the_copies_make_it() -> None:
 def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew() -> None:
     scene = Uploading(ONE_PATH)
     for mode in (Mode.SINGLE, Mode.BICAST):
-        scene.carry(granting.mode(scene.core, "client", mode, scene.now)[1])
+        scene.carry(overrides.mode(scene.core, "client", mode, scene.now)[1])
         scene.uploads(2, loss=0.05)
         assert not scene.core.wanted.copies and not scene.copying()
-    scene.carry(granting.mode(scene.core, "client", None, scene.now)[1])
+    scene.carry(overrides.mode(scene.core, "client", None, scene.now)[1])
     scene.drain()
     assert scene.leaves() == {"wifi", "lte"}
     told = course(scene.core, "client", scene.now, 0.0).copying
@@ -220,7 +221,7 @@ def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one
 def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
     scene = Uploading(ONE_PATH)
     scene.uploads(2)
-    scene.carry(granting.mode(scene.core, "client", Mode.SINGLE, scene.now)[1])
+    scene.carry(overrides.mode(scene.core, "client", Mode.SINGLE, scene.now)[1])
     scene.uploads(2)
     assert asked(scene) == [250, 1000]
 
@@ -327,7 +328,7 @@ def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements
     scene.uploads(5)
     scene.receives(UNHEARD_S, asks=1)
     assert not scene.copying(), "for so long it may have been a page"
-    scene.receives(OVER_S + 1, asks=1)
+    scene.receives(DOWNLOADS_OVER_S + 1, asks=1)
     (entry,) = scene.copying()
     assert entry.copies and entry.because.startswith("it mostly receives") and len(scene.leaves()) == 2
     scene.receives(2 * TRY_S, asks=90)
@@ -385,7 +386,7 @@ def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:
     scene = Uploading(ONE_PATH)
     scene.world.clear()
     scene.connection("10.1.0.9")
-    scene.receives(UNHEARD_S + OVER_S + 5)
+    scene.receives(UNHEARD_S + DOWNLOADS_OVER_S + 5)
     assert not scene.copying() and scene.leaves() == {"wifi"}
 
 
@@ -412,14 +413,14 @@ def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyP
     scene = on_wifi_by_wish()
     scene.pass_time(1.0)
     looked = 0
-    look = Copying.look
+    look = CopiesManager.look
 
-    def noted(copying: Copying, wanted: Wanted, now: float) -> Iterator[Decision]:
+    def noted(copying: CopiesManager, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         nonlocal looked
         looked += 1
         return look(copying, wanted, now)
 
-    monkeypatch.setattr(Copying, "look", noted)
+    monkeypatch.setattr(CopiesManager, "look", noted)
     for _ in range(500):
         scene.now += 0.001
         scene.up("wifi0", False)
@@ -433,7 +434,7 @@ def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
     scene.uploads(1)
     scene.now += 0.1
     scene.up("wifi0", False)
-    scene.carry(granting.active(scene.core, "phone", "wifi", scene.now)[1])
+    scene.carry(overrides.active(scene.core, "phone", "wifi", scene.now)[1])
     scene.drain()
     assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
 
@@ -466,6 +467,6 @@ def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
     scene.uploads(2 * TRY_S)
     assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
     assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.because
-    granting.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
+    overrides.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
     scene.uploads(TRY_S)
     assert [entry.copies for entry in scene.copying()] == [False]

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from controller.policy import trains
-from controller.policy.bandwidth import Alpha, Rate, Samples, Slope, Unknown, calibrated, of_slope, one_way, paper, rate
+from controller.policy.bandwidth import estimators
+from controller.policy.bandwidth.estimators import Samples, Slope, calibrated, of_slope, one_way, paper, rate
+from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
 
 LENGTHS = np.arange(16.0, 1441, 16)
 REPLY, HEADERS = 48, 42
@@ -199,28 +200,28 @@ def train(bps: float, burst: int = 0, packets: int = 50, seed: int = 0) -> tuple
 @pytest.mark.parametrize("bps", [10e6, 100e6, 400e6])
 @pytest.mark.parametrize("burst", [0, 15_000, 30_000])
 def test_trains_tell_the_rate_behind_a_burst(bps: float, burst: int) -> None:
-    told = trains.rate([train(bps, burst, seed=each) for each in range(20)])
+    told = estimators.rate_of_trains([train(bps, burst, seed=each) for each in range(20)])
     assert isinstance(told, Rate)
     assert told.bps == pytest.approx(bps, rel=0.05)
     assert told.least_bps <= told.bps <= told.most_bps
 
 
 def test_trains_that_come_as_fast_as_hosts_take_them_tell_of_the_hosts() -> None:
-    told = trains.rate([train(1e9, seed=each) for each in range(20)])
+    told = estimators.rate_of_trains([train(1e9, seed=each) for each in range(20)])
     assert isinstance(told, Unknown) and told.because.startswith("trains come too fast for these hosts: at some 1")
 
 
 def test_others_between_the_packets_of_some_trains_do_not_count() -> None:
     mixed = [train(50e6 if each % 3 == 0 else 100e6, seed=each) for each in range(21)]
-    told = trains.rate(mixed)
+    told = estimators.rate_of_trains(mixed)
     assert isinstance(told, Rate) and told.bps == pytest.approx(100e6, rel=0.05)
 
 
 def test_too_few_trains_tell_nothing() -> None:
-    told = trains.rate([train(1e6)] * 5)
+    told = estimators.rate_of_trains([train(1e6)] * 5)
     assert isinstance(told, Unknown) and "5 trains of 5 came, expected 6" in told.because
 
 
 def test_trains_that_all_say_the_same_are_no_surer_than_their_headers() -> None:
-    told = trains.rate([train(99.9e6)] * 20)
+    told = estimators.rate_of_trains([train(99.9e6)] * 20)
     assert isinstance(told, Rate) and told.least_bps < 99.5e6 and told.most_bps > 100e6

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.farend.brought import Brought
-from controller.farend.silence import Silence
-from controller.known import Wanted
-from controller.model import Config
-from controller.reports import Elimination, PathCopies
+from controller.features.copies.loss_evidence import CopyArrivals
+from controller.features.peer_sites.elimination import Silence
+from controller.model.config import Config
+from controller.model.known import Wanted
+from controller.protocol.reports import Elimination, PathCopies
 from tests.brain import sites
 from tests.brain.sites import PORTS
 from tests.brain.test_mirrors import document
@@ -51,7 +51,7 @@ def test_who_rides_it_is_not_told_that_it_loses_what_others_sent() -> None:
     home, far = three("auto").sites
     on_both = replace(LTE_IS_BARRED, active={"client": "wifi", "phone": "lte"}, once=frozenset({"far"}))
     for wanted, of_whom in ((replace(on_both, barred={}), {"wifi", "lte"}), (on_both, {"wifi"})):
-        brought = Brought()
+        brought = CopyArrivals()
         for second in range(3):
             evidence = brought.told(
                 far, home, told(wifi=100 * second, lte=50 * second, sat=second), 1.0, wanted, float(second)

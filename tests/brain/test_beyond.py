@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.bicast import compile
-from controller.configuration.document import ConfigError
-from controller.events import ModifyGroup
-from controller.known import Known
-from controller.model import Mode, Site
-from controller.program import Program
-from controller.reconcile import diff
+from controller.model.config import ConfigError, Mode, Site
+from controller.model.known import Known
+from controller.program.changes import ModifyGroup, diff
+from controller.program.compile import compile
+from controller.program.program import Program
 from tests.brain import sites, test_mirrors
 from tests.brain.sites import PHONE_MAC, PORTS
 from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp

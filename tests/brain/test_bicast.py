@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.bicast import compile
-from controller.known import Known, Observed, Port, Wanted
-from controller.model import Datapath, Mode, Site
-from controller.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
-from controller.reconcile import diff
-from controller.tables.recall import remembered
-from controller.tables.served import served
+from controller.model.config import Datapath, Mode, Site
+from controller.model.known import Known, Observed, Port, Wanted
+from controller.program.changes import diff
+from controller.program.compile import compile
+from controller.program.groups import served
+from controller.program.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
+from controller.program.readback import remembered
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
 from tests.fakes.packet import TERMINAL_MAC, Packet, arp_request, echo, solicit, tcp, udp

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.binding import Binding, bound, of_agent, parsed
-from controller.config import ConfigError
-from controller.reports import Role
-from controller.wishes import Impossible
+from controller.model.config import ConfigError
+from controller.protocol.enrolment import Binding, bound, of_agent, parsed
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible
 from tests.brain import sites
 
 CONFIG = replace(sites.loaded(sites.document()), servers=("www",))

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from controller import granting
-from controller.measures import PathHealth
-from controller.model import Mode
-from controller.policy.adaptive import CLEAN_S
-from controller.reports import Role
-from controller.steering.logbook import Entry
+from controller.core import overrides
+from controller.features.steering.logbook import LogEntry
+from controller.model.config import Mode
+from controller.policy.copies.adaptive import CLEAN_S
+from controller.protocol.reports import PathHealth, Role
 from tests.brain.test_ends import Ends
 from tests.brain.test_mirrors import document
 from tests.fakes.eliminator import FakeEliminator
@@ -56,7 +55,7 @@ class Copied(Ends):
         assert watch is not None
         return watch.because
 
-    def decided(self, terminal: str = "client") -> list[Entry]:
+    def decided(self, terminal: str = "client") -> list[LogEntry]:
         return [entry for entry in self.core.pilot.logbook.entries(terminal) if entry.copies is not None]
 
 
@@ -104,7 +103,7 @@ def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> Non
     ends.comes(2)
     for uplink in ("lte", "wifi"):
         for name in ("client", "phone"):
-            ends.carry(granting.active(ends.core, name, uplink, ends.now)[1])
+            ends.carry(overrides.active(ends.core, name, uplink, ends.now)[1])
         ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
     assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
 

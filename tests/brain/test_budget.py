@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.calendar import moment
-from controller.known import Counted, Spent
-from controller.model import Limits
-from controller.policy.budget import (
+from controller.edges.runtime.process import moment
+from controller.model.config import Limits
+from controller.model.known import Counted, Spent
+from controller.policy.copies.budget import (
     LITTLE_BYTES,
     LOOKED_AGAIN_S,
     SHARE_S,
     Account,
+    CounterReading,
     Moment,
-    Reading,
     barred,
     counted,
     opened,
@@ -34,8 +34,8 @@ def at(seconds: float, day: str = "2026-11-22") -> Moment:
     return Moment(NOON + seconds, day, NOON + 12 * 3600, 3600)
 
 
-def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", port: int = 4) -> Reading:
-    return Reading(switch, Counted(copied, rate_kbps), {port: carried})
+def reading(copied: int, carried: int, rate_kbps: int = 0, switch: str = "1", port: int = 4) -> CounterReading:
+    return CounterReading(switch, Counted(copied, rate_kbps), {port: carried})
 
 
 def told(account: Account, *readings: tuple[float, int, int]) -> Account:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.model import CapRule
-from controller.policy.airrate import Use
-from controller.policy.cap_release import (
+from controller.model.config import CapRule
+from controller.policy.caps.capacity import Use
+from controller.policy.caps.release import (
     CALM_S,
     GIVEN_PART,
     LASTS_S,
@@ -23,8 +23,8 @@ from controller.policy.cap_release import (
     Release,
     State,
 )
-from controller.policy.cap_windows import SEGMENT_US, Part, window
-from controller.policy.cap_windows import released as released_window
+from controller.policy.caps.windows import SEGMENT_US, Part, window
+from controller.policy.caps.windows import released as released_window
 from tests.brain.sharing import BANDWIDTH_BPS, IDEAL
 from tests.brain.unheld import Sender, SharedAir
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.model import AccessPoint, CapRule, CapTables
-from controller.policy.cap_windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
-from controller.policy.cap_witnesses import OTHERS_FACTOR, OTHERS_MORE_US
-from controller.policy.caps import BLOCK_BYTES, Cap, Ruling, decide
-from controller.policy.flows import Flow
-from controller.policy.sharers import PERIOD_S, REMEMBERED_S, heard
+from controller.model.config import AccessPoint, CapRule, CapTables
+from controller.policy.caps.caps import BLOCK_BYTES, Ruling, TerminalCap, decide
+from controller.policy.caps.flows import TcpFlow
+from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, heard
+from controller.policy.caps.windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
+from controller.policy.caps.witnesses import OTHERS_FACTOR, OTHERS_MORE_US
 from tests.brain.sharing import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
 
 OFF = replace(IDEAL, rule=CapRule.OFF)
@@ -25,7 +25,7 @@ def fits(rtt_us: float, bandwidth_bps: int = BANDWIDTH_BPS) -> float:
     return bandwidth_bps * rtt_us / 1e6 / 8 / SEGMENT_BYTES
 
 
-def only(cap: Cap) -> Window:
+def only(cap: TerminalCap) -> Window:
     (window,) = cap.windows.values()
     return window
 
@@ -185,7 +185,7 @@ def test_another_rule_or_bandwidth_acts_at_once() -> None:
 
 def test_without_a_round_trip_there_is_no_cap_but_a_reason() -> None:
     before = heard(None, ME, {ME}, [], 100.0)
-    unknown = heard(before, ME, {ME}, [Flow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
+    unknown = heard(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
     cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
     assert cap.active and not cap.windows and cap.because == "no cap: its shortest round trip is not known"
 
@@ -215,8 +215,8 @@ def test_the_subflows_of_one_connection_share_its_window_by_the_way_that_is_in_u
         sent[0] += near_bytes
         sent[1] += far_bytes
         flows = [
-            Flow((ME, 1, NEAR, 80), 7, sent[0], 4000, 4000),
-            Flow((other, 2, NEAR, 80), 7, sent[1], 64_000, 64_000),
+            TcpFlow((ME, 1, NEAR, 80), 7, sent[0], 4000, 4000),
+            TcpFlow((other, 2, NEAR, 80), 7, sent[1], 64_000, 64_000),
         ]
         sharer = heard(sharer, ME, {ME, other}, flows, now)
         cap = decide(IDEAL, [sharer], None, now).caps[ME]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy import sharers
-from controller.policy.flows import MOST_BYTES, MOST_RTT_US, Flow, FlowKey, of_connections, of_passing, wrong
-from controller.policy.sharers import (
+from controller.policy.caps import sharers
+from controller.policy.caps.flows import MOST_BYTES, MOST_RTT_US, TcpFlow, TcpFlowKey, of_connections, of_passing, wrong
+from controller.policy.caps.sharers import (
     DOUBTED_S,
     MOST_PAIRS,
     MOST_QUIET,
@@ -22,21 +22,21 @@ from controller.policy.sharers import (
     heard,
     silent,
 )
-from controller.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
+from controller.protocol.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
 
 PHONE, SERVER = "10.1.0.2", "10.9.0.4"
 PAIR = (PHONE, SERVER)
 
 
-def key(port: int = 5000, terminal: str = PHONE, other: str = SERVER) -> FlowKey:
+def key(port: int = 5000, terminal: str = PHONE, other: str = SERVER) -> TcpFlowKey:
     return (terminal, port, other, 80)
 
 
-def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = False, token: int = 0) -> Flow:
-    return Flow(key(port), token, sent, rtt_us, rtt_us, waits)
+def flow(sent: int, port: int = 5000, rtt_us: int | None = 4000, waits: bool = False, token: int = 0) -> TcpFlow:
+    return TcpFlow(key(port), token, sent, rtt_us, rtt_us, waits)
 
 
-def told(*reports: list[Flow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
+def told(*reports: list[TcpFlow], before: Sharer | None = None, start: float = 100.0) -> Sharer:
     """After these reports, one a period."""
     for number, flows in enumerate(reports):
         before = heard(before, PHONE, {PHONE}, flows, start + number * PERIOD_S)
@@ -132,7 +132,7 @@ def test_three_periods_without_a_report_are_silence_and_what_comes_after_is_a_be
 
 
 def test_the_subflows_of_one_connection_are_one_connection_with_several_paths() -> None:
-    second = Flow(("10.1.9.2", 6000, SERVER, 80), 7, 0, 50_000, 50_000)
+    second = TcpFlow(("10.1.9.2", 6000, SERVER, 80), 7, 0, 50_000, 50_000)
     own = {PHONE, "10.1.9.2"}
     sharer = heard(None, PHONE, own, [], 100.0)
     sharer = heard(sharer, PHONE, own, [flow(50_000, token=7), second], 100.25)
@@ -148,8 +148,8 @@ def test_a_subflow_that_goes_takes_nothing_back_from_its_connection() -> None:
     assert sharer.active and not sharer.doubts.said
 
 
-def joined(port: int, other: str = SERVER) -> Flow:
-    return Flow(key(port, other=other), 0, 50_000, 4000, 4000, joined=True)
+def joined(port: int, other: str = SERVER) -> TcpFlow:
+    return TcpFlow(key(port, other=other), 0, 50_000, 4000, 4000, joined=True)
 
 
 def test_a_gateway_counts_no_subflow_that_joined_as_a_connection_but_one_alone() -> None:
@@ -218,7 +218,7 @@ def test_an_absurd_flow_is_refused_alone_counted_and_named(change: dict[str, Any
 
 
 def test_a_connection_of_somebody_else_is_refused() -> None:
-    sharer = told([], [Flow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
+    sharer = told([], [TcpFlow(key(terminal="10.1.0.3"), 0, 50_000, 4000, 4000)])
     assert not sharer.active and sharer.doubts.said == (
         "it tells of a connection of an address that is not its own (1 time)",
     )
@@ -228,14 +228,14 @@ def test_a_connection_of_somebody_else_is_refused() -> None:
     "other", ["", "::1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "::ffff:10.9.0.4", "2001:db8::1", "nowhere"]
 )
 def test_a_connection_to_what_is_no_other_host_is_refused_alone_counted_and_named(other: str) -> None:
-    sharer = told([], [Flow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
+    sharer = told([], [TcpFlow(key(other=other), 0, 50_000, 4000, 4000), flow(50_000)])
     assert [path.pair for live in sharer.live for path in live.paths] == [PAIR]
     assert sharer.doubts.said == ("it tells of a connection to what is no other host (1 time)",)
 
 
 def test_what_a_host_sends_to_itself_makes_it_no_sharer_and_is_no_doubt() -> None:
     own = {PHONE, "10.1.9.2"}
-    within = [Flow(key(port, other=other), 0, 50_000, 40, 40) for port, other in enumerate(sorted(own), 1)]
+    within = [TcpFlow(key(port, other=other), 0, 50_000, 40, 40) for port, other in enumerate(sorted(own), 1)]
     sharer = heard(heard(None, PHONE, own, [], 100.0), PHONE, own, within, 100.25)
     assert not sharer.active and not sharer.live and not sharer.least and not sharer.doubts.total
 
@@ -266,7 +266,7 @@ def test_a_report_that_was_cut_is_named_and_what_was_read_of_it_counts() -> None
 def test_what_is_remembered_is_bounded_whatever_is_told() -> None:
     sharer = told([])
     for report in range(6):
-        flows = [Flow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
+        flows = [TcpFlow(key(other=f"10.{report}.{n >> 8}.{n & 255}"), 0, 9, 4000, 4000) for n in range(MOST_SUBFLOWS)]
         sharer = heard(sharer, PHONE, {PHONE}, flows, 100 + (report + 1) * PERIOD_S)
     assert len(sharer.quiet_bytes) == MOST_QUIET
     assert len(sharer.least) == MOST_PAIRS and ("10.5.0.1") in {other for _, other in sharer.least}
@@ -280,7 +280,7 @@ def test_a_doubt_is_told_for_a_minute_and_counted_for_ever() -> None:
 
 
 FLOWS = st.builds(
-    Flow,
+    TcpFlow,
     st.tuples(st.sampled_from([PHONE, "10.1.0.3", ""]), st.integers(1, 4), st.just(SERVER), st.just(80)),
     st.integers(0, 2),
     st.integers(-1, 200_000) | st.just(10**18),
@@ -292,7 +292,7 @@ FLOWS = st.builds(
 
 
 @given(st.lists(st.tuples(st.lists(FLOWS, max_size=6), st.floats(0, 2)), max_size=12))
-def test_no_report_makes_it_fail_and_only_what_can_be_is_believed(reports: list[tuple[list[Flow], float]]) -> None:
+def test_no_report_makes_it_fail_and_only_what_can_be_is_believed(reports: list[tuple[list[TcpFlow], float]]) -> None:
     sharer, now, doubted = None, 100.0, 0
     for flows, pause_s in reports:
         now += pause_s
@@ -325,7 +325,7 @@ def test_a_terminals_agent_tells_of_subflows_by_their_connection() -> None:
             Connection(7, False, (subflow(), subflow(bytes_acked=1))),
         ]
     )
-    assert plain == Flow(key(), 0, 9, 5000, 4000, waits=True) and plain.connection == key()
+    assert plain == TcpFlow(key(), 0, 9, 5000, 4000, waits=True) and plain.connection == key()
     assert first.connection == second.connection == 7
     assert first.srtt_us is None and first.min_rtt_us is None, "nothing was measured yet"
     assert wrong(first) is None and wrong(second) == "an impossible round trip"
@@ -335,8 +335,8 @@ def test_a_gateways_agent_tells_of_what_passes() -> None:
     passing = Passing(PHONE, 5000, SERVER, 80, 9, 5000, 4000, 3, joined=True, has_scale=True)
     quiet = replace(passing, srtt_us=0, min_rtt_us=0, since_data_ms=900)
     assert of_passing([passing, quiet]) == (
-        Flow(key(), 0, 9, 5000, 4000, waits=True, joined=True),
-        Flow(key(), 0, 9, None, None, waits=False, joined=True),
+        TcpFlow(key(), 0, 9, 5000, 4000, waits=True, joined=True),
+        TcpFlow(key(), 0, 9, None, None, waits=False, joined=True),
     )
     assert wrong(of_passing([quiet])[0]) is None
     assert sharers.heard(None, PHONE, {PHONE}, of_passing([quiet]), 1.0).doubts.total == 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.model import CapTables
-from controller.policy.cap_tables import Bounds, Case, by_ratio, by_terminals, row_of
+from controller.model.config import CapTables
+from controller.policy.caps.windows import Bounds, Case, by_ratio, by_terminals, row_of
 from tests.brain.sharing import Air, Stream, address, equal, paper
 
 PRINTED = Path(__file__).parents[2] / "experiments" / "paper"

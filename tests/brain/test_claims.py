@@ -8,14 +8,14 @@ from itertools import count
 
 import pytest
 
-from controller.courses import agent_view, course
-from controller.known import Wanted
-from controller.policy.health import Health
-from controller.policy.switching import MOST_MOVES, MOVES_WITHIN_S
-from controller.reports import Disarm, ReflexFired, Role
-from controller.steering.arms import CROSSED_S
-from controller.steering.hands import GONE_AFTER_S, Agent
-from controller.steering.logbook import By
+from controller.agents.agent import CROSSED_S, GONE_AFTER_S, Agent
+from controller.features.steering.logbook import By
+from controller.model.known import Wanted
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.switching import MOST_MOVES, MOVES_WITHIN_S
+from controller.protocol.orders import Disarm
+from controller.protocol.reports import ReflexFired, Role
+from controller.readout.explain import agent_view, course
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, arms, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
 
@@ -72,7 +72,7 @@ def test_what_a_guest_says_of_anothers_terminal_counts_nothing() -> None:
             subflow.terminal.retransmits += 30
             subflow.terminal.bytes_acked += 70_000
         scene.second()
-    assert {scene.health("wifi"), scene.health("lte")} == {Health.UNKNOWN}
+    assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
     assert view.own_end.agents == ("client",)
     assert view.uplinks[0].because == "nothing that client told says how it fares"
@@ -233,7 +233,7 @@ def test_after_our_restart_one_reflex_may_have_fired_and_no_second() -> None:
     scene.tell(replace(fired, session=relay.session))
     assert scene.active == "lte" and len(scene.entries()) == 1
     scene.downloads(1)
-    assert scene.health("wifi") is not Health.DEAD
+    assert scene.health("wifi") is not UplinkHealth.DEAD
     before = len(scene.entries())
     scene.tell(lie(relay))
     assert len(scene.entries()) == before
@@ -247,7 +247,7 @@ def test_after_we_have_armed_no_reflex_is_from_before_our_restart() -> None:
     scene.drain()
     only_plain_tcp(scene)
     scene.downloads(2)
-    assert len(arms(relay)) == 1 and scene.health("wifi") is not Health.DEAD
+    assert len(arms(relay)) == 1 and scene.health("wifi") is not UplinkHealth.DEAD
     before = len(scene.entries())
     scene.tell(lie(relay))
     assert len(scene.entries()) == before
@@ -279,7 +279,11 @@ def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_a
         scene.tell(relay.report())
     scene.tell(relay.fires("client", 160))  # the orders are on their way
     scene.drain()
-    assert scene.active == "lte" and scene.health("wifi") is Health.DEAD and scene.health("lte") is not Health.DEAD
+    assert (
+        scene.active == "lte"
+        and scene.health("wifi") is UplinkHealth.DEAD
+        and scene.health("lte") is not UplinkHealth.DEAD
+    )
     assert [each.by for each in scene.entries()] == [By.REFLEX, By.POLICY]
     assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen since"
 

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller import granting
-from controller.bicast import compile
-from controller.configuration.document import ConfigError
-from controller.events import ModifyGroup
-from controller.known import Known, Observed, Wanted
-from controller.model import Config, Family, Mode, Protocol, Site, TrafficClass
-from controller.policy.ways import Leaves, way
-from controller.program import Program, Value
-from controller.reconcile import diff
-from controller.tables.matching import Direction, blocks, matches
-from controller.wishes import UnknownClass
+from controller.core import overrides
+from controller.model.config import Config, ConfigError, Family, Mode, Protocol, Site, TrafficClass
+from controller.model.known import Known, Observed, Wanted
+from controller.policy.paths.uplinks import Leaves, way
+from controller.program.changes import ModifyGroup, diff
+from controller.program.compile import compile
+from controller.program.matching import Direction, blocks, matches
+from controller.program.program import Program, Value
+from controller.protocol.requests import UnknownClass
 from tests.brain import sites, test_mirrors
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS
@@ -408,7 +406,7 @@ def connected() -> Pair:
 
 
 def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
-    answer, effects = granting.mode(pair.core, name, mode, pair.now, traffic)
+    answer, effects = overrides.mode(pair.core, name, mode, pair.now, traffic)
     pair.carry(effects)
     pair.drain()
     for dpid in (1, 2):
@@ -452,18 +450,18 @@ def test_a_wish_for_a_terminal_names_the_classes_that_it_does_not_move() -> None
 def test_a_wish_for_a_class_that_is_not_there_names_those_that_are(terminal: str, said: str) -> None:
     pair = connected()
     with pytest.raises(UnknownClass) as caught:
-        granting.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
+        overrides.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
     assert str(caught.value) == said and not pair.core.wanted.modes
 
 
 def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
     pair = connected()
     wish(pair, "client", Mode.OFF, None)
-    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
     assert "counts from the next mode on" not in answer.done[0]
     wish(pair, "client", Mode.OFF, "backup-job")
     wish(pair, "client", Mode.OFF, "voip")
-    answer, *_ = granting.active(pair.core, "client", "wifi", pair.now)
+    answer, *_ = overrides.active(pair.core, "client", "wifi", pair.now)
     assert "counts from the next mode on" in answer.done[0]
 
 

@@ -14,11 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.sites import many
-from controller import config
-from controller.config import ConfigError
-from controller.configuration.apart import networks_apart
-from controller.configuration.document import Place
-from controller.model import AccessPoint, CapRule, CapTables, Family, Mode, Protocol, Subnet, UplinkKind
+from controller.edges.config import load
+from controller.edges.config.checks import networks_apart
+from controller.edges.config.document import Node
+from controller.model.config import (
+    AccessPoint,
+    CapRule,
+    CapTables,
+    ConfigError,
+    Family,
+    Mode,
+    Protocol,
+    Subnet,
+    UplinkKind,
+)
 from tests.brain import relayed, sites
 
 HOME = ("sites", "home")
@@ -149,7 +158,7 @@ def test_bad_input_is_named_with_place_value_and_expectation(
     path: tuple[str | int, ...], value: Any, where: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        config.parse(yaml.safe_dump(with_change(path, value), sort_keys=False), "gateway.yaml")
+        load.parse(yaml.safe_dump(with_change(path, value), sort_keys=False), "gateway.yaml")
     message = str(refused.value)
     assert message.startswith("gateway.yaml: ") and where in message and expected in message, message
 
@@ -213,7 +222,7 @@ def test_an_address_at_which_no_machine_can_be_is_refused(whose: str, address: s
 )
 def test_what_is_not_such_a_file_is_refused(text: str | bytes, where: str) -> None:
     with pytest.raises(ConfigError, match=where):
-        config.parse(text)
+        load.parse(text)
 
 
 def test_where_there_is_nothing_to_choose_from_that_is_said() -> None:
@@ -242,7 +251,7 @@ def test_files_that_a_configuration_names_are_found_beside_it() -> None:
         "state": "state.json",
         "agents": {"directory": "agents"},
     }
-    settings = config.parse(yaml.safe_dump(written, sort_keys=False), "/etc/bicast/gateway.yaml").settings
+    settings = load.parse(yaml.safe_dump(written, sort_keys=False), "/etc/bicast/gateway.yaml").settings
     assert settings.tls is not None
     assert (settings.tls.certificate, settings.tls.key) == ("/etc/bicast/tls/c.pem", "/keys/k.pem")
     assert settings.state_file == "/etc/bicast/state.json"
@@ -251,9 +260,9 @@ def test_files_that_a_configuration_names_are_found_beside_it() -> None:
 
 def test_agents_are_served_where_the_file_says_so_and_on_the_loopback_unless_told_otherwise() -> None:
     written = sites.document()
-    assert config.parse(yaml.safe_dump(written)).settings.agents is None
+    assert load.parse(yaml.safe_dump(written)).settings.agents is None
     written["controller"] = {"agents": {}}
-    agents = config.parse(yaml.safe_dump(written)).settings.agents
+    agents = load.parse(yaml.safe_dump(written)).settings.agents
     assert agents is not None
     assert (str(agents.listen), str(agents.join)) == ("127.0.0.1:8655", "127.0.0.1:8656")
 
@@ -266,17 +275,17 @@ def test_what_listens_apart_and_is_kept_where_something_may_be_is_good(tmp_path:
         "agents": {"listen": "127.0.0.2:8655", "join": "[::]:8655", "directory": str(tmp_path / "agents")},
         "state": str(tmp_path / "state.json"),
     }
-    settings = config.parse(yaml.safe_dump(written)).settings
+    settings = load.parse(yaml.safe_dump(written)).settings
     assert settings.agents is not None and settings.agents.directory == str(tmp_path / "agents")
     del written["controller"]["agents"]
     written["controller"]["api"]["listen"] = "127.0.0.1:8656"  # where agents would join, if any were served
-    assert config.parse(yaml.safe_dump(written)).settings.agents is None
+    assert load.parse(yaml.safe_dump(written)).settings.agents is None
 
 
 def test_aliases_do_not_make_a_complaint_endless() -> None:
     doubling = "\n".join(f"a{at}: &a{at} [*a{at - 1}, *a{at - 1}]" for at in range(1, 60))
     with pytest.raises(ConfigError) as refused:
-        config.parse(f"a0: &a0 [x, x]\n{doubling}\nsites: *a59")
+        load.parse(f"a0: &a0 [x, x]\n{doubling}\nsites: *a59")
     assert len(str(refused.value)) < 2000
 
 
@@ -301,7 +310,7 @@ def test_tables_stand_beside_any_rule_so_that_only_the_rule_is_changed(rule: Cap
 
 def test_a_mac_of_digits_alone_is_not_taken_for_a_number() -> None:
     written = yaml.safe_dump(sites.document(), sort_keys=False).replace("08:00:27:81:6b:cf", "10:20:30:40:50:51")
-    assert config.parse(written.replace("'10:20:30:40:50:51'", "10:20:30:40:50:51")).sites[0].uplinks[0].mac == (
+    assert load.parse(written.replace("'10:20:30:40:50:51'", "10:20:30:40:50:51")).sites[0].uplinks[0].mac == (
         "10:20:30:40:50:51"
     )
 
@@ -333,7 +342,7 @@ def test_what_there_is_too_much_of_is_counted_before_it_is_read(
     path: tuple[str | int, ...], value: Any, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        config.parse(yaml.safe_dump(with_change(path, value), sort_keys=False))
+        load.parse(yaml.safe_dump(with_change(path, value), sort_keys=False))
 
 
 NETWORKS = st.tuples(st.sampled_from(["10.{}.0.7", "fd00:{}::7"]), st.integers(0, 9), st.integers(9, 24))
@@ -348,7 +357,7 @@ def test_networks_are_apart_exactly_when_no_two_of_them_overlap(written: list[tu
     networks = [own.network for subnet in subnets for own in subnet.gateways]
     overlap = any(a.version == b.version and a.overlaps(b) for a, b in combinations(networks, 2))
     try:
-        networks_apart((), subnets, Place("gateway.yaml", "sites.home", None))
+        networks_apart((), subnets, Node("gateway.yaml", "sites.home", None))
     except ConfigError as error:
         assert overlap
         first, second = error.expected.rpartition("subnets.s")[2], error.where.rpartition("subnets.s")[2]
@@ -397,18 +406,18 @@ def _parses_or_refuses(parse: Callable[[], object]) -> None:
 @given(path=st.sampled_from(PATHS), value=values)
 def test_any_change_of_a_good_file_is_taken_or_refused_with_one_error(path: tuple[str | int, ...], value: Any) -> None:
     written = with_change(path, value, relayed.document)
-    _parses_or_refuses(lambda: config.parse(yaml.safe_dump(written, sort_keys=False)))
+    _parses_or_refuses(lambda: load.parse(yaml.safe_dump(written, sort_keys=False)))
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200))
 def test_any_bytes_are_refused_with_one_error(raw: bytes | str) -> None:
-    _parses_or_refuses(lambda: config.parse(raw))
+    _parses_or_refuses(lambda: load.parse(raw))
 
 
 def test_a_hundred_gateways_of_ten_terminals_fit(tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump({"sites": {f"s{at}": many(10, dpid=at, name=f"s{at}") for at in range(1, 101)}}))
-    assert len(config.load(str(file)).sites) == 100
+    assert len(load.load(str(file)).sites) == 100
 
 
 @pytest.mark.parametrize("where", ["client:", "terminals:", "sites:"])
@@ -417,5 +426,5 @@ def test_half_a_character_in_a_key_is_refused_in_words_that_can_be_sent(tmp_path
     paper = Path(__file__).resolve().parents[2] / "topologies" / "paper.yaml"
     file.write_text(paper.read_text().replace(where, '"\\ud800":', 1))
     with pytest.raises(ConfigError) as refused:
-        config.load(str(file))
+        load.load(str(file))
     assert "\\ud800" in str(refused.value).encode("utf-8").decode()

@@ -12,20 +12,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controller import granting
-from controller.bridge.doorstep import ANSWERS_WITHIN_S, TOLD_FOR_S
-from controller.bridge.patience import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
-from controller.bridge.switch import TOLD_EVERY_S
-from controller.events import (
-    AddFlow,
+from controller.core import overrides
+from controller.model.config import Mode
+from controller.model.known import Port
+from controller.program.changes import AddFlow, Change, DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup
+from controller.program.program import Flow, Group, GroupKind, ToGroup, fields
+from controller.protocol.reports import ReflexFired, Resulted, Role
+from controller.protocol.requests import Impossible, UnknownTerminal
+from controller.protocol.switch_events import (
     Apply,
-    Change,
     Close,
-    DeleteFlow,
-    DeleteGroup,
     FlowsLost,
-    ModifyFlow,
-    ModifyGroup,
     NeighbourSeen,
     PortSeen,
     Read,
@@ -35,13 +32,10 @@ from controller.events import (
     SwitchOpened,
     SwitchRefused,
 )
-from controller.known import Port
-from controller.model import Mode
-from controller.program import Flow, Group, GroupKind, ToGroup, fields
-from controller.reports import ReflexFired, Resulted, Role
-from controller.snapshot import GatewayState
-from controller.views import snapshot
-from controller.wishes import Impossible, UnknownTerminal
+from controller.readout.build import snapshot
+from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, TOLD_FOR_S
+from controller.switches.pacing import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
+from controller.switches.switch import TOLD_EVERY_S, GatewayState
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
@@ -91,8 +85,8 @@ def test_a_second_reconcile_sends_nothing() -> None:
 def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing() -> None:
     pair = connected()
     all_answer(pair)
-    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
-    pair.carry(granting.active(pair.core, "client", "lte", pair.now)[1])
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.carry(overrides.active(pair.core, "client", "lte", pair.now)[1])
     pair.drain()
     before, installed = sent(pair), pair.installed()
     pair.restart()
@@ -105,8 +99,8 @@ def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
     all_answer(pair)
     pair.fakes[1].changes.clear()
     for mode in Mode:
-        pair.carry(granting.mode(pair.core, "all", mode, pair.now)[1])
-    pair.carry(granting.active(pair.core, "client", "lte", pair.now)[1])
+        pair.carry(overrides.mode(pair.core, "all", mode, pair.now)[1])
+    pair.carry(overrides.active(pair.core, "client", "lte", pair.now)[1])
     pair.up("wifi0", False)
     pair.up("wifi0", True)
     pair.drain()
@@ -253,7 +247,7 @@ def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missin
     all_answer(pair)
     for group_id in pair.installed().groups:
         pair.fakes[1].change(DeleteGroup(group_id))
-    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     pair.drain()
     assert pair.installed() == pair.compiled()
     assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
@@ -263,7 +257,7 @@ def test_a_switch_that_never_modifies_a_group_is_not_asked_for_ever() -> None:
     pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
     pair.connect()
     pair.drain()
-    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
     pair.drain()
     assert pair.switch().state is GatewayState.REFUSED and pair.switch().refusals < 20
 
@@ -303,7 +297,7 @@ def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(l
     for at in range(40):
         pair.now += 0.5
         mode = (Mode.SINGLE, Mode.BICAST)[at % 2]
-        for effect in (*granting.mode(pair.core, "client", mode, pair.now)[1], *pair.core.tick(pair.now)):
+        for effect in (*overrides.mode(pair.core, "client", mode, pair.now)[1], *pair.core.tick(pair.now)):
             match effect:
                 case Apply():
                     tickets.append(effect.ticket)
@@ -575,10 +569,10 @@ def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow
 def test_wishes_answer_with_what_was_done() -> None:
     pair = connected()
     all_answer(pair)
-    first, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    first, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
     pair.carry(effects)
     assert first.changed and first.messages == 3 and first.done == ("client is in mode single",)
-    again, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    again, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
     assert not again.changed and not effects and again.done == ("client is already in mode single",)
 
 
@@ -586,13 +580,13 @@ def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None
     written = sites.document()
     pair = connected(written)
     all_answer(pair)
-    pair.carry(granting.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
-    back, effects = granting.mode(pair.core, "all", None, pair.now)
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    back, effects = overrides.mode(pair.core, "all", None, pair.now)
     pair.carry(effects)
     assert back.done[0] == "client is left to the file, which has it in mode auto"
     assert back.done[1].startswith("phone is already left to the file")
     assert back.changed and back.messages == 3 and not pair.core.wanted.modes
-    again, effects = granting.mode(pair.core, "client", None, pair.now)
+    again, effects = overrides.mode(pair.core, "client", None, pair.now)
     assert not again.changed and not effects
     written["sites"]["home"]["terminals"]["client"]["mode"] = "off"
     pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
@@ -605,17 +599,17 @@ def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -
     pair = connected()
     pair.disconnect()
     kept = "; it is kept, and counts when gateway home connects"
-    answer, effects = granting.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    answer, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
     assert answer.done == (f"client is in mode single{kept}",) and answer.changed and not effects
-    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
     assert answer.done == (f"client has lte as its active uplink{kept}",)
     pair.connect()
-    answer, effects = granting.mode(pair.core, "client", Mode.BICAST, pair.now)
+    answer, effects = overrides.mode(pair.core, "client", Mode.BICAST, pair.now)
     assert answer.done == ("client is in mode bicast; it is kept, and counts when gateway home has been read",)
     assert not effects
     pair.drain()
     assert pair.installed() == pair.compiled()
-    answer, *_ = granting.active(pair.core, "client", "lte", pair.now)
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
     assert answer.done == ("client has lte already as its active uplink",)
 
 
@@ -625,11 +619,11 @@ def test_a_wish_that_cannot_be_changes_nothing() -> None:
     written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
     pair = connected(written)
     with pytest.raises(UnknownTerminal, match="no terminal is named 'nobody'; there are: client"):
-        granting.mode(pair.core, "nobody", Mode.OFF, pair.now)
+        overrides.mode(pair.core, "nobody", Mode.OFF, pair.now)
     with pytest.raises(Impossible, match="no uplink named 'dsl'"):
-        granting.active(pair.core, "client", "dsl", pair.now)
+        overrides.active(pair.core, "client", "dsl", pair.now)
     with pytest.raises(Impossible, match="no next hop for IPv6"):
-        granting.active(pair.core, "client", "lte", pair.now)
+        overrides.active(pair.core, "client", "lte", pair.now)
     assert not pair.core.wanted.modes and not pair.core.wanted.active
 
 
@@ -704,11 +698,11 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from([*Mode, None]))
     def somebody_wishes_a_mode(self, name: str, mode: Mode | None) -> None:
-        self.pair.carry(granting.mode(self.pair.core, name, mode, self.pair.now)[1])
+        self.pair.carry(overrides.mode(self.pair.core, name, mode, self.pair.now)[1])
 
     @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))
     def somebody_switches(self, name: str, uplink: str) -> None:
-        self.pair.carry(granting.active(self.pair.core, name, uplink, self.pair.now)[1])
+        self.pair.carry(overrides.active(self.pair.core, name, uplink, self.pair.now)[1])
 
     @rule(at=st.integers(0, 5), mac=st.sampled_from([PHONE_MAC, LTE_HOP_MAC]))
     def somebody_tells_a_mac(self, at: int, mac: str) -> None:
@@ -842,5 +836,5 @@ def test_a_wish_concerns_its_own_gateway_alone() -> None:
         pair.connect(dpid)
     pair.drain()
     before = pair.switch(2).reconciles
-    granting.mode(pair.core, "s1-t1", Mode.SINGLE, pair.now)
+    overrides.mode(pair.core, "s1-t1", Mode.SINGLE, pair.now)
     assert pair.switch(2).reconciles == before

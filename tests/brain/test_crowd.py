@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller import crowd
-from controller.crowd import ALL_S, BURST_S, EACH_S, Admission, Familiar, host_of, superfluous
+from controller.edges.trust import admission as crowd
+from controller.edges.trust.admission import ALL_S, BURST_S, EACH_S, Admission, Familiar, host_of, superfluous
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.courses import course
-from controller.events import Ask, NeighbourSeen
-from controller.known import Wanted
-from controller.model import Address
-from controller.policy.health import Health
-from controller.policy.switching import RETURN_AFTER_S
+from controller.model.config import Address
+from controller.model.known import Wanted
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.switching import RETURN_AFTER_S
+from controller.protocol.switch_events import Ask, NeighbourSeen
+from controller.readout.explain import course
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PORTS, WIFI_HOP_MAC
 from tests.brain.test_steering import RELAY_ADDRESS, WIFI, Scene
@@ -52,7 +52,7 @@ def test_an_uplink_that_brings_nothing_is_left_within_seven_seconds_and_it_is_to
     assert scene.active == "wifi"
     scene.brings.remove("wifi0")
     scene.goes_on(7)
-    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is Health.DEAD
+    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
     because = (
         scene.entries()[-1].because
         if mode == "single"

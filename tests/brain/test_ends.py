@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from controller import granting
-from controller.agency import writing
-from controller.events import Ask, NeighbourSeen
-from controller.farend.ends import BELIEVED_S
-from controller.farend.standing import AGAIN_AFTER_S
-from controller.model import Family, Mode, Protocol
-from controller.policy.health import Health
-from controller.policy.screening import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
-from controller.policy.switching import RETURN_AFTER_S
-from controller.reports import Eliminate, Role
-from controller.views import snapshot
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.edges.agentlink import encode
+from controller.features.peer_sites.manager import BELIEVED_S
+from controller.model.config import Family, Mode, Protocol
+from controller.policy.paths.arrivals import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.switching import RETURN_AFTER_S
+from controller.protocol.orders import Eliminate
+from controller.protocol.reports import Role
+from controller.protocol.switch_events import Ask, NeighbourSeen
+from controller.readout.build import snapshot
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS, WIFI_HOP_MAC
@@ -205,7 +206,7 @@ def test_an_agent_is_told_the_mac_address_that_is_written_for_an_uplink() -> Non
     written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
     order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
     assert Ends(written).agent("far").orders == [order]
-    word = writing.directive(2, order).directive
+    word = encode.directive(2, order).directive
     assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
 
 
@@ -307,7 +308,7 @@ def test_one_that_is_silent_at_this_end_is_left_too() -> None:
 def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
     ends = Ends()
     agent = ends.agent("far")
-    _, effects, _ = granting.active(ends.core, "client", "wifi", ends.now)
+    _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
     ends.carry(effects)
     both_bring(ends, agent, "wifi", "lte")
     both_bring(ends, agent, "lte")
@@ -317,7 +318,7 @@ def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None
 def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None:
     ends = Ends()
     agent = ends.agent("far")
-    _, effects = granting.mode(ends.core, "phone", Mode.SINGLE, ends.now)
+    _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now)
     ends.carry(effects)
     both_bring(ends, agent, "lte")
     both_bring(ends, agent, "lte")
@@ -330,12 +331,12 @@ def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
     ends = Ends(written)
     agent = ends.agent("far")
     both_bring(ends, agent, "lte")
-    _, effects = granting.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
+    _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
     ends.carry(effects)
     both_bring(ends, agent, "lte")
     both_bring(ends, agent, "lte")
     assert ends.told("far").silent == ()
-    _, effects = granting.mode(ends.core, "phone", None, ends.now, "backup-job")
+    _, effects = overrides.mode(ends.core, "phone", None, ends.now, "backup-job")
     ends.carry(effects)
     for _ in range(3):
         both_bring(ends, agent, "lte")
@@ -359,7 +360,7 @@ def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
     both_bring(ends, agent, "lte")
     ends.leave(agent)
     assert ends.told("far").silent == ()
-    assert ends.core.pilot.steered["client"].paths["wifi"].health is Health.UNKNOWN
+    assert ends.core.pilot.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
 
 
 def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tried_again() -> None:

@@ -11,17 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from controller import keeping
-from controller.configuration.document import Place
-from controller.measuring.book import Page, written
-from controller.measuring.estimates import Estimate, Estimated
-from controller.measuring.estimating import estimated
-from controller.measuring.plan import plan
-from controller.measuring.roads import Road
-from controller.orders import MeasuredWay
-from controller.policy.fusing import Figure, Method
-from controller.policy.rates import Alpha, Rate, Unknown
-from controller.reports import Probed, ProbePacket
+from controller.edges.config.document import Node
+from controller.edges.state import store
+from controller.features.probing.estimates import Estimate, Estimated, PathEstimate, written
+from controller.features.probing.estimation import estimated
+from controller.features.probing.paths import Road
+from controller.features.probing.schedule import plan
+from controller.policy.bandwidth.rates import Alpha, FusedRate, Method, Rate, Unknown
+from controller.protocol.orders import MeasuredWay
+from controller.protocol.reports import ProbePacket, ProbeReport
 from tests.fakes.measurer import Link
 
 ROAD = Road("home", "wifi", "home", "far", MeasuredWay(None, None, "203.0.113.9"), 1, None)
@@ -33,7 +31,7 @@ def packets(link: Link, down: bool = False, bps: float | None = None) -> tuple[P
 
 
 def of(*told: ProbePacket, link_bps: float | None = None, down: bool = False) -> Estimated:
-    return estimated(Estimate("home", "wifi", down, Probed(1, 1, "", "udp", False, told), None, link_bps, at=50.0))
+    return estimated(Estimate("home", "wifi", down, ProbeReport(1, 1, "", "udp", False, told), None, link_bps, at=50.0))
 
 
 def borne(found: Estimated) -> None:
@@ -42,10 +40,10 @@ def borne(found: Estimated) -> None:
             assert 0 < each.least_bps <= each.bps <= each.most_bps and isfinite(each.most_bps)
         else:
             assert each.because and len(each.because) < 400
-    page = written(Page(), found)
-    assert isinstance(page.figure(None, 60.0), Figure | Unknown) and page.ended == 1
-    kept = keeping.written({(("home", "wifi"), False): page})  # and the next start can read it
-    (again,) = keeping.read(Place("state", "roads", json.loads(json.dumps(kept)))).values()
+    page = written(PathEstimate(), found)
+    assert isinstance(page.figure(None, 60.0), FusedRate | Unknown) and page.ended == 1
+    kept = store.written_estimates({(("home", "wifi"), False): page})  # and the next start can read it
+    (again,) = store.read_estimates(Node("state", "roads", json.loads(json.dumps(kept)))).values()
     assert (again.alpha, again.measured) == (page.alpha, page.measured)
 
 
@@ -115,16 +113,16 @@ def test_a_clock_that_was_set_meanwhile_is_said() -> None:
         )
     found = of(*told)
     assert isinstance(found.one_packet, Unknown) and "a clock was set meanwhile" in found.one_packet.because
-    page = written(Page(), found)
+    page = written(PathEstimate(), found)
     assert dict(page.unknown)[Method.ONE_PACKET].startswith("a clock was set")
 
 
-def told(page: Page, at: float, one_packet: float | None, trains: float | None) -> Figure | Unknown:
+def told(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> FusedRate | Unknown:
     return book_of(page, at, one_packet, trains).figure(None, at)
 
 
-def book_of(page: Page, at: float, one_packet: float | None, trains: float | None) -> Page:
-    order = Estimate("home", "wifi", False, Probed(1, 1, "", "udp", False, ()), None, None, at)
+def book_of(page: PathEstimate, at: float, one_packet: float | None, trains: float | None) -> PathEstimate:
+    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "udp", False, ()), None, None, at)
     return written(page, Estimated(order, rate_of(one_packet), rate_of(trains), None))
 
 
@@ -133,18 +131,18 @@ def rate_of(bps: float | None) -> Rate | Unknown:
 
 
 def test_where_trains_tell_nothing_single_packets_are_of_as_many_links_as_before() -> None:
-    several = book_of(Page(), 50.0, 5e6, 10e6)
+    several = book_of(PathEstimate(), 50.0, 5e6, 10e6)
     found = told(several, 700.0, 5e6, None)
-    assert isinstance(found, Figure) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
-    slower = told(book_of(Page(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
-    assert isinstance(slower, Figure) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
+    assert isinstance(found, FusedRate) and (found.bps, found.methods) == (10e6, (Method.TRAINS,))
+    slower = told(book_of(PathEstimate(), 50.0, 10e6, 10e6), 700.0, 5e6, None)
+    assert isinstance(slower, FusedRate) and (slower.bps, slower.methods) == (5e6, (Method.ONE_PACKET,))
 
 
 def test_what_the_wire_carried_before_it_carried_more_counts_no_longer() -> None:
-    found = told(book_of(Page(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
-    assert isinstance(found, Figure) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
-    shaped = told(book_of(Page(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
-    assert isinstance(shaped, Figure) and shaped.bps == 5e6, (
+    found = told(book_of(PathEstimate(), 50.0, 5e6, 5e6), 700.0, None, 20e6)
+    assert isinstance(found, FusedRate) and (found.bps, found.methods) == (20e6, (Method.TRAINS,))
+    shaped = told(book_of(PathEstimate(), 50.0, 20e6, 5e6), 700.0, 20e6, None)
+    assert isinstance(shaped, FusedRate) and shaped.bps == 5e6, (
         "a wire that is faster than its shaper says nothing of that"
     )
 
@@ -154,7 +152,7 @@ def test_hosts_are_not_calibrated_by_a_rate_that_the_link_has_not(link_bps: floa
     found = of(*packets(Link(bps=20e6)), link_bps=link_bps)
     assert isinstance(found.alpha, Unknown) and "ns a byte" in found.alpha.because
     assert isinstance(found.one_packet, Rate) and found.one_packet.bps == pytest.approx(20e6, rel=0.02)
-    assert written(Page(), found).alpha is None
+    assert written(PathEstimate(), found).alpha is None
     borne(found)
 
 
@@ -170,7 +168,7 @@ def test_hosts_that_take_a_little_for_each_byte_are_calibrated(link_bps: float) 
 def test_hosts_are_not_calibrated_by_what_tells_no_rate() -> None:
     found = of(*packets(Link())[:10], link_bps=20e6)
     assert isinstance(found.alpha, Unknown)
-    page = written(Page(alpha=Alpha(1e-10, 1e-11)), found)
+    page = written(PathEstimate(alpha=Alpha(1e-10, 1e-11)), found)
     assert page.alpha == Alpha(1e-10, 1e-11) and "10 packets came" in page.error
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.known import Wanted
-from controller.model import Mode
-from controller.policy.evidence import Held, Ledger, Weighed, weigh
-from controller.policy.health import Reading
-from controller.policy.ways import Home, Way, homes, paths, way
-from controller.reports import Connection, Subflow
+from controller.model.config import Mode
+from controller.model.known import Wanted
+from controller.policy.paths.evidence import Held, Ledger, Weighed, weigh
+from controller.policy.paths.health import UplinkReading
+from controller.policy.paths.uplinks import Home, Way, homes, paths, way
+from controller.protocol.reports import Connection, Subflow
 from tests.brain import relayed, sites
 
 WIFI, LTE, LAN, FAR = "192.168.110.3", "192.168.210.3", "10.1.0.7", "203.0.113.5"
@@ -50,7 +50,7 @@ class Reports:
 
 
 LOST = {"segments_sent": 100, "retransmits": 20, "bytes_acked": 90_000}
-COUNTED = Reading(100, 20, 90_000, 0)
+COUNTED = UplinkReading(100, 20, 90_000, 0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_a_server_lost_is_laid_to_the_uplink_that_the_address_returns_by(mo
     reports.tell(served(WIFI), served(LTE))
     readings = reports.tell(served(WIFI, **LOST), served(LTE, segments_sent=50, bytes_acked=70_000)).readings
     assert readings[("client", "wifi")] == COUNTED
-    assert readings[("client", "lte")] == Reading(50, 0, 70_000, 0)
+    assert readings[("client", "lte")] == UplinkReading(50, 0, 70_000, 0)
 
 
 def test_a_terminal_of_one_uplink_lays_everything_to_the_active_one() -> None:
@@ -105,14 +105,14 @@ def test_the_first_report_is_where_counting_begins_and_a_new_subflow_counts_from
     reports = Reports(Mode.OFF)
     assert not reports.tell(at_terminal(**LOST)).readings
     weighed = reports.tell(at_terminal(**LOST), at_terminal(local_port=1001, segments_sent=7, bytes_acked=9000))
-    assert weighed.readings == {("client", "wifi"): Reading(7, 0, 9000, 0)}
+    assert weighed.readings == {("client", "wifi"): UplinkReading(7, 0, 9000, 0)}
 
 
 def test_a_port_that_is_used_again_is_another_subflow() -> None:
     reports = Reports(Mode.OFF)
     reports.tell(at_terminal(segments_sent=5000, retransmits=40, bytes_acked=9_000_000))
     readings = reports.tell(at_terminal(segments_sent=7, retransmits=1, bytes_acked=9000)).readings
-    assert readings == {("client", "wifi"): Reading(7, 1, 9000, 0)}
+    assert readings == {("client", "wifi"): UplinkReading(7, 1, 9000, 0)}
 
 
 WAITS = {"in_flight_segments": 3, "bytes_acked": 5000}
@@ -123,7 +123,7 @@ def test_what_is_lost_in_the_senders_own_queue_is_not_the_uplinks(srtt_us: int, 
     reports = Reports(Mode.OFF)
     reports.tell(at_terminal())
     readings = reports.tell(at_terminal(**LOST, srtt_us=srtt_us)).readings
-    assert readings == {("client", "wifi"): COUNTED if counts else Reading(0, 0, 90_000, 0)}
+    assert readings == {("client", "wifi"): COUNTED if counts else UplinkReading(0, 0, 90_000, 0)}
 
 
 def test_a_path_stands_still_when_data_waited_from_one_report_to_the_next() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.known import Wanted
-from controller.policy.switching import RETURN_AFTER_S
-from controller.steering.found import AGAIN_AFTER_S, SEEN_AFTER_S, Found
+from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S, OriginalBackupFlags
+from controller.model.known import Wanted
+from controller.policy.paths.switching import RETURN_AFTER_S
 from tests.brain.test_steering import LTE, WIFI, WIFI6, Scene, backups, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
 
@@ -170,7 +170,7 @@ def test_auto_orders_nothing_at_an_end_that_was_not_moved() -> None:
 def test_never_is_everything_backup_nor_a_path_active_that_is_neither_known_nor_default(
     names: list[str], known: dict[str, bool], at_terminal: bool
 ) -> None:
-    found = Found()
+    found = OriginalBackupFlags()
     found._last = known
     backup = found.backup(names, "wifi", at_terminal)
     active = set(names) - set(backup)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from controller.policy.bandwidth import Rate, Unknown
-from controller.policy.fusing import KEPT_S, Figure, Measured, Method, fused
+from controller.policy.bandwidth.rates import KEPT_S, FusedRate, Measured, Method, Rate, Unknown, fused
 
 NOW = 10_000.0
 MBPS = 1e6
@@ -19,9 +18,9 @@ def one(method: Method, mbps: float, part: float = 0.01, at: float = NOW) -> Mea
     return Measured(method, Rate(mbps * MBPS, mbps * MBPS * (1 - part), mbps * MBPS * (1 + part)), at)
 
 
-def figure(*measured: Measured, now: float = NOW) -> Figure:
+def figure(*measured: Measured, now: float = NOW) -> FusedRate:
     found = fused(measured, now)
-    assert isinstance(found, Figure)
+    assert isinstance(found, FusedRate)
     return found
 
 
@@ -60,7 +59,7 @@ def test_the_newest_counts_and_the_old_does_not() -> None:
     found = figure(one(Method.TRAINS, 50, at=NOW - 100), one(Method.TRAINS, 70, at=NOW - 10))
     assert (found.bps, found.age_s(NOW)) == (70 * MBPS, 10)
     assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW), Unknown)
-    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW, 2 * KEPT_S), Figure)
+    assert isinstance(fused([one(Method.TRAINS, 50, at=NOW - KEPT_S - 1)], NOW, 2 * KEPT_S), FusedRate)
     assert fused([one(Method.TRAINS, 50, at=NOW - 2 * KEPT_S - 1)], NOW, 2 * KEPT_S) == Unknown(
         "nothing was measured within the last 2 hours"
     )

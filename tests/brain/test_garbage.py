@@ -7,7 +7,7 @@ import sys
 
 SPARED = """
 import gc, time
-from controller import garbage
+from controller.edges.runtime import process as garbage
 
 class Knot:
     def __init__(self):

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.measures import PathHealth
-from controller.policy.tallies import Tally
-from controller.reports import Reported
-from controller.steering.probes import Probes
+from controller.features.copies.loss_evidence import Probes
+from controller.policy.copies.tallies import Tally
+from controller.protocol.reports import PathHealth, Reported
 from tests.brain.test_measuring import World
 from tests.brain.test_tunnels import tunnelled
 from tests.fakes.measurer import FakeMeasurer

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller import kept
+from controller.edges.state import files
 from tests.setup.place import TREE
 
 OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
@@ -75,32 +75,32 @@ class Disk:
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
     (tmp_path / "state.json").write_bytes(OLD)
     disk = Disk(tmp_path)
-    monkeypatch.setattr(kept, "os", disk)
+    monkeypatch.setattr(files, "os", disk)
     return disk
 
 
 def test_a_power_cut_at_any_step_leaves_the_old_file_or_the_new_one(disk: Disk) -> None:
-    kept.replace(disk.directory / "state.json", NEW)
+    files.replace(disk.directory / "state.json", NEW)
     assert len(disk.cuts) >= 4
     assert all(cut <= {OLD, NEW} for cut in disk.cuts)
 
 
 def test_what_was_replaced_is_not_undone_by_a_power_cut_later(disk: Disk) -> None:
-    kept.replace(disk.directory / "state.json", NEW)
+    files.replace(disk.directory / "state.json", NEW)
     assert disk.cuts[-1] == {NEW}
 
 
 def test_a_directory_that_was_made_for_it_outlives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(tmp_path)
-    monkeypatch.setattr(kept, "os", disk)
-    kept.replace(tmp_path / "new" / "state.json", NEW)
+    monkeypatch.setattr(files, "os", disk)
+    files.replace(tmp_path / "new" / "state.json", NEW)
     assert disk.names == [disk._named()] and "new" in disk.names[0]
 
 
 WRITES = """
 import itertools, sys
 from pathlib import Path
-from controller import kept
+from controller.edges.state import files as kept
 for each in itertools.count():
     kept.replace(Path(sys.argv[1]), str(each % 10).encode() * 300_000)
     if each == 1:
@@ -115,17 +115,20 @@ def test_whoever_is_killed_while_it_writes_leaves_a_whole_file(tmp_path: Path) -
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"begun\n"
             writer.send_signal(signal.SIGKILL)
-        found = kept.read(path)
+        found = files.read(path)
         assert len(found) == 300_000 and len(set(found)) == 1
 
 
 def test_two_cannot_hold_the_same_and_the_second_is_told_who_the_first_is(tmp_path: Path) -> None:
     lock = tmp_path / "state.json.lock"
-    with kept.locked(lock, "the state file state.json", "go elsewhere"):
+    with files.locked(lock, "the state file state.json", "go elsewhere"):
         sentence = rf"state file state\.json is in use by another controller, process {os.getpid()}: .* go elsewhere"
-        with pytest.raises(kept.InUse, match=sentence), kept.locked(lock, "the state file state.json", "go elsewhere"):
+        with (
+            pytest.raises(files.InUse, match=sentence),
+            files.locked(lock, "the state file state.json", "go elsewhere"),
+        ):
             pass
-    with kept.locked(lock, "the state file state.json", "go elsewhere"):
+    with files.locked(lock, "the state file state.json", "go elsewhere"):
         assert lock.stat().st_mode & 0o7777 == 0o600
 
 
@@ -133,5 +136,5 @@ def test_where_nothing_can_be_written_nobody_is_kept_from_starting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    with kept.locked(tmp_path / "file" / "lock", "the state file state.json", "go elsewhere"):
+    with files.locked(tmp_path / "file" / "lock", "the state file state.json", "go elsewhere"):
         assert "would not be noticed" in caplog.text

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.policy.latent import ENOUGH_PACKETS, Site, reported
+from controller.policy.paths.arrivals import ENOUGH_PACKETS, SiteArrivals, silence_after
 
 
-def after(*reports: tuple[float, int, int], all_is_copied: bool = True) -> Site:
+def after(*reports: tuple[float, int, int], all_is_copied: bool = True) -> SiteArrivals:
     """Each is a moment, and what Wi-Fi and LTE have brought by then."""
-    return told(Site(), reports, all_is_copied)
+    return told(SiteArrivals(), reports, all_is_copied)
 
 
-def told(site: Site, reports: Iterable[tuple[float, int, int]], all_is_copied: bool = True) -> Site:
+def told(site: SiteArrivals, reports: Iterable[tuple[float, int, int]], all_is_copied: bool = True) -> SiteArrivals:
     for now, wifi, lte in reports:
-        site = reported(site, {"wifi": wifi, "lte": lte}, all_is_copied, now)
+        site = silence_after(site, {"wifi": wifi, "lte": lte}, all_is_copied, now)
     return site
 
 

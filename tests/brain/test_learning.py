@@ -8,21 +8,21 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.bridge.learning import CHANGE_EVERY_S, Learning
+from controller.switches.neighbours import CHANGE_EVERY_S, NeighbourDamping
 
 PHONE, TABLET = ("lan0", IPv4Address("10.1.0.7")), ("lan0", IPv4Address("10.1.0.8"))
 OLD, NEW, NEWEST = "0a:00:00:00:00:01", "0a:00:00:00:00:02", "0a:00:00:00:00:03"
 
 
 def test_a_first_mac_and_one_that_changed_seldom_count_at_once() -> None:
-    learning = Learning()
+    learning = NeighbourDamping()
     assert learning.told(PHONE, OLD, None, 0.0)
     assert learning.told(PHONE, NEW, OLD, CHANGE_EVERY_S)
     assert learning.told(TABLET, NEW, OLD, CHANGE_EVERY_S), "each neighbour has its own time"
 
 
 def test_of_many_that_are_told_too_early_the_newest_is_due_later() -> None:
-    learning = Learning()
+    learning = NeighbourDamping()
     assert learning.told(PHONE, OLD, None, 0.0)
     assert not learning.told(PHONE, NEW, OLD, 0.1)
     assert not learning.told(PHONE, NEWEST, OLD, 0.2)
@@ -32,7 +32,7 @@ def test_of_many_that_are_told_too_early_the_newest_is_due_later() -> None:
 
 
 def test_one_that_is_told_again_before_another_was_taken_stays() -> None:
-    learning = Learning()
+    learning = NeighbourDamping()
     assert learning.told(PHONE, OLD, None, 0.0)
     assert not learning.told(PHONE, NEW, OLD, 0.1)
     assert not learning.told(PHONE, OLD, OLD, 0.2)
@@ -43,7 +43,7 @@ def test_one_that_is_told_again_before_another_was_taken_stays() -> None:
 def test_no_neighbour_changes_twice_in_a_second_and_the_newest_counts_in_the_end(
     words: list[tuple[float, str]],
 ) -> None:
-    learning, now = Learning(), 0.0
+    learning, now = NeighbourDamping(), 0.0
     taken: list[tuple[float, str]] = []
     for pause, mac in words:
         now += pause

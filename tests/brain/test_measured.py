@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.configuration.document import ConfigError
-from controller.model import Measure
+from controller.model.config import ConfigError, Measure
 from tests.brain import sites
 from tests.brain.test_mirrors import document
 from tests.brain.test_tunnels import tunnelled

@@ -12,22 +12,29 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from controller import granting
-from controller.farend.standing import AGAIN_AFTER_S
-from controller.measuring import pace
-from controller.measuring.estimates import Estimate, Estimated
-from controller.measuring.measuring import Measuring
-from controller.measuring.plan import FAST_BPS, HEADERS, SMALL, Plan, plan
-from controller.measuring.roads import HEALTH_PORT, PROBE_PORTS
-from controller.measuring.views import DirectionView, RoadView
-from controller.model import Mode
-from controller.orders import Answer, AnswerSession, Direct, Health, HealthPath, MeasuredWay, Probe
-from controller.policy.bandwidth import Rate, Unknown
-from controller.policy.fusing import KEPT_S
-from controller.policy.ways import Home, Way
-from controller.reports import AgentEvent, Probed, ProbePacket, Role
-from controller.tickets import Tickets
-from controller.wishes import Impossible
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.features.probing import paths
+from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.probing.manager import ProbingManager
+from controller.features.probing.paths import HEALTH_PORT, PROBE_PORTS
+from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, Plan, plan
+from controller.features.probing.view import DirectionView, RoadView
+from controller.model.config import Mode
+from controller.policy.bandwidth.rates import KEPT_S, Rate, Unknown
+from controller.policy.paths.uplinks import Home, Way
+from controller.protocol.orders import (
+    AnswerProbes,
+    AnswerSession,
+    Direct,
+    HealthPath,
+    HealthProbes,
+    MeasuredWay,
+    Probe,
+    Tickets,
+)
+from controller.protocol.reports import AgentEvent, ProbePacket, ProbeReport, Role
+from controller.protocol.requests import Impossible
 from tests.brain import sites
 from tests.brain.test_ends import Ends
 from tests.brain.test_measured import measured
@@ -73,7 +80,7 @@ def both(written: dict[str, Any] | None = None, **of_home: Any) -> tuple[World, 
 
 
 def meetings(answer: object) -> dict[int, int]:
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, AnswerProbes)
     return {session.number: session.meeting for session in answer.sessions}
 
 
@@ -82,17 +89,17 @@ def meetings(answer: object) -> dict[int, int]:
 
 def test_the_far_end_answers_before_the_near_one_sends() -> None:
     world, home, far = both()
-    (answer,) = far.orders_of(Answer)
+    (answer,) = far.orders_of(AnswerProbes)
     met = meetings(answer)
     sessions = {AnswerSession(number, HEALTH_PORT, PROBE_PORTS + number, met[number]) for number in (1, 2)}
-    assert isinstance(answer, Answer) and set(answer.sessions) == sessions and len(set(met.values())) == 2
-    (health,) = home.orders_of(Health)
+    assert isinstance(answer, AnswerProbes) and set(answer.sessions) == sessions and len(set(met.values())) == 2
+    (health,) = home.orders_of(HealthProbes)
     ways = {"wifi": MeasuredWay("wlan0", None, REMOTE), "lte": MeasuredWay(None, None, REMOTE)}
-    assert isinstance(health, Health) and set(health.paths) == {
+    assert isinstance(health, HealthProbes) and set(health.paths) == {
         HealthPath(name, way, HEALTH_PORT, NUMBERS[name], 100, met[NUMBERS[name]]) for name, way in ways.items()
     }
     world.seconds(3)
-    assert len(home.orders_of(Health)) == len(far.orders_of(Answer)) == 1
+    assert len(home.orders_of(HealthProbes)) == len(far.orders_of(AnswerProbes)) == 1
     assert world.road().why_not is None and (world.road().near, world.road().far) == ("home", "far")
 
 
@@ -100,8 +107,8 @@ def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_
     world, home, _ = both()
 
     def paths() -> tuple[HealthPath, ...]:
-        health = home.orders_of(Health)[-1]
-        assert isinstance(health, Health)
+        health = home.orders_of(HealthProbes)[-1]
+        assert isinstance(health, HealthProbes)
         return health.paths
 
     def pauses() -> dict[str, int]:
@@ -129,23 +136,23 @@ def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_
 
 def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again() -> None:
     world = World(tunnelled())
-    far, home = world.measurer("far", refuses={"Answer": "port 8620 is taken"}), world.measurer("home")
+    far, home = world.measurer("far", refuses={"AnswerProbes": "port 8620 is taken"}), world.measurer("home")
     world.seconds(2)
-    assert len(far.orders_of(Answer)) == 1 and not home.orders_of(Health)
+    assert len(far.orders_of(AnswerProbes)) == 1 and not home.orders_of(HealthProbes)
     assert world.road().why_not == "port 8620 is taken"
     far.refuses.clear()
     world.seconds(int(AGAIN_AFTER_S) + 1)
-    assert len(far.orders_of(Answer)) == 2 and len(home.orders_of(Health)) == 1
+    assert len(far.orders_of(AnswerProbes)) == 2 and len(home.orders_of(HealthProbes)) == 1
 
 
 def test_a_port_that_was_taken_when_it_was_told_is_answered_at_when_it_is_free() -> None:
     world = World(tunnelled())
     far, home = world.measurer("far", taken="UDP port 8620: address already in use"), world.measurer("home")
     world.seconds(12)
-    assert not home.orders_of(Health) and world.road().why_not == "UDP port 8620: address already in use"
+    assert not home.orders_of(HealthProbes) and world.road().why_not == "UDP port 8620: address already in use"
     far.taken = ""
     world.seconds(int(AGAIN_AFTER_S) + 2)
-    assert len(home.orders_of(Health)) == 1 and world.road().why_not is None
+    assert len(home.orders_of(HealthProbes)) == 1 and world.road().why_not is None
     told = len(far.measured)
     world.seconds(30)
     assert len(far.measured) == told
@@ -159,31 +166,31 @@ def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is(
     home.absent.clear()
     world.seconds(int(AGAIN_AFTER_S) + 2)
     assert world.road().why_not is None
-    told = len(home.orders_of(Health))
+    told = len(home.orders_of(HealthProbes))
     world.seconds(30)
-    assert len(home.orders_of(Health)) == told
+    assert len(home.orders_of(HealthProbes)) == told
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
 def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
     world, home, far = both()
-    first = meetings(far.orders_of(Answer)[-1])
+    first = meetings(far.orders_of(AnswerProbes)[-1])
     world.join(home if who == "home" else far)
     world.drain()
     world.second()
-    second = meetings(far.orders_of(Answer)[-1])
+    second = meetings(far.orders_of(AnswerProbes)[-1])
     assert set(first.values()).isdisjoint(second.values()) and first.keys() == second.keys()
-    (*_, health) = home.orders_of(Health)
-    assert isinstance(health, Health) and {path.meeting for path in health.paths} == set(second.values())
+    (*_, health) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes) and {path.meeting for path in health.paths} == set(second.values())
     world.seconds(3)
-    assert meetings(far.orders_of(Answer)[-1]) == second
+    assert meetings(far.orders_of(AnswerProbes)[-1]) == second
 
 
 def test_who_goes_leaves_the_other_as_it_is() -> None:
     world, home, far = both()
     world.leave(far)
     world.seconds(3)
-    assert len(home.orders_of(Health)) == 1
+    assert len(home.orders_of(HealthProbes)) == 1
     assert world.road().why_not == "no agent of role gateway that was enrolled as far is connected"
 
 
@@ -198,8 +205,8 @@ def test_a_site_without_another_end_measures_nothing() -> None:
 
 def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
     world, home, _ = both(measured())
-    (health,) = home.orders_of(Health)
-    assert isinstance(health, Health)
+    (health,) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes)
     assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
     assert world.road("wifi").why_not is None
     assert "`measure` is written at it neither at home nor at far" in (world.road("lte").why_not or "")
@@ -211,8 +218,8 @@ def test_the_end_that_knows_the_other_starts_wherever_it_is() -> None:
     uplinks["far"]["remote"] = uplinks["home"].pop("remote")
     world, home, far = both(written)
     assert (world.road("wifi").near, world.road("lte").near) == ("far", "home")
-    assert [len(each.orders_of(Health)) for each in (home, far)] == [1, 1]
-    assert [len(meetings(each.orders_of(Answer)[-1])) for each in (home, far)] == [1, 1]
+    assert [len(each.orders_of(HealthProbes)) for each in (home, far)] == [1, 1]
+    assert [len(meetings(each.orders_of(AnswerProbes)[-1])) for each in (home, far)] == [1, 1]
 
 
 @pytest.mark.parametrize("who", ["home", "far"])
@@ -234,7 +241,7 @@ def test_a_new_configuration_takes_orders_back() -> None:
     world, home, far = both()
     world.carry(world.core.reconfigure(sites.loaded(document()), world.now))
     world.seconds(2)
-    assert far.orders_of(Answer)[-1] == Answer() and home.orders_of(Health)[-1] == Health()
+    assert far.orders_of(AnswerProbes)[-1] == AnswerProbes() and home.orders_of(HealthProbes)[-1] == HealthProbes()
     assert all(road.why_not for road in world.core.measuring.told(world.now))
 
 
@@ -242,13 +249,13 @@ def test_another_way_is_another_meeting() -> None:
     world, home, far = both()
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
-    before = meetings(far.orders_of(Answer)[-1])
+    before = meetings(far.orders_of(AnswerProbes)[-1])
     world.carry(world.core.reconfigure(sites.loaded(written), world.now))
     world.seconds(2)
-    after = meetings(far.orders_of(Answer)[-1])
+    after = meetings(far.orders_of(AnswerProbes)[-1])
     assert (before[1], before[2] != after[2]) == (after[1], True)
-    (*_, health) = home.orders_of(Health)
-    assert isinstance(health, Health)
+    (*_, health) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes)
     assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
 
 
@@ -275,8 +282,8 @@ def test_what_is_paid_for_by_the_byte_is_asked_seldom() -> None:
     written = tunnelled()
     written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
     _, home, _ = both(written)
-    (health,) = home.orders_of(Health)
-    assert isinstance(health, Health) and {path.name: path.pause_ms for path in health.paths} == {
+    (health,) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes) and {path.name: path.pause_ms for path in health.paths} == {
         "wifi": 100,
         "lte": 1000,
     }
@@ -337,7 +344,7 @@ def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:
     for _ in range(4):
         world.seconds(8)
         assert world.over(home).tries == 3, "whoever is new there might be on a slow one"
-    world.pass_time(pace.SELDOM_S)
+    world.pass_time(paths.SELDOM_S)
     world.seconds(8)
     (probe,) = home.probes
     assert isinstance(probe.order, Probe) and (probe.order.tries, probe.order.pause_us) == (100, 1000)
@@ -376,9 +383,9 @@ def test_a_probe_that_was_not_begun_costs_nothing_and_is_tried_again_soon() -> N
     world.seconds(8)
     told = world.direction("lte", "up")
     assert told.error == "agent home: wifi is being measured" and not told.running
-    assert told.next_in_s is not None and told.next_in_s <= pace.AGAIN_AFTER_S
+    assert told.next_in_s is not None and told.next_in_s <= paths.AGAIN_AFTER_S
     home.refuses.clear()
-    world.seconds(int(pace.AGAIN_AFTER_S) + 1)
+    world.seconds(int(paths.AGAIN_AFTER_S) + 1)
     assert len(home.probes) == 1
 
 
@@ -460,8 +467,8 @@ def test_a_wish_whose_agent_goes_is_given_up() -> None:
 def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
     """One connection, by the client's address behind wifi; `role` of who reports of it."""
     world, _, _ = both()
-    world.carry(granting.mode(world.core, "client", mode, world.now)[1])
-    world.carry(granting.active(world.core, "client", "lte", world.now)[1])
+    world.carry(overrides.mode(world.core, "client", mode, world.now)[1])
+    world.carry(overrides.active(world.core, "client", "lte", world.now)[1])
     connection = FakeConnection.between(SERVER, "192.168.110.3")
     addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
     hand = FakeHand("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
@@ -514,7 +521,7 @@ def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
     world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
     for number in range(20):
         subflow.terminal.bytes_acked += 1_000_000
-        world.carry(granting.active(world.core, "client", ("wifi", "lte")[number % 2], world.now)[1])
+        world.carry(overrides.active(world.core, "client", ("wifi", "lte")[number % 2], world.now)[1])
         world.second()
     assert not any(world.direction(*at).methods for at in (("wifi", "up"), ("lte", "up")))
 
@@ -557,7 +564,7 @@ class Alone:
         if budget_bytes is not None:
             written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = str(budget_bytes)
         self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
-        self.measuring = Measuring(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
+        self.measuring = ProbingManager(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
         self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
         self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # when, and bytes
         self.small: dict[bool, list[int]] = defaultdict(list)  # of these, bytes in the other direction
@@ -580,7 +587,7 @@ class Alone:
             self.probes[order.down].append((self.now, Plan(*numbers).bytes))
             self.small[order.down].append(Plan(*numbers).packets * SMALL)
             packet = ProbePacket(0, 1440, 0, 1, 1, 2)
-            self.tell(Probed(agent.session, direct.directive, "", "udp", False, (packet,)))
+            self.tell(ProbeReport(agent.session, direct.directive, "", "udp", False, (packet,)))
 
     def estimate(self, order: Estimate) -> None:
         bps = self.bps[order.down]
@@ -604,7 +611,7 @@ def test_probes_are_a_hundredth_of_what_a_road_carries_at_most(bps: float) -> No
     for probes in alone.probes.values():
         assert len(probes) >= 2 or bps < 1e6
         for (at, sent), (next_at, _) in pairwise(probes):
-            assert next_at - at >= pace.SELDOM_S
+            assert next_at - at >= paths.SELDOM_S
             assert 8 * sent <= 0.01 * bps * (next_at - at) * 1.001
 
 
@@ -631,7 +638,7 @@ def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> 
     alone.pass_time(72, 300.0)
     probes = sorted(probe for each in alone.probes.values() for probe in each)
     for at, _ in probes:
-        assert sum(sent for when, sent in probes if 0 <= when - at < pace.DAY_S) <= 0.01 * budget_bytes
+        assert sum(sent for when, sent in probes if 0 <= when - at < paths.DAY_S) <= 0.01 * budget_bytes
     assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
     assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
 
@@ -704,18 +711,18 @@ def test_whatever_happens_nobody_probes_two_at_once_and_nobody_sends_to_who_does
                 written = files[0]()
                 world.carry(world.core.reconfigure(sites.loaded(written), world.now))
             case "refuses":
-                far.refuses["Answer"] = home.refuses["Probe"] = "no"
+                far.refuses["AnswerProbes"] = home.refuses["Probe"] = "no"
             case "agrees":
                 far.refuses.clear()
                 home.refuses.clear()
             case "liar":
-                world.tell(Probed(home.session, 10**6, "", "udp", False, ()))
+                world.tell(ProbeReport(home.session, 10**6, "", "udp", False, ()))
         world.drain()
         world.second()
         assert len(home.probes) <= 1
         answered = {session.meeting for session in far.answer.sessions}
-        (*_, health) = home.orders_of(Health)
-        assert isinstance(health, Health)
+        (*_, health) = home.orders_of(HealthProbes)
+        assert isinstance(health, HealthProbes)
         if home.session in world.hands and far.session in world.hands:
             assert {path.meeting for path in health.paths} <= answered
     assert all(road.directions or road.why_not for road in world.core.measuring.told(world.now))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from controller import kept, memory, service
-from controller.model import Mode
-from controller.store import Store
+from controller.edges.runtime import service
+from controller.edges.state import files
+from controller.edges.state import store as memory
+from controller.edges.state.store import Store
+from controller.model.config import Mode
 from tests.brain import sites
 
 PATIENCE_S = 60.0
@@ -24,8 +26,8 @@ class Disk:
         self.full = True
         self.refused = threading.Semaphore(0)
         self.written = threading.Event()
-        self._replace = kept.replace
-        monkeypatch.setattr(kept, "replace", self.replace)
+        self._replace = files.replace
+        monkeypatch.setattr(files, "replace", self.replace)
 
     def replace(self, path: Path, content: bytes) -> None:
         if self.full:

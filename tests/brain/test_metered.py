@@ -11,19 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.bicast import compile
-from controller.courses import course
-from controller.events import ModifyGroup, ModifyMeter
-from controller.known import Known, Rate, Wanted
-from controller.model import Mode
-from controller.policy.budget import Moment
-from controller.program import METER_IDS, GroupKind
-from controller.reconcile import diff
-from controller.render import Unwritten, wholly_written
-from controller.steering.budgets import PARTS, _rate
-from controller.tables.metered import counted
-from controller.tables.recall import remembered
-from controller.views import snapshot
+from controller.features.copies.budgets import PARTS, _rate
+from controller.model.config import Mode
+from controller.model.known import CopyRateLimit, Known, Wanted
+from controller.policy.copies.budget import Moment
+from controller.program.changes import ModifyGroup, ModifyMeter, diff
+from controller.program.compile import compile
+from controller.program.metering import counted
+from controller.program.program import METER_IDS, GroupKind
+from controller.program.readback import remembered
+from controller.program.render import Unwritten, wholly_written
+from controller.readout.build import snapshot
+from controller.readout.explain import course
 from tests.brain import sites
 from tests.brain.copied import Uploading
 from tests.brain.sites import PORTS
@@ -48,7 +47,7 @@ def metered(written: dict[str, Any] | None = None, **limits: str) -> dict[str, A
 def known(active: dict[str, str] | None = None, barred: frozenset[str] = frozenset()) -> Known:
     site = sites.loaded(metered()).sites[0]
     wanted = Wanted(active=active or {}, barred={"home": barred} if barred else {})
-    return replace(sites.known(site), wanted=wanted, rates={"lte": Rate(1000, 1000)})
+    return replace(sites.known(site), wanted=wanted, rates={"lte": CopyRateLimit(1000, 1000)})
 
 
 def switch(active: dict[str, str] | None = None, barred: frozenset[str] = frozenset()) -> FakeSwitch:
@@ -112,7 +111,7 @@ def test_copies_through_a_tunnel_are_counted_with_what_it_puts_around_them(remot
         for uplink in written["sites"]["home"]["uplinks"].values():
             uplink["remote"] = remote
         site = sites.loaded(written).sites[0]
-        known = replace(sites.known(site), rates={"lte": Rate(1000, 1000)})
+        known = replace(sites.known(site), rates={"lte": CopyRateLimit(1000, 1000)})
         one = switch_with(known, site)
         for _ in range(3):
             one.send(LARGE, C1)

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from controller import granting
-from controller.bicast import compile
-from controller.bridge.moves import Moves
-from controller.configuration.document import ConfigError
-from controller.events import AddGroup, ModifyGroup
-from controller.known import Known
-from controller.model import Config, Mode, Site
-from controller.reconcile import diff
-from controller.steering.logbook import By, Logbook
+from controller.core import overrides
+from controller.core.core import PendingSettles
+from controller.features.steering.logbook import By, Logbook
+from controller.model.config import Config, ConfigError, Mode, Site
+from controller.model.known import Known
+from controller.program.changes import AddGroup, ModifyGroup, diff
+from controller.program.compile import compile
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS
@@ -84,7 +82,7 @@ def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
 
 
 def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> None:
-    config, moves = sites.loaded(document()), Moves()
+    config, moves = sites.loaded(document()), PendingSettles()
     entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
     moves.owe(config.ends(config.sites[0]), entry)
     assert dict(moves.due(0.0)) == {1: [entry], 2: []}
@@ -146,7 +144,7 @@ def test_a_wish_moves_both_ends() -> None:
         pair.connect(dpid)
     pair.drain()
     before = [fake.installed().program for fake in (home, end)]
-    answer, effects = granting.mode(pair.core, "client", Mode.OFF, pair.now)
+    answer, effects = overrides.mode(pair.core, "client", Mode.OFF, pair.now)
     assert answer.changed
     pair.carry(effects)
     pair.drain()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.bridge.neighbours import KNOWN_EVERY_S, Schedule
-from controller.known import Neighbour, Observed
+from controller.model.known import Neighbour, Observed
+from controller.switches.neighbours import KNOWN_EVERY_S, Schedule
 from tests.brain import sites
 from tests.brain.sites import PORTS
 

@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from controller.configuration.document import ConfigError
-from controller.measuring import pace
-from controller.measuring.book import Page
-from controller.measuring.roads import FIRST_OVER_AIR, HEALTH_PORT, MOST_OVER_AIR, PROBE_PORTS, Road, Unmeasured, roads
-from controller.orders import Answer, Health, HealthPath, MeasuredWay, Probe
-from controller.policy.fusing import Measured, Method
-from controller.policy.rates import Rate
-from controller.reports import Role
-from controller.steering.probes import Probes
+from controller.features.copies.loss_evidence import Probes
+from controller.features.probing import paths
+from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.paths import (
+    FIRST_OVER_AIR,
+    HEALTH_PORT,
+    MOST_OVER_AIR,
+    PROBE_PORTS,
+    Road,
+    Unmeasured,
+    roads,
+)
+from controller.model.config import ConfigError
+from controller.policy.bandwidth.rates import Measured, Method, Rate
+from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay, Probe
+from controller.protocol.reports import Role
 from tests.brain import sites
 from tests.brain.air import Shared
 from tests.brain.air import document as shared
@@ -53,11 +60,11 @@ def over_air(document: dict[str, Any], *names: str, **links: Link) -> tuple[Worl
 def test_a_terminal_sends_one_small_packet_a_second_to_its_gateways_agent() -> None:
     world, agents = over_air(written(), "phone")
     number = FIRST_OVER_AIR
-    answer = agents["home"].orders_of(Answer)[-1]
+    answer = agents["home"].orders_of(AnswerProbes)[-1]
     met = meetings(answer)
-    assert isinstance(answer, Answer) and [one.probe_port for one in answer.sessions] == [PROBE_PORTS + number]
+    assert isinstance(answer, AnswerProbes) and [one.probe_port for one in answer.sessions] == [PROBE_PORTS + number]
     path = HealthPath("phone@air", MeasuredWay(None, None, HOST), HEALTH_PORT, number, 1000, met[number])
-    assert agents["phone"].orders_of(Health) == [Health((path,))]
+    assert agents["phone"].orders_of(HealthProbes) == [HealthProbes((path,))]
     world.seconds(4)
     told = world.road("phone@air")
     assert (told.site, told.near, told.far, told.why_not) == ("home", "phone", "home", None)
@@ -73,14 +80,14 @@ def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
     world, agents = over_air(document, *NAMES)
     world.measurer("far")
     world.second()
-    answer = agents["home"].orders_of(Answer)[-1]
-    assert isinstance(answer, Answer) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
+    answer = agents["home"].orders_of(AnswerProbes)[-1]
+    assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
     world.seconds(3)
     assert all(road.why_not is None for road in world.core.measuring.told(world.now))
     assert len(world.core.measuring.told(world.now)) == 2 + len(NAMES)
-    told = len(agents["home"].orders_of(Answer))
+    told = len(agents["home"].orders_of(AnswerProbes))
     world.seconds(20)
-    assert len(agents["home"].orders_of(Answer)) == told
+    assert len(agents["home"].orders_of(AnswerProbes)) == told
 
 
 def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_back() -> None:
@@ -90,8 +97,8 @@ def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_bac
     world.carry(world.core.reconfigure(sites.loaded(document), world.now))
     world.seconds(2)
     assert {road.uplink for road in world.core.measuring.told(world.now)} == {"wifi", "lte"}
-    assert agents["home"].orders_of(Answer)[-1] == Answer()
-    assert all(agents[name].orders_of(Health)[-1] == Health() for name in NAMES)
+    assert agents["home"].orders_of(AnswerProbes)[-1] == AnswerProbes()
+    assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
 
 
 def test_an_agent_of_another_role_is_not_that_terminal() -> None:
@@ -122,7 +129,7 @@ def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_th
 def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> None:
     world, agents = over_air(written(), *NAMES)
     begun = []
-    for _ in range(8 * int(pace.SELDOM_S) // 20):
+    for _ in range(8 * int(paths.SELDOM_S) // 20):
         world.pass_time(20.0)
         for agent in agents.values():
             world.tell(agent.report())
@@ -131,7 +138,7 @@ def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> Non
         for agent in (each for each in agents.values() if each.probes):
             order = world.over(agent)
             begun.append((world.now, order.name, order.down))
-    assert all(later - sooner >= pace.SELDOM_S for (sooner, *_), (later, *_) in pairwise(begun))
+    assert all(later - sooner >= paths.SELDOM_S for (sooner, *_), (later, *_) in pairwise(begun))
     first = [(name, down) for _, name, down in begun[:6]]
     assert sorted(first) == sorted((f"{name}@air", down) for name in NAMES for down in (False, True))
     assert len(begun) >= 7 and begun[6][1:] == begun[0][1:]
@@ -197,7 +204,7 @@ class Probed(Shared):
     def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
         measuring = self.core.measuring
         one = Measured(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
-        measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): Page(measured=(one,))}
+        measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
 
 
 def probed(**more: str) -> Probed:

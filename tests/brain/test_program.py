@@ -6,8 +6,8 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network
 
 import pytest
 
-from controller.model import Family
-from controller.program import written
+from controller.model.config import Family
+from controller.program.program import written
 
 
 class WithDots(IPv6Address):

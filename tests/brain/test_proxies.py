@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.bicast import compile
-from controller.events import Solicited
-from controller.known import Known, Observed, Port
-from controller.model import Datapath, Site
-from controller.reconcile import diff
+from controller.model.config import Datapath, Site
+from controller.model.known import Known, Observed, Port
+from controller.program.changes import diff
+from controller.program.compile import compile
+from controller.protocol.switch_events import Solicited
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.fakes.packet import BROADCAST, Packet, advertise, arp_request, echo, solicit

@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy.evidence import Held, Standing
-from controller.policy.health import Health, Path, Reading
-from controller.policy.reach import Reach, astray, choose
-from controller.policy.reflexes import Reflex, reflex
-from controller.reports import PathManager, Role
+from controller.policy.paths.evidence import Held, TerminalConnections
+from controller.policy.paths.failover import Reflex, reflex
+from controller.policy.paths.health import UplinkHealth, UplinkPath, UplinkReading
+from controller.policy.paths.reach import Reach, astray, choose
+from controller.protocol.reports import PathManager, Role
 
 HELD = st.builds(Held, st.sampled_from(["wifi", "lte"]), st.booleans(), st.booleans())
-STANDINGS = st.builds(Standing, st.dictionaries(st.integers(1, 3), st.lists(HELD, min_size=1, max_size=3), min_size=1))
+STANDINGS = st.builds(
+    TerminalConnections, st.dictionaries(st.integers(1, 3), st.lists(HELD, min_size=1, max_size=3), min_size=1)
+)
 REACHES = st.builds(
     Reach,
     st.sampled_from(["a", "b", "c", "d"]),
@@ -39,8 +41,8 @@ def test_of_both_ends_one_moves_and_who_cannot_is_never_asked(reaches: list[Reac
         assert not moving
 
 
-def standing(*held: Held) -> Standing:
-    return Standing({1: list(held)})
+def standing(*held: Held) -> TerminalConnections:
+    return TerminalConnections({1: list(held)})
 
 
 def test_a_connection_strays_when_it_does_not_prefer_the_path_and_could() -> None:
@@ -60,7 +62,7 @@ WHERE = {"wifi": ("192.0.2.1",), "lte": ("192.0.2.2",), "dsl": ("192.0.2.3",)}
 
 
 def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
-    good, lossy, dead = Path(Health.GOOD), Path(Health.LOSSY), Path(Health.DEAD)
+    good, lossy, dead = UplinkPath(UplinkHealth.GOOD), UplinkPath(UplinkHealth.LOSSY), UplinkPath(UplinkHealth.DEAD)
     found = reflex("phone", "wifi", WHERE, {"wifi": good, "lte": lossy, "dsl": good}, 0, False)
     assert found == Reflex("phone", "wifi", "dsl", 150, 100)
     assert reflex("phone", "wifi", WHERE, {"wifi": good, "lte": dead, "dsl": dead}, 0, False) is None
@@ -69,34 +71,36 @@ def test_a_reflex_falls_back_to_the_best_path_that_is_not_dead() -> None:
 
 
 def test_where_copies_ride_every_uplink_a_reflex_is_patient() -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, 0, True)
+    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 0, True)
     assert found == Reflex("phone", "wifi", "lte", 400, 400)
 
 
 @pytest.mark.parametrize(
     ("wifi", "waits_ms"),
     [
-        (Path(Health.LOSSY), 1000),
-        (Path(window=(Reading(100, 5, 90_000, 0),)), 1000),
-        (Path(window=(Reading(100, 3, 90_000, 0),)), 150),
-        (Path(window=(Reading(20, 5, 20_000, 0),)), 150),  # too few to tell
+        (UplinkPath(UplinkHealth.LOSSY), 1000),
+        (UplinkPath(window=(UplinkReading(100, 5, 90_000, 0),)), 1000),
+        (UplinkPath(window=(UplinkReading(100, 3, 90_000, 0),)), 150),
+        (UplinkPath(window=(UplinkReading(20, 5, 20_000, 0),)), 150),  # too few to tell
     ],
 )
-def test_where_retransmissions_are_lost_as_well_a_reflex_waits_for_the_next_ones(wifi: Path, waits_ms: int) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": wifi, "lte": Path()}, 0, False)
+def test_where_retransmissions_are_lost_as_well_a_reflex_waits_for_the_next_ones(
+    wifi: UplinkPath, waits_ms: int
+) -> None:
+    found = reflex("phone", "wifi", WHERE, {"wifi": wifi, "lte": UplinkPath()}, 0, False)
     assert found is not None and found.no_progress_ms == waits_ms
 
 
 @given(st.integers(0, 300_000))
 def test_a_reflex_waits_for_three_round_trips_and_no_shorter_than_its_least(srtt_us: int) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, srtt_us, False)
+    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, srtt_us, False)
     assert found and max(150, 3 * srtt_us / 1000 + 50) <= found.no_progress_ms < max(150, 3 * srtt_us / 1000 + 50) + 50
     assert max(100, 1.5 * srtt_us / 1000 + 50) <= found.no_progress_many_ms <= found.no_progress_ms
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_a_handshake_that_was_lost_leaves_a_reflex_that_fires_within_a_second(copied: bool) -> None:
-    found = reflex("phone", "wifi", WHERE, {"wifi": Path(), "lte": Path()}, 2_041_000, copied)
+    found = reflex("phone", "wifi", WHERE, {"wifi": UplinkPath(), "lte": UplinkPath()}, 2_041_000, copied)
     assert found == Reflex("phone", "wifi", "lte", 1000, 1000)
 
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from controller import config
-from controller.configuration import air, classes, document, measured, relaying, settings
-from controller.configuration.document import Mapped, Place
+from controller.edges.config import classes, document, load, relaying, settings, uplinks
+from controller.edges.config.document import Mapped, Node
 from tests.brain import sites
 
 TREE = Path(__file__).resolve().parent.parent.parent
 REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
 EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
-MODULES = (config, settings, classes, air, measured, relaying)
+MODULES = (load, settings, classes, uplinks, relaying)
 NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
 
 
@@ -34,15 +33,15 @@ def _told() -> dict[str, set[str]]:
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """By the place, the keys that may stand there, as the example of everything is read."""
     known: dict[str, set[str]] = {}
-    asked = Place.mapping
+    asked = Node.mapping
 
-    def noted(place: Place, *allowed: str, required: tuple[str, ...] = ()) -> Mapped:
+    def noted(place: Node, *allowed: str, required: tuple[str, ...] = ()) -> Mapped:
         where = re.sub(r"\[\d+\]", "[]", NAMED.sub(r"\1.NAME", place.where))
         known[where] = {*allowed, *required}
         return asked(place, *allowed, required=required)
 
-    monkeypatch.setattr(document.Place, "mapping", noted)
-    config.parse(EXAMPLE)
+    monkeypatch.setattr(document.Node, "mapping", noted)
+    load.parse(EXAMPLE)
     return known
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from controller import granting
-from controller.air.place import Place
-from controller.courses import course
-from controller.known import Wanted
-from controller.model import AUTO, CapRule
-from controller.reports import Prefer, Role
-from controller.steering.copying import UNHEARD_S
+from controller.core import overrides
+from controller.features.caps.access_point import AccessPointState
+from controller.features.copies.manager import UNHEARD_S
+from controller.model.config import AUTO, CapRule
+from controller.model.known import Wanted
+from controller.protocol.orders import Prefer
+from controller.protocol.reports import Role
+from controller.readout.explain import course
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair
 from tests.brain.relayed import PORTS
@@ -90,7 +91,7 @@ def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() 
     nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
     assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
     for uplink in ("lte", AUTO):
-        _, effects, _ = granting.active(scene.core, "phone", uplink, scene.now)
+        _, effects, _ = overrides.active(scene.core, "phone", uplink, scene.now)
         scene.carry(effects)
         scene.drain()
         assert [each.server.backup for each in connection.subflows] == [uplink == "lte", uplink == AUTO]
@@ -139,5 +140,5 @@ def test_in_mode_auto_copies_begin_where_only_its_own_agent_would_tell(host_tell
 
 def test_what_its_host_has_in_its_name_is_nothing_of_its_air() -> None:
     (site,) = relayed.config().sites
-    place = Place(site, replace(site.access_points[0], rule=CapRule.IDEAL))
+    place = AccessPointState(site, replace(site.access_points[0], rule=CapRule.IDEAL))
     assert place.ports == ("c1", "c2")

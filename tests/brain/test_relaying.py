@@ -10,36 +10,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from controller import granting
-from controller.binding import Credential
-from controller.farend.standing import AGAIN_AFTER_S
-from controller.known import Wanted
-from controller.measuring.measuring import Measuring
-from controller.model import Choosing, Config, Fallback
-from controller.orders import (
-    Guest,
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.features.probing.manager import ProbingManager
+from controller.features.relays import requests
+from controller.features.relays.destinations import KEPT_S, MOST_PLACES
+from controller.model.config import Choosing, Config, Fallback
+from controller.model.known import MOST_RELAYS, WEB, Wanted, WishedRelay
+from controller.protocol.enrolment import Credential
+from controller.protocol.orders import (
+    InterceptUplink,
     LocalAddress,
     Onward,
     Relay,
-    RelayingUplink,
+    RelayClient,
     Take,
     TakenTerminal,
     TakingRelay,
     Walk,
     WalkTo,
 )
-from controller.relaying import wishes
-from controller.relaying.seeking import MOST_PLACES
-from controller.relaying.ways import KEPT_S
-from controller.relays import MOST_RELAYS, WEB, WishedRelay
-from controller.reports import Role, Sought
-from controller.wishes import Impossible, UnknownRelay
+from controller.protocol.reports import Role, SoughtDestination
+from controller.protocol.requests import Impossible, UnknownRelay
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
 
 RELAYS = {"oslo": "198.51.100.7", "tokyo": "198.51.100.9"}
-PLACE = Sought("192.0.2.0/24", "192.0.2.80", 443)
+PLACE = SoughtDestination("192.0.2.0/24", "192.0.2.80", 443)
 PREFIX = PLACE.prefix
 
 
@@ -81,15 +79,15 @@ class World(Pair):
         for hand in hands:
             self.join(hand)
 
-    def wish(self, wish: wishes.WishOfRelays) -> str:
-        answer, effects = granting.of_relays(self.core, wish, self.now)
+    def wish(self, wish: requests.WishOfRelays) -> str:
+        answer, effects = overrides.of_relays(self.core, wish, self.now)
         self.carry(effects)
         self.drain()
         return answer.done[0]
 
     def add(self, *names: str) -> None:
         for name in names:
-            self.wish(wishes.wished(name, WishedRelay(ip_address(RELAYS[name]), 443)))
+            self.wish(requests.wished(name, WishedRelay(ip_address(RELAYS[name]), 443)))
 
     def seconds(self, number: int) -> None:
         for _ in range(number):
@@ -144,7 +142,7 @@ def seeking(**of_home: Any) -> World:
 
 def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() -> None:
     world = standing()
-    assert world.relays["oslo"].order == Relay(443, (Guest("home", b"\1" * 32),), WEB)
+    assert world.relays["oslo"].order == Relay(443, (RelayClient("home", b"\1" * 32),), WEB)
     client = tuple(
         LocalAddress(uplink, (f"10.97.{number}.3", f"fd00:97{number}::3"))
         for uplink, number in (("wifi", 1), ("lte", 2))
@@ -160,8 +158,8 @@ def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() 
             TakenTerminal("phone", ("10.1.0.7", "fd00:1::7"), phone),
         ),
         uplinks=(
-            RelayingUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
-            RelayingUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
+            InterceptUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
+            InterceptUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
         ),
         relays=tuple(TakingRelay(name, RELAYS[name], 443, key_sha256=b"\1" * 32) for name in ("oslo", "tokyo")),
         left_alone=("203.0.113.0/24",),
@@ -188,7 +186,7 @@ def test_what_is_refused_is_told_again_after_a_while() -> None:
 
 def test_the_active_uplink_is_the_first_by_which_a_terminal_is_spoken_for() -> None:
     world = standing()
-    answer, effects, _ = granting.active(world.core, "client", "lte", world.now)
+    answer, effects, _ = overrides.active(world.core, "client", "lte", world.now)
     world.carry(effects)
     world.seconds(1)
     client = next(each for each in world.home.order.terminals if each.name == "client")
@@ -199,12 +197,12 @@ def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none()
     world = standing()
     world.relays["oslo"].connections = 3
     world.seconds(1)
-    assert world.wish(wishes.drained("oslo", True)) == "oslo takes nothing new; it carries 3 connections"
+    assert world.wish(requests.drained("oslo", True)) == "oslo takes nothing new; it carries 3 connections"
     assert world.relays["oslo"].order.draining and world.home.order.relays[0].draining
-    assert world.wish(wishes.drained("oslo", True)).endswith("as it was already")
-    assert world.wish(wishes.drained("oslo", False)).startswith("oslo takes what comes")
+    assert world.wish(requests.drained("oslo", True)).endswith("as it was already")
+    assert world.wish(requests.drained("oslo", False)).startswith("oslo takes what comes")
     assert not world.relays["oslo"].order.draining
-    removed = world.wish(wishes.unwished("oslo"))
+    removed = world.wish(requests.unwished("oslo"))
     assert removed == "oslo is no relay any more; it carries 3 connections, which end with it"
     assert world.relays["oslo"].order == Relay() and [one.name for one in world.home.order.relays] == ["tokyo"]
 
@@ -216,7 +214,7 @@ def test_a_gateway_that_is_revoked_is_served_by_nobody_and_one_that_has_joined_a
     assert world.relays["oslo"].order.gateways == ()
     world.vouch("home", number=2)
     world.drain()
-    assert world.relays["oslo"].order.gateways == (Guest("home", b"\2" * 32),)
+    assert world.relays["oslo"].order.gateways == (RelayClient("home", b"\2" * 32),)
 
 
 def test_a_relay_that_is_revoked_is_gone_by_nobody_and_one_whose_stream_broke_off_carries_on() -> None:
@@ -297,7 +295,7 @@ def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: W
     world = standing()
     before = world.core.wanted
     with pytest.raises(Impossible, match=because):
-        world.wish(wishes.wished(name, relay))
+        world.wish(requests.wished(name, relay))
     assert world.core.wanted is before
 
 
@@ -305,7 +303,7 @@ def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
     written = relayed.document()
     for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
         uplink["gateways"].pop()
-    paris = wishes.wished("paris", WishedRelay(ip_address("2001:470::9"), 443))
+    paris = requests.wished("paris", WishedRelay(ip_address("2001:470::9"), 443))
     with pytest.raises(Impossible, match="relaying has no IPv6"):
         paris(sites.loaded(written), Wanted(), lambda _: "")
 
@@ -313,11 +311,11 @@ def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
 def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_there() -> None:
     world = World()
     for number in range(MOST_RELAYS):
-        world.wish(wishes.wished(f"r{number}", WishedRelay(ip_address(f"192.0.2.{number + 1}"), 443)))
+        world.wish(requests.wished(f"r{number}", WishedRelay(ip_address(f"192.0.2.{number + 1}"), 443)))
     with pytest.raises(Impossible, match="remove one first"):
-        world.wish(wishes.wished("paris", WishedRelay(ip_address("192.0.2.100"), 443)))
+        world.wish(requests.wished("paris", WishedRelay(ip_address("192.0.2.100"), 443)))
     with pytest.raises(UnknownRelay, match="did you mean r"):
-        world.wish(wishes.drained("r100", True))
+        world.wish(requests.drained("r100", True))
 
 
 # By which relay
@@ -372,9 +370,9 @@ def test_a_relay_that_is_gone_or_drains_or_is_busy_is_left_at_once_and_one_that_
     world.join(world.relays["oslo"])
     world.seconds(2)
     assert world.chosen() == {PREFIX: ("oslo",)}
-    world.wish(wishes.drained("oslo", True))
+    world.wish(requests.drained("oslo", True))
     assert "oslo" not in world.chosen().get(PREFIX, ())
-    world.wish(wishes.drained("oslo", False))
+    world.wish(requests.drained("oslo", False))
     world.seconds(2)
     assert world.chosen() == {PREFIX: ("oslo",)}
     world.relays["oslo"].busy_percent = 99
@@ -421,7 +419,7 @@ def test_an_agent_that_walks_and_does_not_tell_keeps_nobody_waiting() -> None:
 
 
 def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 20e6)
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 20e6)
     world = seeking()
     assert world.chosen() == {PREFIX: ()}
     place = world.core.relaying.seeking.place("home", PREFIX)
@@ -430,7 +428,7 @@ def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch:
 
 
 def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 1e9)
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
     relaying = relayed.site().relaying
     assert relaying is not None
     for written, because in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
@@ -443,7 +441,7 @@ def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatc
 def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 1e9)
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
     world = seeking(choose=Choosing.PARALLEL)
     (choice,) = world.home.choices.choices
     assert set(choice.relays) == set(RELAYS) and choice.together
@@ -455,14 +453,14 @@ def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each
     world.seconds(60)
     assert tokyo.order.onward, "what the gateway does goes on while it is not heard"
     world.join(world.home)
-    world.wish(wishes.unwished("oslo"))
+    world.wish(requests.unwished("oslo"))
     assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
-    world.wish(wishes.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
+    world.wish(requests.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
     assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
 
 
 def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Measuring, "uplink_bps", lambda *_: 150e6)
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 150e6)
     world = seeking(choose=Choosing.PARALLEL)
     assert len(world.chosen()[PREFIX]) == 1
     assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
@@ -491,7 +489,7 @@ def test_of_too_many_places_the_oldest_is_forgotten() -> None:
     assert scene is not None
     for number in range(MOST_PLACES + 10):
         at = f"192.{number // 250}.{number % 250}"
-        world.core.relaying.seeking.seek(scene, Sought(f"{at}.0/24", f"{at}.1", 443), world.now)
+        world.core.relaying.seeking.seek(scene, SoughtDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
     assert world.core.relaying.seeking.counted("home") == (MOST_PLACES, 0)
     assert world.core.relaying.seeking.place("home", "192.0.0.0/24") is None
 
@@ -542,9 +540,9 @@ def _step(world: World, what: str, name: str = "") -> None:
         case "add":
             world.add(name)
         case "remove" if there:
-            world.wish(wishes.unwished(name))
+            world.wish(requests.unwished(name))
         case "drain" | "resume" if there:
-            world.wish(wishes.drained(name, what == "drain"))
+            world.wish(requests.drained(name, what == "drain"))
         case "join":
             world.join(hands[name])
         case "leave":
@@ -554,7 +552,7 @@ def _step(world: World, what: str, name: str = "") -> None:
         case "revoke":
             world.revoke(name)
         case "active":
-            world.carry(granting.active(world.core, "client", name, world.now)[1])
+            world.carry(overrides.active(world.core, "client", name, world.now)[1])
         case "restart":
             world.restart()
         case "second":

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller.bicast import compile
-from controller.configuration.document import ConfigError
-from controller.known import Known, Observed, Wanted
-from controller.model import Choosing, Fallback, Mode, Site, locals_of
-from controller.reconcile import diff
+from controller.model.config import Choosing, ConfigError, Fallback, Mode, Site, locals_of
+from controller.model.known import Known, Observed, Wanted
+from controller.program.changes import diff
+from controller.program.compile import compile
 from tests.brain import relayed, sites
 from tests.brain.relayed import PORTS
 from tests.brain.test_mirrors import FAR, SERVERS, to

@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy import relays
-from controller.policy.legs import Leg, Router, by_loss, throughput
-from controller.policy.relays import OLD_S, WORTH, Candidate, Choice, Filters, parallel, ping, predicted, traceroute
+from controller.policy.paths import relays
+from controller.policy.paths.relays import (
+    OLD_S,
+    WORTH,
+    Candidate,
+    Filters,
+    Leg,
+    LegRouter,
+    RelaySelection,
+    by_loss,
+    parallel,
+    ping,
+    predicted,
+    throughput,
+    traceroute,
+)
 
 WINDOW = 64 * 1024
 DIRECT = Leg(200.0)
@@ -64,11 +77,11 @@ def test_ping_takes_the_least_of_the_longer_legs() -> None:
     choice = ping(DIRECT, [lopsided, HALF_WAY, long])
     assert choice.relays == ("half",)
     assert choice.because == "half splits 200 ms into 100 and 100 ms, the best of 2"
-    assert ping(DIRECT, [long]) == Choice((), "no relay has both legs shorter than the direct 200 ms")
+    assert ping(DIRECT, [long]) == RelaySelection((), "no relay has both legs shorter than the direct 200 ms")
 
 
 def way(*routers: str, rtt_ms: float = 200.0) -> Leg:
-    return Leg(rtt_ms, routers=tuple(Router(name, 10.0 + 20.0 * n) for n, name in enumerate(routers)))
+    return Leg(rtt_ms, routers=tuple(LegRouter(name, 10.0 + 20.0 * n) for n, name in enumerate(routers)))
 
 
 @pytest.mark.parametrize(
@@ -201,5 +214,5 @@ def test_who_is_to_have_one_relay_does_not_keep_two() -> None:
 
 
 @pytest.mark.parametrize("choose", [ping, traceroute, predicted])
-def test_without_relays_it_is_direct(choose: Callable[..., Choice]) -> None:
+def test_without_relays_it_is_direct(choose: Callable[..., RelaySelection]) -> None:
     assert choose(DIRECT, []).relays == ()

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from controller import service
-from controller.events import Effect
-from controller.model import Choosing, Fallback
-from controller.orders import Direct, Walk
-from controller.relaying import telling, wishes
-from controller.relaying.asking import Asked, Tried
-from controller.relays import WishedRelay
-from controller.reports import AgentEffect, RelayReached, Reported, Taking
-from controller.store import Store
-from controller.wishes import Impossible, UnknownRelay
+from controller.edges.runtime import service
+from controller.edges.state.store import Store
+from controller.features.relays import readout, requests
+from controller.features.relays.requests import Asked, Tried
+from controller.model.config import Choosing, Fallback
+from controller.model.known import WishedRelay
+from controller.protocol.orders import AgentEffect, Direct, Walk
+from controller.protocol.reports import RelayReached, Reported, Taking
+from controller.protocol.requests import Impossible, UnknownRelay
+from controller.protocol.switch_events import Effect
 from tests.brain import relayed
 from tests.brain.test_relaying import RELAYS, World, credential, standing
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet
@@ -102,16 +102,16 @@ def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
     world.join(phone)
     reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
     world.tell(replace(phone.report(), taking=Taking("", reached, (), ())))
-    told = telling.relays(world.core.relaying, world.core.wanted, world.now)
+    told = readout.relays(world.core.relaying, world.core.wanted, world.now)
     assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
 
 
 def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_it_was_to_before() -> None:
     world = standing()
     world.home.refuses["Take"] = "no device rl-wifi"
-    world.wish(wishes.drained("oslo", True))
+    world.wish(requests.drained("oslo", True))
     world.seconds(1)
-    (told,) = telling.taking(world.core.relaying)
+    (told,) = readout.taking(world.core.relaying)
     assert told.why_not == "no device rl-wifi"
 
 

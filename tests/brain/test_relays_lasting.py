@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from ipaddress import ip_address
 
-from controller.model import Choosing
-from controller.orders import Choices
-from controller.relaying import wishes
-from controller.relaying.ways import KEPT_S
-from controller.relays import WishedRelay
-from controller.reports import Sought
+from controller.features.relays import requests
+from controller.features.relays.destinations import KEPT_S
+from controller.model.config import Choosing
+from controller.model.known import WishedRelay
+from controller.protocol.orders import Choices
+from controller.protocol.reports import SoughtDestination
 from tests.brain.pair import Pair
 from tests.brain.test_relaying import PLACE, PREFIX, RELAYS, World, far_away, seeking, standing
 
-OTHER = Sought("192.0.3.0/24", "192.0.3.80", 443)
+OTHER = SoughtDestination("192.0.3.0/24", "192.0.3.80", 443)
 
 
 def test_a_relay_is_not_left_because_the_way_to_it_was_walked_long_before_that_to_the_place() -> None:
@@ -49,11 +49,11 @@ def test_a_controller_that_was_started_again_does_not_leave_relays_that_come_lat
 
 def test_of_a_relay_that_was_removed_nothing_is_believed_of_another_host_by_that_name() -> None:
     world = seeking()
-    world.wish(wishes.unwished("oslo"))
+    world.wish(requests.unwished("oslo"))
     world.revoke("oslo")
     world.leave(world.relays["oslo"])
     world.internet.rtt_ms |= {("home", "198.51.100.77"): 100, ("oslo", PLACE.address): 900}
-    world.wish(wishes.wished("oslo", WishedRelay(ip_address("198.51.100.77"), 443)))
+    world.wish(requests.wished("oslo", WishedRelay(ip_address("198.51.100.77"), 443)))
     world.vouch("oslo", number=2)
     world.join(world.relays["oslo"])
     for _ in range(5):

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.policy.returning import LEAST_SENT, UNANSWERED, Counts, Return, answered, asked, counted
+from controller.policy.paths.arrivals import (
+    LEAST_SENT,
+    UNANSWERED,
+    Counts,
+    Return,
+    return_answered,
+    return_asked,
+    return_counted,
+)
 
-ALIVE = answered(Return())
+ALIVE = return_answered(Return())
 CALL = 50  # packets a second
 
 
 def seconds(uplink: Return, number: int, *, comes: int = 0, sends: int = CALL, answers: bool = False) -> Return:
     """Each with a question and a reading."""
     for second in range(number):
-        uplink = asked(uplink)
-        uplink = counted(uplink, Counts(1000 + comes * second, 1000 + sends * second, float(second)))
+        uplink = return_asked(uplink)
+        uplink = return_counted(uplink, Counts(1000 + comes * second, 1000 + sends * second, float(second)))
         if answers:
-            uplink = answered(uplink)
+            uplink = return_answered(uplink)
     return uplink
 
 
@@ -40,8 +48,8 @@ def test_one_sign_alone_proves_nothing() -> None:
 
 def test_it_lives_again_when_its_next_hop_answers_or_anything_comes() -> None:
     uplink = seconds(ALIVE, 10)
-    assert answered(uplink).dead is None
-    assert counted(uplink, Counts(5000, 5000, 11.0)).dead is None
+    assert return_answered(uplink).dead is None
+    assert return_counted(uplink, Counts(5000, 5000, 11.0)).dead is None
 
 
 def test_the_questions_themselves_are_no_traffic() -> None:
@@ -49,6 +57,6 @@ def test_the_questions_themselves_are_no_traffic() -> None:
 
 
 def test_a_switch_that_counts_anew_is_watched_anew() -> None:
-    uplink = asked(asked(asked(ALIVE)))
-    uplink = counted(uplink, Counts(1000, 1000, 0.0))
-    assert counted(uplink, Counts(1000, 10, 1.0)).dead is None
+    uplink = return_asked(return_asked(return_asked(ALIVE)))
+    uplink = return_counted(uplink, Counts(1000, 1000, 0.0))
+    assert return_counted(uplink, Counts(1000, 10, 1.0)).dead is None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from controller.policy.screening import (
+from controller.policy.paths.arrivals import (
     ENOUGH_ANSWERS,
     HOLD_AT_MOST_S,
     HOLD_S,
     TRIAL_S,
     Screen,
-    answered,
     screened,
+    screening_answered,
 )
 
 
@@ -52,7 +52,7 @@ def test_it_is_tried_again_when_its_next_hop_answers_and_after_more_answers_each
         assert screen is not None
         answers = 0
         while not screen.on_trial:
-            screen, answers = answered(screen, 1.0), answers + 1
+            screen, answers = screening_answered(screen, 1.0), answers + 1
         needed.append(answers)
         screen = screened(screen, True, screen.until)
     assert needed == [ENOUGH_ANSWERS, 2 * ENOUGH_ANSWERS, 4 * ENOUGH_ANSWERS, 8 * ENOUGH_ANSWERS]
@@ -67,5 +67,5 @@ def test_one_that_was_dead_for_long_is_back_after_as_few_answers_as_any() -> Non
         screen = screened(screen, True, screen.until)
     assert screen is not None and screen.hold_s == HOLD_AT_MOST_S
     for _ in range(ENOUGH_ANSWERS):
-        screen = answered(screen, 1000.0)
+        screen = screening_answered(screen, 1000.0)
     assert screen.on_trial and screened(screen, False, 1000.1) is None

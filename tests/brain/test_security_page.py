@@ -11,13 +11,12 @@ from typing import NamedTuple
 import pytest
 
 from api import agent_pb2 as pb
-from controller.agency import speech
-from controller.agency.refusals import Reason, Refused
-from controller.binding import Binding, of_agent
-from controller.known import Wanted
-from controller.relaying import wishes
-from controller.relays import WishedRelay
-from controller.reports import Role
+from controller.edges.agentlink import decode
+from controller.edges.trust.refusals import Reason, Refused
+from controller.features.relays import requests
+from controller.model.known import Wanted, WishedRelay
+from controller.protocol.enrolment import Binding, of_agent
+from controller.protocol.reports import Role
 from tests.brain import sites
 from tests.brain.test_ends import Ends
 from tests.brain.test_relaying import World, credential
@@ -69,7 +68,7 @@ def says_hello_as_another(who: Who) -> str:
     said = set()
     for role in set(Role) - {who.role}:
         try:
-            speech.opened(1, who.name, "192.0.2.1:5", pb.Hello(protocol=1, role=WORDS[role]), binding)
+            decode.opened(1, who.name, "192.0.2.1:5", pb.Hello(protocol=1, role=WORDS[role]), binding)
         except Refused as refused:
             said.add("no" if refused.reason is Reason.ROLE else str(refused))
         else:
@@ -153,7 +152,7 @@ def relayed(who: Who) -> Walker:
     world.vouched = {who.name: replace(credential(who.name), role=who.role), "tokyo": credential("tokyo")}
     world.vouch("tokyo")
     world.add("tokyo")
-    world.wish(wishes.wished("oslo", OSLO))
+    world.wish(requests.wished("oslo", OSLO))
     makes = {Role.GATEWAY: FakeTaker, Role.RELAY: FakeRelay}.get(who.role)
     hand = makes(who.name, Internet()) if makes else Walker(who.name, who.role, Internet())
     world.join(hand)

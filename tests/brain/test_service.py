@@ -11,17 +11,29 @@ from typing import Any
 
 import pytest
 
-from controller import granting, inbox, service
-from controller.core import Core
-from controller.events import Apply, Effect, NeighbourSeen, PortSeen, Read, Solicited, SwitchClosed, SwitchEvent
-from controller.measuring import estimating
-from controller.measuring.estimates import Estimate, Estimated
-from controller.model import Mode
-from controller.policy.bandwidth import Unknown
-from controller.reports import AgentClosed, AgentEffect, AgentEvent, Direct, HangUp, Probed, Reported, Role
-from controller.snapshot import GatewayState
-from controller.store import Store
-from controller.wishes import Answer
+from controller.core import overrides
+from controller.core.core import Core
+from controller.edges.runtime import service
+from controller.edges.runtime import service as inbox
+from controller.edges.state.store import Store
+from controller.features.probing import estimation
+from controller.features.probing.estimates import Estimate, Estimated
+from controller.model.config import Mode
+from controller.policy.bandwidth.rates import Unknown
+from controller.protocol.orders import AgentEffect, Direct, HangUp
+from controller.protocol.reports import AgentClosed, AgentEvent, ProbeReport, Reported, Role
+from controller.protocol.requests import OverrideResult
+from controller.protocol.switch_events import (
+    Apply,
+    Effect,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchClosed,
+    SwitchEvent,
+)
+from controller.switches.switch import GatewayState
 from tests.brain import sites
 from tests.brain.sites import PORTS
 from tests.fakes.hand import FakeConnection, FakeHand
@@ -101,11 +113,11 @@ def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
     held.service.post(PortSeen(1, "wifi0", None))
     held.service.post(SwitchClosed(1))
 
-    def wished(_core: Core, _name: str, mode: Mode, *_: object) -> tuple[Answer, list[Effect | AgentEffect]]:
+    def wished(_core: Core, _name: str, mode: Mode, *_: object) -> tuple[OverrideResult, list[Effect | AgentEffect]]:
         held.heard.append(mode)
-        return Answer((), False, 0), []
+        return OverrideResult((), False, 0), []
 
-    monkeypatch.setattr(granting, "mode", wished)
+    monkeypatch.setattr(overrides, "mode", wished)
     wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
     wish.start()
     while len(held.service._inbox._pressing) < 3:
@@ -267,7 +279,7 @@ def test_who_wishes_is_answered_when_the_switch_holds_it(
 ) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
     verb, what = wished
-    answers: list[Answer] = []
+    answers: list[OverrideResult] = []
     asking = threading.Thread(target=lambda: answers.append(getattr(gateway.service, verb)("client", what)))
     asking.start()
     assert gateway.ordered.wait(60)
@@ -298,7 +310,7 @@ def test_a_switch_that_leaves_is_waited_for_no_longer_and_named(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
-    answers: list[Answer] = []
+    answers: list[OverrideResult] = []
     asking = threading.Thread(target=lambda: answers.append(gateway.service.set_mode("client", Mode.SINGLE)))
     asking.start()
     assert gateway.ordered.wait(60)
@@ -366,7 +378,7 @@ def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, mon
 
 
 def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Estimate("home", "wifi", False, Probed(1, 1, "", "", False, ()), None, None, 0.0)
+    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "", False, ()), None, None, 0.0)
     threads: dict[str, str] = {}
     over = threading.Event()
 
@@ -383,7 +395,7 @@ def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatc
         return Estimated(given, Unknown("nothing"), Unknown("nothing"), None)
 
     monkeypatch.setattr(Core, "handle", handle)
-    monkeypatch.setattr(estimating, "estimated", estimated)
+    monkeypatch.setattr(estimation, "estimated", estimated)
     config = sites.loaded(sites.document())
     core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
     core.start()

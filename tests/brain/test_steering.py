@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from controller import granting
-from controller.courses import course
-from controller.known import Wanted
-from controller.model import Config, Mode
-from controller.policy.health import SILENT_AFTER_S, Health
-from controller.policy.reflexes import LEASE_S, RENEW_S, Reflex
-from controller.reports import Arm, Direct, Disarm, PathManager, Prefer, ReflexFired, Role
-from controller.snapshot import ActiveBy
-from controller.steering.hands import ANSWERS_WITHIN_S, GONE_AFTER_S
-from controller.steering.logbook import By, Entry
-from controller.wishes import Answer, Impossible
+from controller.agents.agent import ANSWERS_WITHIN_S, GONE_AFTER_S
+from controller.core import overrides
+from controller.features.steering.logbook import By, LogEntry
+from controller.model.config import Config, Mode
+from controller.model.known import Wanted
+from controller.policy.paths.failover import LEASE_S, RENEW_S, Reflex
+from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
+from controller.protocol.orders import Arm, Direct, Disarm, Prefer
+from controller.protocol.reports import PathManager, ReflexFired, Role
+from controller.protocol.requests import Impossible, OverrideResult
+from controller.readout.explain import course
+from controller.readout.snapshot import ActiveBy
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import LTE_HOP_MAC, PORTS
@@ -60,8 +61,8 @@ class Scene(Pair):
         self.world.append(FakeConnection.between(server, *(addresses or (WIFI, LTE))))
         return self.world[-1]
 
-    def switch_to(self, uplink: str) -> tuple[Answer, list[Entry]]:
-        answer, effects, entries = granting.active(self.core, "client", uplink, self.now)
+    def switch_to(self, uplink: str) -> tuple[OverrideResult, list[LogEntry]]:
+        answer, effects, entries = overrides.active(self.core, "client", uplink, self.now)
         self.carry(effects)
         self.drain()
         return answer, entries
@@ -84,10 +85,10 @@ class Scene(Pair):
         (group,) = groups
         return group.buckets[0].watch_port == PORTS[port].number
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LogEntry]:
         return self.core.pilot.logbook.entries("client")
 
-    def health(self, uplink: str) -> Health:
+    def health(self, uplink: str) -> UplinkHealth:
         return self.core.pilot.steered["client"].paths[uplink].health
 
 
@@ -126,7 +127,7 @@ def test_a_dead_path_is_left_the_hard_way() -> None:
     connection.subflows[1].server.backup = True
     scene.downloads(3)
     scene.downloads(3, dead=(WIFI,))
-    assert scene.active == "lte" and scene.health("wifi") is Health.DEAD
+    assert scene.active == "lte" and scene.health("wifi") is UplinkHealth.DEAD
     assert prefers(relay) == [Prefer((LTE,), ((WIFI, WIFI6),), hard=True)]
     assert [each.address for each in connection.subflows] == [LTE]
 
@@ -150,11 +151,11 @@ def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
     scene.up("wifi0", True)
     scene.up("home0", False)
     scene.drain()
-    assert scene.health("wifi") is Health.DEAD
+    assert scene.health("wifi") is UplinkHealth.DEAD
     scene.up("wifi0", False)
     scene.up("wifi0", True)
     scene.drain()
-    assert scene.health("wifi") is Health.UNKNOWN
+    assert scene.health("wifi") is UplinkHealth.UNKNOWN
 
 
 def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> None:
@@ -347,7 +348,7 @@ def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refu
     scene.second()
     before = scene.core.wanted
     with pytest.raises(Impossible, match="flags a path for every client"):
-        granting.active(scene.core, "client", "lte", scene.now)
+        overrides.active(scene.core, "client", "lte", scene.now)
     assert scene.core.wanted == before and not scene.entries() and not server.orders
     scene.world.pop()
     scene.second()
@@ -383,7 +384,7 @@ def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None
     scene.core.wanted = Wanted(decided={"client": "lte"})
     scene.switch_to("wifi")
     scene.downloads(6, loss=0.3)
-    assert scene.active == "wifi" and scene.health("wifi") is Health.LOSSY and len(scene.entries()) == 1
+    assert scene.active == "wifi" and scene.health("wifi") is UplinkHealth.LOSSY and len(scene.entries()) == 1
     assert scene.core.wanted == Wanted(active={"client": "wifi"})
     assert not relay.armed
     answer, entries = scene.switch_to("auto")
@@ -436,7 +437,7 @@ def test_a_result_that_comes_later_is_kept() -> None:
     scene.relay()
     scene.connection()
     scene.second()
-    answer, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
+    answer, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
     assert answer.changed and not entries[0].answered and "has not answered yet" in entries[0].hands_say()[0]
     scene.carry(effects)
     scene.drain()
@@ -447,7 +448,7 @@ def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_aga
     scene = Scene()
     relay, connection = scene.relay(), scene.connection()
     scene.second()
-    _, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
+    _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
     asked = [each for each in effects if isinstance(each, Direct) and isinstance(each.order, Prefer)]
     for _ in range(int(ANSWERS_WITHIN_S) - 1):
         scene.second()
@@ -467,7 +468,7 @@ def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
     scene.downloads(4, loss=0.2)
     assert scene.active == "lte"
     scene.pass_time(GONE_AFTER_S + 0.1)
-    assert {scene.health("wifi"), scene.health("lte")} == {Health.UNKNOWN}
+    assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
     view = course(scene.core, "client", scene.now, 0.0)
     assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].because
     assert view.other_end.nobody == "agent relay-1 is silent"
@@ -483,7 +484,7 @@ def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_
     relay = scene.relay()
     scene.connection()
     scene.second()
-    _, effects, entries = granting.active(scene.core, "client", "lte", scene.now)
+    _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
     scene.carry(effects)
     scene.leave(relay)
     scene.drain()
@@ -533,7 +534,7 @@ def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothin
     scene.downloads(3)
     scene.tell(relay.fires("client", 160))
     scene.drain()
-    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is Health.DEAD
+    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
     assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
     (entry,) = scene.entries()
     limits = "armed for 150 ms, with many in flight 100 ms"
@@ -574,7 +575,7 @@ def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_co
     relay, connection = scene.relay(), scene.connection()
     scene.downloads(2)
     fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
-    scene.carry(granting.active(scene.core, "client", "wifi", scene.now)[1])
+    scene.carry(overrides.active(scene.core, "client", "wifi", scene.now)[1])
     scene.tell(fired)
     scene.drain()
     assert scene.active == "wifi" and scene.gateway_is_on("wifi")
@@ -587,7 +588,7 @@ def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> N
     relay, client, connection = scene.relay(), scene.client(), scene.connection()
     scene.downloads(2)
     relay.unable = "it was made under the kernel's path manager"
-    scene.carry(granting.active(scene.core, "client", "lte", scene.now)[1])
+    scene.carry(overrides.active(scene.core, "client", "lte", scene.now)[1])
     scene.drain()
     assert [each.address for each in connection.carrying()] == [LTE]
     assert len(prefers(relay)) == 1 and len(prefers(client)) == 1
@@ -637,7 +638,7 @@ def test_a_new_configuration_blinds_nobody() -> None:
     _, entries = scene.switch_to("lte")
     assert [each.address for each in connection.carrying()] == [LTE] and entries[0].unmoved is None
     scene.leave(relay)
-    assert scene.health("wifi") is Health.UNKNOWN
+    assert scene.health("wifi") is UplinkHealth.UNKNOWN
 
 
 def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
@@ -674,7 +675,7 @@ def test_an_order_for_a_terminal_that_left_the_configuration_may_fail() -> None:
     scene = Scene()
     relay, _ = scene.relay(), scene.connection()
     scene.second()
-    scene.carry(granting.active(scene.core, "client", "lte", scene.now)[1])
+    scene.carry(overrides.active(scene.core, "client", "lte", scene.now)[1])
     written = sites.document()
     del written["sites"]["home"]["terminals"]["client"]
     relay.unable = "CAP_NET_ADMIN is missing"
@@ -731,4 +732,4 @@ def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:
     assert (view.active_uplink, view.active_by, view.movers) == ("lte", ActiveBy.PEOPLE, ("relay-1",))
     assert view.decisions[0].at == scene.now + 1000.0 and view.decisions[0].hands[0].agent is None
     assert LTE_HOP_MAC and not view.reflexes
-    scene.carry(granting.mode(scene.core, "client", Mode.BICAST, scene.now)[1])
+    scene.carry(overrides.mode(scene.core, "client", Mode.BICAST, scene.now)[1])

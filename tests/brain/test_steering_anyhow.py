@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controller import granting
-from controller.courses import course
-from controller.model import Mode
-from controller.reports import PathManager, Role
-from controller.wishes import Impossible
+from controller.core import overrides
+from controller.model.config import Mode
+from controller.protocol.reports import PathManager, Role
+from controller.protocol.requests import Impossible
+from controller.readout.explain import course
 from tests.brain import sites
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, renamed
 from tests.fakes.hand import FakeConnection, FakeHand
@@ -93,7 +93,7 @@ class Steering(RuleBasedStateMachine):
     @rule(uplink=UPLINKS, at_once=st.booleans())
     def switch(self, uplink: str, at_once: bool) -> None:
         try:
-            _, effects, _ = granting.active(self.scene.core, "client", uplink, self.scene.now)
+            _, effects, _ = overrides.active(self.scene.core, "client", uplink, self.scene.now)
         except Impossible:
             return
         self.scene.carry(effects)
@@ -102,7 +102,7 @@ class Steering(RuleBasedStateMachine):
 
     @rule(mode=st.sampled_from(Mode))
     def mode(self, mode: Mode) -> None:
-        self.scene.carry(granting.mode(self.scene.core, "client", mode, self.scene.now)[1])
+        self.scene.carry(overrides.mode(self.scene.core, "client", mode, self.scene.now)[1])
 
     @rule(kind=st.sampled_from(["as it was", "renamed", "without"]))
     def reconfigures(self, kind: str) -> None:

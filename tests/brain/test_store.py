@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from controller.known import Counted, Spent, Wanted
-from controller.measuring.book import Page
-from controller.measuring.pace import Sent
-from controller.model import Mode
-from controller.policy.bandwidth import Alpha, Rate
-from controller.policy.fusing import Measured, Method
-from controller.relays import PortRange, WishedRelay
-from controller.store import Store, StoreError
+from controller.edges.state.store import Store, StoreError
+from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.paths import Sent
+from controller.model.config import Mode
+from controller.model.known import Counted, PortRange, Spent, Wanted, WishedRelay
+from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
 
 
 def test_what_was_kept_is_there_again(tmp_path: Path) -> None:
@@ -90,7 +88,7 @@ def test_a_number_that_nothing_counted_is_refused_with_its_place(tmp_path: Path,
     path = tmp_path / "state.json"
     spent = {"home/lte": Spent("2026-11-22", 12, 100, {"0000000000000001/11": Counted(40, 90)})}
     relays = {"tokyo": WishedRelay(ip_address("198.51.100.7"), 443)}
-    page = Page(Alpha(1e-9, 1e-10), (Measured(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), Sent(1e9, 7))
+    page = PathEstimate(Alpha(1e-9, 1e-10), (Measured(Method.TRAINS, Rate(2e6, 1e6, 3e6), 1e9),), Sent(1e9, 7))
     Store(str(path)).save(Wanted(spent=spent, relays=relays), {(("home", "lte"), True): page})
     good = path.read_text()
     places = list(leaves(json.loads(good)))
@@ -152,12 +150,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 UP, DOWN = ((("home", "wifi"), down) for down in (False, True))
 MEASURED = {
-    UP: Page(
+    UP: PathEstimate(
         alpha=Alpha(1.5e-10, 2e-11),
         measured=(Measured(Method.TRAINS, Rate(98e6, 97e6, 99e6), 1.7e9),),
         spent=Sent(1.7e9, 1_400_000),
     ),
-    DOWN: Page(measured=(Measured(Method.SEVERAL_LINKS, Rate(8e6, 7e6, 9e6), 1.7e9),)),
+    DOWN: PathEstimate(measured=(Measured(Method.SEVERAL_LINKS, Rate(8e6, 7e6, 9e6), 1.7e9),)),
 }
 
 

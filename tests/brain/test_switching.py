@@ -8,101 +8,101 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy import health
-from controller.policy.health import AFTER, Health, Path, Reading, Sign
-from controller.policy.switching import (
+from controller.policy.paths import health
+from controller.policy.paths.health import AFTER, Sign, UplinkHealth, UplinkPath, UplinkReading
+from controller.policy.paths.switching import (
     KEPT_AFTER_S,
     MOST_MOVES,
     MOVES_WITHIN_S,
     RETURN_AFTER_S,
     Course,
-    Decision,
+    UplinkDecision,
     decide,
 )
 
-CLEAN = Reading(segments=100, retransmits=0, acked_bytes=140_000, stalled_ms=0)
-LOSING = Reading(segments=100, retransmits=20, acked_bytes=100_000, stalled_ms=0)
-STALLED = Reading(segments=1, retransmits=1, acked_bytes=0, stalled_ms=600)
-NOTHING = Reading(0, 0, 0, 0)
+CLEAN = UplinkReading(segments=100, retransmits=0, acked_bytes=140_000, stalled_ms=0)
+LOSING = UplinkReading(segments=100, retransmits=20, acked_bytes=100_000, stalled_ms=0)
+STALLED = UplinkReading(segments=1, retransmits=1, acked_bytes=0, stalled_ms=600)
+NOTHING = UplinkReading(0, 0, 0, 0)
 
 
-def told(*readings: Reading, path: Path | None = None, start: float = 100.0) -> Path:
+def told(*readings: UplinkReading, path: UplinkPath | None = None, start: float = 100.0) -> UplinkPath:
     """A path after these reports, one a second."""
-    path = path or Path()
+    path = path or UplinkPath()
     for second, reading in enumerate(readings):
         path = health.reported(path, reading, start + second)
     return path
 
 
 def test_the_table_knows_every_sign_in_every_health() -> None:
-    assert set(AFTER) == set(product(Health, Sign))
+    assert set(AFTER) == set(product(UplinkHealth, Sign))
 
 
 def test_one_clean_report_makes_an_unknown_uplink_good() -> None:
-    assert told(CLEAN).health is Health.GOOD
+    assert told(CLEAN).health is UplinkHealth.GOOD
 
 
 def test_loss_over_the_window_makes_it_lossy_and_says_the_numbers() -> None:
     path = told(CLEAN, LOSING, LOSING, LOSING)
-    assert path.health is Health.LOSSY
+    assert path.health is UplinkHealth.LOSSY
     assert path.because == "20% of 300 segments sent again in 3 reports; lossy from 10% on"
 
 
 def test_a_burst_of_loss_at_a_sender_that_begins_is_no_lossy_uplink() -> None:
-    burst = Reading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
-    assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is Health.GOOD
-    assert told(CLEAN, CLEAN, burst, burst, CLEAN).health is Health.GOOD
+    burst = UplinkReading(segments=2000, retransmits=600, acked_bytes=2_000_000, stalled_ms=0)
+    assert told(burst, burst, CLEAN, CLEAN, CLEAN).health is UplinkHealth.GOOD
+    assert told(CLEAN, CLEAN, burst, burst, CLEAN).health is UplinkHealth.GOOD
 
 
 def test_a_few_lost_segments_of_a_quiet_terminal_are_bad_luck() -> None:
-    assert told(*[Reading(4, 1, 4000, 0)] * 3).health is Health.UNKNOWN
+    assert told(*[UplinkReading(4, 1, 4000, 0)] * 3).health is UplinkHealth.UNKNOWN
 
 
 def test_loss_between_the_thresholds_changes_nothing() -> None:
-    edge = Reading(100, 6, 130_000, 0)
-    assert told(*[edge] * 20, path=told(CLEAN)).health is Health.GOOD
-    assert told(*[edge] * 20, path=told(*[LOSING] * 3)).health is Health.LOSSY
+    edge = UplinkReading(100, 6, 130_000, 0)
+    assert told(*[edge] * 20, path=told(CLEAN)).health is UplinkHealth.GOOD
+    assert told(*[edge] * 20, path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
 def test_a_lossy_uplink_is_good_again_only_after_it_was_clean_for_long() -> None:
     lossy = told(*[LOSING] * 3)
-    assert told(*[CLEAN] * 6, path=lossy, start=103).health is Health.LOSSY
-    assert told(*[CLEAN] * 8, path=lossy, start=103).health is Health.GOOD
+    assert told(*[CLEAN] * 6, path=lossy, start=103).health is UplinkHealth.LOSSY
+    assert told(*[CLEAN] * 8, path=lossy, start=103).health is UplinkHealth.GOOD
 
 
 def test_data_in_flight_without_acknowledgement_is_death_and_progress_its_end() -> None:
     dead = told(CLEAN, STALLED)
-    assert dead.health is Health.DEAD
-    assert told(CLEAN, path=dead, start=102).health is Health.GOOD
+    assert dead.health is UplinkHealth.DEAD
+    assert told(CLEAN, path=dead, start=102).health is UplinkHealth.GOOD
 
 
 def test_a_port_that_is_down_stays_dead_whatever_is_reported_or_how_much_time_passes() -> None:
     down = health.port_seen(told(CLEAN), False, 101)
-    assert health.passed(told(CLEAN, path=down), 10_000).health is Health.DEAD
-    assert health.port_seen(down, True, 102).health is Health.UNKNOWN
+    assert health.passed(told(CLEAN, path=down), 10_000).health is UplinkHealth.DEAD
+    assert health.port_seen(down, True, 102).health is UplinkHealth.UNKNOWN
 
 
 def test_silence_makes_what_was_known_unknown() -> None:
     for path in (told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
         assert health.passed(path, path.heard_at + health.SILENT_AFTER_S - 0.1).health is path.health
-        assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is Health.UNKNOWN
+        assert health.passed(path, path.heard_at + health.SILENT_AFTER_S).health is UplinkHealth.UNKNOWN
 
 
 def test_acknowledgements_alone_end_death_and_say_nothing_of_loss() -> None:
     dead = told(CLEAN, STALLED)
-    assert told(Reading(0, 0, 5000, 0), path=dead).health is Health.UNKNOWN
-    assert told(Reading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is Health.LOSSY
+    assert told(UplinkReading(0, 0, 5000, 0), path=dead).health is UplinkHealth.UNKNOWN
+    assert told(UplinkReading(0, 0, 5000, 0), path=told(*[LOSING] * 3)).health is UplinkHealth.LOSSY
 
 
 def test_what_is_sent_into_a_dead_uplink_and_not_acknowledged_is_no_sign_of_life() -> None:
     dead = told(CLEAN, STALLED)
-    into_it = told(*[Reading(5, 0, 0, 0)] * 20, path=dead, start=102)
-    assert into_it.health is Health.DEAD
+    into_it = told(*[UplinkReading(5, 0, 0, 0)] * 20, path=dead, start=102)
+    assert into_it.health is UplinkHealth.DEAD
     silent = health.passed(into_it, dead.heard_at + health.SILENT_AFTER_S)
-    assert silent.health is Health.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
+    assert silent.health is UplinkHealth.UNKNOWN and "nothing was acknowledged over it for 10 s" in silent.because
 
 
-DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride every uplink
+DELIVERS = UplinkReading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride every uplink
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,15 @@ DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride ev
     [
         (told(CLEAN), "0% of 100 segments sent again in 1 report", "good up to 3%"),
         (
-            told(CLEAN, Reading(100, 12, 90_000, 0)),
+            told(CLEAN, UplinkReading(100, 12, 90_000, 0)),
             "6% of 200 segments sent again in 2 reports",
             "from 3% to 10% it stays what it was",
         ),
-        (told(Reading(8, 2, 9, 0)), "25% of 8 segments sent again in 1 report", "fewer than 50 make nothing lossy"),
+        (
+            told(UplinkReading(8, 2, 9, 0)),
+            "25% of 8 segments sent again in 1 report",
+            "fewer than 50 make nothing lossy",
+        ),
         (
             told(CLEAN, LOSING, LOSING),
             "13% of 300 segments sent again in 3 reports",
@@ -125,7 +129,7 @@ DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride ev
             "0% of 300 segments sent again in 3 reports",
             "good up to 3% for 5 s, of which 2 s are over",
         ),
-        (told(Reading(1, 0, 900, 0)), "0% of 1 segment sent again in 1 report", "good up to 3%"),
+        (told(UplinkReading(1, 0, 900, 0)), "0% of 1 segment sent again in 1 report", "good up to 3%"),
         (told(STALLED), "no acknowledgement for 600 ms, data in flight", "dead from 400 ms on"),
         (
             health.passed(told(CLEAN), 112.0),
@@ -134,13 +138,13 @@ DELIVERS = Reading(0, 0, 5000, 0)  # in bicast a terminal's own segments ride ev
         ),
     ],
 )
-def test_a_reason_has_its_number_and_its_threshold(path: Path, number: str, threshold: str) -> None:
+def test_a_reason_has_its_number_and_its_threshold(path: UplinkPath, number: str, threshold: str) -> None:
     assert path.because == f"{number}; {threshold}"
 
 
 def test_an_uplink_that_delivers_again_tells_why_it_is_unknown_all_the_same() -> None:
     for path in (told(STALLED, DELIVERS), told(DELIVERS)):
-        assert path.health is Health.UNKNOWN
+        assert path.health is UplinkHealth.UNKNOWN
         assert path.because.startswith("5000 bytes acknowledged in the last report: it is not dead; good up to 3%")
         assert path.because.endswith("and 0 were its alone")
 
@@ -150,7 +154,7 @@ def test_a_report_with_no_traffic_says_nothing() -> None:
     assert health.reported(path, NOTHING, 500) == path
 
 
-def chosen(course: Course, at: float = 200.0, **paths: Path) -> Decision | None:
+def chosen(course: Course, at: float = 200.0, **paths: UplinkPath) -> UplinkDecision | None:
     return decide("phone", "wifi", course, paths, at)
 
 
@@ -158,9 +162,9 @@ ON_WIFI, ON_LTE = Course("wifi", 0.0), Course("lte", 190.0)
 
 
 def test_a_lossy_uplink_is_left_for_one_of_which_nothing_bad_is_known() -> None:
-    decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=Path())
+    decision = chosen(ON_WIFI, wifi=told(*[LOSING] * 3), lte=UplinkPath())
     because = "wifi is lossy (20% of 300 segments sent again in 3 reports; lossy from 10% on); lte is unknown ("
-    assert decision == Decision("phone", "lte", because + "no report yet)", 200.0, hard=False)
+    assert decision == UplinkDecision("phone", "lte", because + "no report yet)", 200.0, hard=False)
 
 
 def test_a_dead_uplink_is_left_the_hard_way() -> None:
@@ -174,13 +178,13 @@ def test_of_two_uplinks_that_are_as_good_the_default_is_taken_wherever_it_stands
 
 
 def test_nobody_moves_to_what_is_no_better() -> None:
-    for both in (Path(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
+    for both in (UplinkPath(), told(CLEAN), told(*[LOSING] * 3), told(CLEAN, STALLED)):
         assert chosen(ON_WIFI, wifi=both, lte=both) is None
 
 
 def test_two_lossy_uplinks_do_not_take_turns() -> None:
     silent = health.passed(told(*[LOSING] * 3, start=100.0), 102.0 + health.SILENT_AFTER_S)
-    assert silent.health is Health.UNKNOWN and silent.since == 112.0
+    assert silent.health is UplinkHealth.UNKNOWN and silent.since == 112.0
     lossy = told(*[LOSING] * 3, start=110.0)
     assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S - 1, wifi=silent, lte=lossy) is None
     assert chosen(ON_LTE, at=112.0 + RETURN_AFTER_S, wifi=silent, lte=lossy)
@@ -189,11 +193,11 @@ def test_two_lossy_uplinks_do_not_take_turns() -> None:
 
 
 def test_nobody_leaves_an_uplink_because_nothing_is_known_of_it() -> None:
-    assert chosen(ON_WIFI, wifi=Path(), lte=told(CLEAN)) is None
+    assert chosen(ON_WIFI, wifi=UplinkPath(), lte=told(CLEAN)) is None
 
 
 def test_a_return_that_is_a_try_says_after_how_long() -> None:
-    decision = chosen(Course("lte", 100.0, 1), 300.0, wifi=Path(), lte=told(CLEAN))
+    decision = chosen(Course("lte", 100.0, 1), 300.0, wifi=UplinkPath(), lte=told(CLEAN))
     assert (
         decision
         and decision.because == "wifi is unknown (no report yet); it is the default, and tried again after 60 s"
@@ -208,8 +212,8 @@ def test_the_default_uplink_is_taken_again_as_soon_as_it_is_known_to_be_good() -
 def test_an_unknown_default_is_tried_after_a_pause_that_doubles_with_every_failure() -> None:
     for failed, pause in ((0, RETURN_AFTER_S), (1, 2 * RETURN_AFTER_S), (2, 4 * RETURN_AFTER_S)):
         course = Course("lte", 190.0, failed)
-        assert chosen(course, 190.0 + pause - 1, wifi=Path(), lte=told(CLEAN)) is None
-        assert chosen(course, 190.0 + pause, wifi=Path(), lte=told(CLEAN))
+        assert chosen(course, 190.0 + pause - 1, wifi=UplinkPath(), lte=told(CLEAN)) is None
+        assert chosen(course, 190.0 + pause, wifi=UplinkPath(), lte=told(CLEAN))
 
 
 def test_a_return_that_lasts_clears_the_failures_and_one_that_does_not_counts() -> None:
@@ -238,16 +242,18 @@ def test_who_was_moved_a_few_times_in_a_short_while_rests_unless_its_port_is_dow
     assert chosen(course, over - 0.1, **down), "that is no agent's word"
 
 
-READINGS = st.builds(Reading, st.integers(0, 500), st.integers(0, 500), st.integers(0, 10**6), st.integers(0, 2000))
+READINGS = st.builds(
+    UplinkReading, st.integers(0, 500), st.integers(0, 500), st.integers(0, 10**6), st.integers(0, 2000)
+)
 EVIDENCE = st.tuples(st.sampled_from(["wifi", "lte"]), READINGS | st.booleans())
 
 
 @given(st.lists(EVIDENCE, max_size=60))
 def test_no_evidence_leads_to_a_dead_uplink_or_to_a_move_that_moves_nothing(evidence: list[tuple[str, object]]) -> None:
-    paths, course = {"wifi": Path(), "lte": Path()}, ON_WIFI
+    paths, course = {"wifi": UplinkPath(), "lte": UplinkPath()}, ON_WIFI
     for second, (name, what) in enumerate(evidence):
         now = 100.0 + second
-        if isinstance(what, Reading):
+        if isinstance(what, UplinkReading):
             paths[name] = health.reported(paths[name], what, now)
         else:
             paths[name] = health.port_seen(paths[name], bool(what), now)
@@ -255,7 +261,7 @@ def test_no_evidence_leads_to_a_dead_uplink_or_to_a_move_that_moves_nothing(evid
         decision = decide("phone", "wifi", course, paths, now)
         if decision:
             assert decision.prefer != course.active
-            assert paths[decision.prefer].health is not Health.DEAD
+            assert paths[decision.prefer].health is not UplinkHealth.DEAD
             course = course.moved(decision.prefer, "wifi", now)
             assert decide("phone", "wifi", course, paths, now) is None, "it would move twice at one moment"
 

@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.bicast import compile
-from controller.events import ModifyGroup
-from controller.model import Fallback, Mode
-from controller.reconcile import diff
-from controller.relayed import HOST_MAC
-from controller.tables.recall import counting_ids, remembered
+from controller.model.config import HOST_MAC, Fallback, Mode
+from controller.program.changes import ModifyGroup, diff
+from controller.program.compile import compile
+from controller.program.readback import counting_ids, remembered
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair
 from tests.brain.relayed import PORTS

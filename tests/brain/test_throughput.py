@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.policy import health, throughput
-from controller.policy.health import Health, Path, Reading
-from controller.policy.switching import MOST_MOVES, Course, Decision, decide, kept_because, left_by
-from controller.policy.throughput import KNOWN_FOR_S, LATELY_S, Throughput
+from controller.policy.paths import health
+from controller.policy.paths import health as throughput
+from controller.policy.paths.health import KNOWN_FOR_S, LATELY_S, Throughput, UplinkHealth, UplinkPath, UplinkReading
+from controller.policy.paths.switching import MOST_MOVES, Course, UplinkDecision, decide, kept_because, left_by
 
 FIRST = 100.0
 
 
-def reading(mbps: float, loss_percent: int, limited: bool = True, unslowed: bool = False) -> Reading:
+def reading(mbps: float, loss_percent: int, limited: bool = True, unslowed: bool = False) -> UplinkReading:
     acked = int(mbps * 1e6 / 8)
-    return Reading(1000, 10 * loss_percent, acked, 0, limited=limited, unslowed_bytes=acked if unslowed else 0)
+    return UplinkReading(1000, 10 * loss_percent, acked, 0, limited=limited, unslowed_bytes=acked if unslowed else 0)
 
 
 class Line:
@@ -35,10 +35,10 @@ class Line:
     ) -> None:
         self.carries = {"wifi": wifi, "lte": lte}
         self.wants_mbps, self.slow_reports, self.unslowed = wants_mbps, slow_reports, unslowed
-        self.paths = {"wifi": Path(), "lte": Path()}
+        self.paths = {"wifi": UplinkPath(), "lte": UplinkPath()}
         self.course = Course("wifi", FIRST)
         self.now = FIRST
-        self.moves: list[Decision] = []
+        self.moves: list[UplinkDecision] = []
         self.delivered: list[float] = []
 
     def run(self, seconds: int) -> Line:
@@ -50,7 +50,7 @@ class Line:
             begins = self.moves and self.now - self.course.since <= self.slow_reports
             active, said = self.course.active, reading(got, loss, self.wants_mbps >= mbps, self.unslowed)
             if begins:
-                said = Reading(8, 1 if loss else 0, 12_000, 0, limited=False)
+                said = UplinkReading(8, 1 if loss else 0, 12_000, 0, limited=False)
             self.paths[active] = health.reported(self.paths[active], said, self.now)
             self.paths = {name: health.passed(path, self.now) for name, path in self.paths.items()}
             decision = decide("phone", "wifi", self.course, self.paths, self.now)
@@ -109,7 +109,7 @@ def test_when_the_kept_one_gets_slower_than_the_other_it_is_left_after_all() -> 
 
 def test_a_dead_uplink_is_left_for_a_slow_one() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(30)
-    dead = health.reported(line.paths["wifi"], Reading(1, 1, 0, 600), line.now)
+    dead = health.reported(line.paths["wifi"], UplinkReading(1, 1, 0, 600), line.now)
     decision = decide("phone", "wifi", line.course, line.paths | {"wifi": dead}, line.now)
     assert decision is not None and decision.prefer == "lte"
 
@@ -117,7 +117,7 @@ def test_a_dead_uplink_is_left_for_a_slow_one() -> None:
 def test_what_is_dead_is_not_gone_back_to() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0)).run(4)
     assert line.course.active == "lte"
-    line.paths["wifi"] = replace(line.paths["wifi"], health=Health.DEAD)
+    line.paths["wifi"] = replace(line.paths["wifi"], health=UplinkHealth.DEAD)
     line.run(6)
     assert line.course.active == "lte"
 
@@ -131,7 +131,7 @@ def test_what_was_measured_long_ago_is_tried_again() -> None:
 
 def test_what_is_written_spares_the_trial() -> None:
     line = Line(wifi=(60, 12), lte=(10, 0))
-    line.paths["lte"] = Path(throughput=Throughput(written_bps=10e6))
+    line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=10e6))
     assert line.run(120).moves == []
 
 
@@ -146,7 +146,7 @@ def test_who_is_not_slowed_down_by_losses_pays_for_no_trial() -> None:
 
 def test_but_goes_where_as_much_is_known_to_get_through_clean() -> None:
     line = Line(wifi=(60, 12), lte=(100, 0), unslowed=True)
-    line.paths["lte"] = Path(throughput=Throughput(written_bps=100e6))
+    line.paths["lte"] = UplinkPath(throughput=Throughput(written_bps=100e6))
     assert [each.prefer for each in line.run(25).moves] == ["lte"]
 
 
@@ -154,7 +154,7 @@ def test_but_goes_where_as_much_is_known_to_get_through_clean() -> None:
 def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
     seen = Throughput()
     for second in range(4):
-        seen = throughput.reported(seen, 7e6, limited, FIRST + second)
+        seen = throughput.throughput_after(seen, 7e6, limited, FIRST + second)
     assert seen.carries_bps(FIRST + 3) == (7e6 if limited else None)
     assert seen.delivered_bps(FIRST + 3) == 7e6
     assert seen.delivered_bps(FIRST + 3 + LATELY_S) == 0

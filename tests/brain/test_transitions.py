@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from controller.bicast import compile
-from controller.events import Change, DeleteGroup, DeleteMeter
-from controller.known import Known, Observed, Port, Rate, Wanted
-from controller.model import Config
-from controller.program import Flow, Program, ToGroup
-from controller.reconcile import diff
-from controller.snapshot import GatewayState
+from controller.model.config import Config
+from controller.model.known import CopyRateLimit, Known, Observed, Port, Wanted
+from controller.program.changes import Change, DeleteGroup, DeleteMeter, diff
+from controller.program.compile import compile
+from controller.program.program import Flow, Program, ToGroup
+from controller.switches.switch import GatewayState
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS
@@ -77,7 +76,7 @@ CHANGES = [*pairwise([*FILES, "plain"]), *pairwise([*reversed(FILES), "all of it
 def program(name: str) -> Program:
     site = FILES[name].sites[0]
     observed = Observed(PORTS, sites.learned(site))
-    return compile(site, Known(Wanted(), observed, rates={"lte": Rate(1000, 1000)}))
+    return compile(site, Known(Wanted(), observed, rates={"lte": CopyRateLimit(1000, 1000)}))
 
 
 class Killed(Exception):

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller.binding import Credential
-from controller.configuration.document import ConfigError
-from controller.farend.standing import AGAIN_AFTER_S
-from controller.model import UplinkKind
-from controller.reports import Role, TunnelOrder, Tunnels
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.model.config import ConfigError, UplinkKind
+from controller.protocol.enrolment import Credential
+from controller.protocol.orders import TunnelOrder, Tunnels
+from controller.protocol.reports import Role
 from tests.brain import sites
 from tests.brain.test_ends import Ends
 from tests.brain.test_mirrors import document

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from controller import __main__ as main
-from controller.kept import InUse
-from controller.model import AgentService, Endpoint
-from controller.own import Settings
+from controller.edges.state.files import InUse
+from controller.model.config import AgentService, Endpoint, Settings
 
 NOWHERE = Endpoint("127.0.0.1", 0)
 

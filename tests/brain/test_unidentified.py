@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.policy.unidentified import MIN_PACKETS, WINDOW_S, Uplink, reported
-from controller.reports import PathCopies
+from controller.policy.paths.arrivals import MIN_PACKETS, WINDOW_S, UnidentifiedWindow, unidentified_after
+from controller.protocol.reports import PathCopies
 
 EMPTY = PathCopies("wifi", True, 0, 0, 0, 0, 0, 0, 0, ())
 
 
 def after(*windows: tuple[int, int], every_s: float = WINDOW_S) -> str | None:
     """What is said of an uplink that brought so many known and unknown packets in each window."""
-    known: dict[str, Uplink] = reported({}, {"wifi": EMPTY}, 0.0)
+    known: dict[str, UnidentifiedWindow] = unidentified_after({}, {"wifi": EMPTY}, 0.0)
     path = EMPTY
     for number, (first, unidentified) in enumerate(windows, 1):
         path = replace(path, first=path.first + first, unidentified=path.unidentified + unidentified)
-        known = reported(known, {"wifi": path}, number * every_s)
+        known = unidentified_after(known, {"wifi": path}, number * every_s)
     return known["wifi"].because
 
 
@@ -38,10 +38,14 @@ def test_it_is_said_until_a_window_is_in_order() -> None:
 
 
 def test_what_the_site_does_not_forward_has_no_say() -> None:
-    known = reported(reported({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S)
+    known = unidentified_after(
+        unidentified_after({}, {"wifi": EMPTY}, 0.0), {"wifi": replace(EMPTY, not_forwarded=9000)}, WINDOW_S
+    )
     assert known["wifi"].because is None and known["wifi"].since == 0.0
 
 
 def test_counters_that_begin_anew_begin_a_window() -> None:
-    known = reported(reported({}, {"wifi": replace(EMPTY, first=9000)}, 0.0), {"wifi": EMPTY}, WINDOW_S)
-    assert known["wifi"] == Uplink(EMPTY, WINDOW_S)
+    known = unidentified_after(
+        unidentified_after({}, {"wifi": replace(EMPTY, first=9000)}, 0.0), {"wifi": EMPTY}, WINDOW_S
+    )
+    assert known["wifi"] == UnidentifiedWindow(EMPTY, WINDOW_S)

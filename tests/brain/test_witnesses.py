@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.courses import agent_view, course
-from controller.policy.health import Health
-from controller.reports import Role
-from controller.steering.witnesses import AT_RANDOM, KEPT_S, TIMES
+from controller.agents.ownership import AT_RANDOM, KEPT_S, TIMES
+from controller.policy.paths.health import UplinkHealth
+from controller.protocol.reports import Role
+from controller.readout.explain import agent_view, course
 from tests.brain import sites
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
@@ -42,7 +42,7 @@ def test_a_server_that_invents_connections_moves_nobody_and_is_ordered_nothing(o
     guest = FakeHand("guest", Role.RELAY, (GUEST,), invented)
     scene.join(guest)
     lost(scene, invented, 40)
-    assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is Health.UNKNOWN
+    assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
     assert not prefers(guest) and not guest.armed
     assert client is None or client.armed, "its own agent is armed as before"
     (why_not,) = (each.reason for each in agent_view(scene.core.pilot.agents["guest"], 0.0).missing)
@@ -102,7 +102,7 @@ def test_what_a_server_counted_before_there_was_a_witness_is_no_news() -> None:
         scene.second()
     scene.client()
     scene.downloads(3)
-    assert scene.health("wifi") is not Health.LOSSY
+    assert scene.health("wifi") is not UplinkHealth.LOSSY
 
 
 def test_a_server_that_names_every_port_has_guessed() -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller import config
-from controller.configuration import written
-from controller.configuration.document import ConfigError
-from controller.configuration.settings import DEFAULT_AGENTS
+from controller.edges.config import load
+from controller.edges.config.settings import DEFAULT_AGENTS
+from controller.model.config import ConfigError
 from topologies.isolate import RUN_DIRECTORY
 from topologies.natted import CONTROLLER
 
@@ -27,13 +26,13 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"/nowhere/gateway\.yaml: top level: found 'No such file or dir"):
-        config.load("/nowhere/gateway.yaml")
+        load.load("/nowhere/gateway.yaml")
 
 
 def test_a_huge_file_is_not_read(file: Path) -> None:
     file.write_bytes(b"#" * (2 << 20))
     with pytest.raises(ConfigError, match="at most 524288 bytes"):
-        config.load(str(file))
+        load.load(str(file))
 
 
 def _said_of(path: Path) -> str:
@@ -41,7 +40,7 @@ def _said_of(path: Path) -> str:
 
     def read() -> None:
         try:
-            config.load(str(path))
+            load.load(str(path))
         except ConfigError as error:
             said.append(str(error))
 
@@ -70,8 +69,8 @@ def test_a_file_that_is_half_written_is_read_when_it_is_whole(file: Path, monkey
         if rest:
             file.write_bytes(file.read_bytes() + rest.pop())
 
-    monkeypatch.setattr(written.time, "sleep", meanwhile)
-    assert written.read(str(file)) == WHOLE
+    monkeypatch.setattr(load.time, "sleep", meanwhile)
+    assert load.read(str(file)) == WHOLE
 
 
 def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,10 +79,10 @@ def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatc
     def more(_s: float) -> None:
         file.write_bytes(file.read_bytes() + b"#\n")
 
-    monkeypatch.setattr(written.time, "sleep", more)
-    monkeypatch.setattr(written, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(load.time, "sleep", more)
+    monkeypatch.setattr(load, "PATIENCE_S", 0.01)
     with pytest.raises(ConfigError, match="write another, and rename it"):
-        written.read(str(file))
+        load.read(str(file))
 
 
 @pytest.mark.parametrize("age_s", [OLD_S, -OLD_S])
@@ -92,15 +91,15 @@ def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pyte
     at = file.stat().st_mtime - age_s
     os.utime(file, (at, at))
     waits: list[float] = []
-    monkeypatch.setattr(written.time, "sleep", waits.append)
-    assert written.read(str(file)) == WHOLE
+    monkeypatch.setattr(load.time, "sleep", waits.append)
+    assert load.read(str(file)) == WHOLE
     assert len(waits) == (age_s < 0)
 
 
 @pytest.mark.parametrize("name", ["twin", "natted", "beyond"])
 def test_two_sites_laboratories_serve_agents_apart_from_an_installed_controller_s(name: str) -> None:
     """The lines of README run on them as they are."""
-    settings = config.load(str(Path(__file__).resolve().parents[2] / "topologies" / f"{name}.yaml")).settings
+    settings = load.load(str(Path(__file__).resolve().parents[2] / "topologies" / f"{name}.yaml")).settings
     assert settings.agents is not None
     assert {RUN_DIRECTORY} == {Path(each).parent for each in (settings.state_file, settings.agents.directory)}
     reached = CONTROLLER if name == "natted" else DEFAULT_AGENTS.join.host

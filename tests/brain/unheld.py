@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from controller.air.place import Place
-from controller.model import AccessPoint, CapRule
-from controller.policy.flows import Flow
-from controller.policy.sharers import PERIOD_S
+from controller.features.caps.access_point import AccessPointState
+from controller.model.config import AccessPoint, CapRule
+from controller.policy.caps.flows import TcpFlow
+from controller.policy.caps.sharers import PERIOD_S
 from tests.brain import sites
 
 SEGMENT_BITS, PAYLOAD_BYTES = 12_000, 1448
@@ -64,7 +64,7 @@ class SharedAir:
         for terminal in written["terminals"].values():
             terminal["access_point"] = "air"
         (site,) = sites.loaded({"sites": {"big": written}}).sites
-        self.place = Place(site, AccessPoint("air", written_bps, rule))
+        self.place = AccessPointState(site, AccessPoint("air", written_bps, rule))
         self.senders = list(senders)
         self.names = dict(zip(self.place.terminals, self._held, strict=True))
         self.is_off = rule is CapRule.OFF
@@ -146,7 +146,7 @@ class SharedAir:
                 continue
             own = str(self.place.terminals[name].addresses[0].address)
             srtt_us = max(1, round(one.srtt_s * 1e6))
-            flow = Flow(
+            flow = TcpFlow(
                 (own, 5000, SERVER.format(number + 1), 443), 0, int(one.bytes), srtt_us, round(one.rtt_s * 1e6), True
             )
             assert self.place.meter is not None

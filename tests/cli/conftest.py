@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.web.serving import Serving
+from controller.edges.http.server import Serving
 from tests.api.conftest import desk as desk
 from tests.api.conftest import front as front
 from tests.api.conftest import serving as serving

@@ -12,10 +12,10 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
-from controller.api import make_app
-from controller.enrolling import Standing
-from controller.reports import Role
-from controller.web.serving import serve
+from controller.edges.http.app import make_app
+from controller.edges.http.server import serve
+from controller.protocol.enrolment import EnrolmentState
+from controller.protocol.reports import Role
 from tests.api.desk import SETTINGS, TOKEN, Desk
 from tests.api.front import Front
 
@@ -135,7 +135,7 @@ def test_status_tells_how_many_agents_are_connected(api: str, front: Front, caps
         return [line for line in capsys.readouterr().out.splitlines() if line.startswith("agents: ")]
 
     assert told() == ["agents: 1 connected, 1 revoked (./bicast agents)"]
-    front.known["phone"] = replace(front.known["phone"], standing=Standing.AWAY, peer=None)
+    front.known["phone"] = replace(front.known["phone"], standing=EnrolmentState.AWAY, peer=None)
     assert told() == ["agents: 0 connected, 1 away, 1 revoked (./bicast agents)"]
     front.known.clear()
     assert told() == []
@@ -153,5 +153,5 @@ def test_status_names_who_was_revoked_and_still_tries(api: str, front: Front, ca
     assert "`./bicast enroll laptop` and `bicast-agent join`" in line
     front.known["laptop"] = replace(front.known["laptop"], role=Role.TERMINAL, terminal="Lap.Top")
     assert "`./bicast enroll laptop --role terminal --terminal Lap.Top` and" in told()[0]
-    front.known["laptop"] = replace(front.known["laptop"], standing=Standing.AWAY)
+    front.known["laptop"] = replace(front.known["laptop"], standing=EnrolmentState.AWAY)
     assert told() == [], "it has joined again"

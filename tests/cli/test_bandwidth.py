@@ -10,7 +10,7 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
-from controller.policy.bandwidth import Samples
+from controller.policy.bandwidth.estimators import Samples
 from tests.brain.test_bandwidth import HUNDRED, train
 
 Captured = pytest.CaptureFixture[str]

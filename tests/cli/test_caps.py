@@ -10,8 +10,8 @@ import pytest
 
 from cli import OK
 from cli.__main__ import main
-from controller.air.told import MeasuredView
-from controller.model import CapRule, CapTables
+from controller.features.caps.view import MeasuredView
+from controller.model.config import CapRule, CapTables
 from tests.api.desk import AIR, SHARED, Desk
 
 Captured = pytest.CaptureFixture[str]

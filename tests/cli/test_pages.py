@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import VERBS
-from controller.config import load
+from controller.edges.config.load import load
 from experiments.running import TREE
 
 PAGES = (TREE / "README.md", *sorted((TREE / "docs").glob("*.md")))

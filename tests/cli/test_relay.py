@@ -10,8 +10,8 @@ import pytest
 
 from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
-from controller.relays import PortRange, WishedRelay
-from controller.reports import Role
+from controller.model.known import PortRange, WishedRelay
+from controller.protocol.reports import Role
 from tests.api.desk import RELAYED, TAKING, TOKYO, Desk
 from tests.api.front import PHONE, Front
 

@@ -18,11 +18,12 @@ import pytest
 from cli import OK, PARTLY, REFUSED, UNREACHABLE, USAGE
 from cli.__main__ import VERBS, WholeWords, main
 from cli.render import RENDERED_HERE
-from controller.api import make_app
-from controller.model import Mode
-from controller.snapshot import ActiveBy, GatewayState
-from controller.web.serving import serve
-from controller.wishes import Answer
+from controller.edges.http.app import make_app
+from controller.edges.http.server import serve
+from controller.model.config import Mode
+from controller.protocol.requests import OverrideResult
+from controller.readout.snapshot import ActiveBy
+from controller.switches.switch import GatewayState
 from tests.api import desk as desk_module
 from tests.api.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, WITH_CLASSES, Desk
 from tests.brain import relayed
@@ -359,7 +360,7 @@ def test_why_tells_reasons_health_and_what_both_hands_made_of_a_decision(api: st
 def test_what_an_agent_could_not_do_is_exit_code_4_on_stderr_and_in_json_beside_what_was_done(
     api: str, desk: Desk, capsys: Captured, monkeypatch: pytest.MonkeyPatch, verb: str, method: str
 ) -> None:
-    answer = Answer(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
+    answer = OverrideResult(("client is so",), True, 2, ("relay-1 could not: it stays backup",))
     monkeypatch.setattr(desk, method, lambda *_: answer)
     words = [verb, "client", {"switch": "lte", "mode": "single"}[verb]]
     assert main(words) == PARTLY
@@ -377,7 +378,7 @@ def test_what_agents_say_at_length_ends_behind_a_word_and_is_whole_in_json(
     hand = replace(course.decisions[0].hands[1], said=said)
     decision = replace(course.decisions[0], hands=(hand,))
     monkeypatch.setattr(desk_module, "COURSE", replace(course, decisions=(decision,)))
-    monkeypatch.setattr(desk, "set_active", lambda *_: Answer(("client is now on lte", said), True, 2))
+    monkeypatch.setattr(desk, "set_active", lambda *_: OverrideResult(("client is now on lte", said), True, 2))
     for words in (["switch", "client", "lte"], ["why", "client"]):
         assert main(words) == OK
         told = capsys.readouterr().out

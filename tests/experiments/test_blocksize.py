@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.figures import Figure
-from controller.policy.caps import BLOCK_BYTES
+from controller.policy.caps.caps import BLOCK_BYTES
 from experiments import paper003
 from experiments.blocksize import CAMPAIGN
 from experiments.blocksize.lab import GOODPUT_BPS, laboratory

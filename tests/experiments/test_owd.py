@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.policy.bandwidth import Alpha, Rate, Samples, Slope, Unknown
+from controller.policy.bandwidth.estimators import Samples, Slope
+from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
 from experiments import paper004
 from experiments.owd import clocks
 from experiments.owd.plan import FULL, Link

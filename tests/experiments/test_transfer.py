@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.web.client import Client
+from controller.edges.http.client import Client
 from experiments import transfer
 from experiments.running import API
 from experiments.transfer import lab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from controller.program import Action, DecTtl, Flow, Group, GroupKind, Move, Output, SetField, ToGroup
+from controller.program.program import Action, DecTtl, Flow, Group, GroupKind, Move, Output, SetField, ToGroup
 from tests.fakes.fields import IP, Field, IllDefined, bits, field, satisfied
 
 TABLES = range(254)  # 254 is Open vSwitch's own

@@ -6,18 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from controller.reports import (
+from controller.protocol.orders import Cap, Caps, Direct, ReportEvery
+from controller.protocol.reports import (
     AgentOpened,
-    Cap,
     Capability,
     Capping,
-    Caps,
     Connection,
     Cost,
-    Direct,
     Passing,
     Reported,
-    ReportEvery,
     Resulted,
     Role,
     Subflow,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.reports import (
+from controller.protocol.orders import Direct, Eliminate, Tunnels
+from controller.protocol.reports import (
     AgentOpened,
     Capability,
-    Direct,
-    Eliminate,
     Elimination,
     PathCopies,
     Reported,
@@ -16,7 +15,6 @@ from controller.reports import (
     Role,
     TunnelEnd,
     Tunnelling,
-    Tunnels,
 )
 from tests.fakes.hand import FakeHand
 

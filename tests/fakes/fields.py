@@ -9,7 +9,7 @@ from enum import Enum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from controller.program import Value
+from controller.program.program import Value
 
 MASKED = re.compile(r"(0x[0-9a-f]+)/(0x[0-9a-f]+)")
 MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")

@@ -10,19 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from controller.reports import (
+from controller.protocol.orders import Arm, Direct, Disarm, Prefer, ReportEvery
+from controller.protocol.reports import (
     AgentOpened,
-    Arm,
     Capability,
     Connection,
     Cost,
-    Direct,
-    Disarm,
     PathManager,
-    Prefer,
     ReflexFired,
     Reported,
-    ReportEvery,
     Resulted,
     Role,
     Subflow,

@@ -6,9 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from controller.measures import Answering, HealthWindow, PathHealth, Probed, ProbePacket
-from controller.orders import Answer, Direct, Health, HealthPath, Probe
-from controller.reports import AgentOpened, Capability, Reported, Resulted, Role
+from controller.protocol.orders import AnswerProbes, Direct, HealthPath, HealthProbes, Probe
+from controller.protocol.reports import (
+    AgentOpened,
+    Answering,
+    Capability,
+    HealthWindow,
+    PathHealth,
+    ProbePacket,
+    ProbeReport,
+    Reported,
+    Resulted,
+    Role,
+)
 from tests.fakes.eliminator import FakeEliminator
 
 WINDOW = HealthWindow(10, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0, 0, 0, 0, 0)
@@ -63,7 +73,7 @@ class FakeMeasurer(FakeEliminator):
     taken: str = ""  # why nobody is answered though it was told to, which is tried again
     absent: dict[str, str] = field(default_factory=dict)  # by uplink: why nothing leaves, which is tried again
     links: dict[str, Link] = field(default_factory=dict)  # by uplink
-    answer: Answer = field(default_factory=Answer)
+    answer: AnswerProbes = field(default_factory=AnswerProbes)
     probes: list[Direct] = field(default_factory=list)  # that it was told, and has not told of
     measured: list[Direct] = field(default_factory=list)  # all orders to measure
     role: Role = Role.GATEWAY
@@ -79,18 +89,18 @@ class FakeMeasurer(FakeEliminator):
 
     def carry_out(self, direct: Direct) -> Resulted:
         order = direct.order
-        if not isinstance(order, Answer | Health | Probe):
+        if not isinstance(order, AnswerProbes | HealthProbes | Probe):
             return super().carry_out(direct)
         self.measured.append(direct)
         refused = self.refuses.get(type(order).__name__)
         if refused is not None:
             return Resulted(self.session, direct.directive, False, refused, 0, 100)
         match order:
-            case Answer():
+            case AnswerProbes():
                 self.answer = order
                 if self.taken and order.sessions:
                     return Resulted(self.session, direct.directive, False, self.taken, 0, 100)
-            case Health(paths):
+            case HealthProbes(paths):
                 kept = {each.path: each for each in self._sending.values()}
                 self._sending = {path.name: kept.get(path, Sending(path)) for path in paths}
                 for path in paths:
@@ -110,13 +120,13 @@ class FakeMeasurer(FakeEliminator):
         health = tuple(replace(each.told(), because=self.absent.get(name, "")) for name, each in self._sending.items())
         return replace(super().report(interval_ms), answering=answering, health=health)
 
-    def probed(self, because: str = "", packets: bool = True) -> Probed:
+    def probed(self, because: str = "", packets: bool = True) -> ProbeReport:
         """What came of the probe that it was told first."""
         direct = self.probes.pop(0)
         assert isinstance(direct.order, Probe)
         link = self.links.get(direct.order.name, Link())
         came = tuple(link.probed(direct.order)) if packets else ()
-        return Probed(self.session, direct.directive, because, "udp" if came else "", False, came)
+        return ProbeReport(self.session, direct.directive, because, "udp" if came else "", False, came)
 
     def orders_of(self, kind: type) -> list[object]:
         return [each.order for each in self.measured if isinstance(each.order, kind)]

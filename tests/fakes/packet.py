@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from ipaddress import IPv6Address, ip_address
 
-from controller.program import Value
+from controller.program.program import Value
 from tests.fakes.fields import IllDefined, bits, field, satisfied
 
 TERMINAL_MAC = "02:00:00:00:00:c1"

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from controller.program import (
+from controller.program.program import (
     Action,
     Bucket,
     DecTtl,

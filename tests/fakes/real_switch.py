@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controller.events import (
+from controller.program.changes import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -24,8 +24,8 @@ from controller.events import (
     ModifyGroup,
     ModifyMeter,
 )
-from controller.program import Program
-from controller.render import Renderer
+from controller.program.program import Program
+from controller.program.render import Renderer
 from tests.fakes.packet import Packet
 from tests.fakes.pipeline import Outcome, Sent
 from topologies.command import CommandFailed, run

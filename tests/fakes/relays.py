@@ -5,9 +5,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from controller.carried import Relaying, RelayReached, Router, Sought, Taking, TerminalTaken, Walked, Way
-from controller.orders import Choices, Direct, Relay, Take, Walk
-from controller.reports import AgentOpened, Capability, Reported, Resulted, Role
+from controller.protocol.orders import Choices, Direct, Relay, Take, Walk
+from controller.protocol.reports import (
+    AgentOpened,
+    Capability,
+    Distance,
+    RelayReached,
+    RelayReport,
+    Reported,
+    Resulted,
+    Role,
+    Router,
+    SoughtDestination,
+    Taking,
+    TerminalTaken,
+    Walked,
+)
 from tests.fakes.hand import FakeHand
 
 SILENT = "nobody answers"
@@ -21,11 +34,11 @@ class Internet:
     routers: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)  # relays that no gateway reaches
 
-    def way(self, who: str, address: str) -> Way:
+    def way(self, who: str, address: str) -> Distance:
         rtt_us = round(1000 * self.rtt_ms.get((who, address), 0))
         routers = self.routers.get((who, address), [])
         passed = tuple(Router(each, rtt_us * number // (len(routers) + 1)) for number, each in enumerate(routers, 1))
-        return Way(address, "" if rtt_us else SILENT, rtt_us, passed)
+        return Distance(address, "" if rtt_us else SILENT, rtt_us, passed)
 
 
 class Walker(FakeHand):
@@ -81,7 +94,7 @@ class FakeRelay(Walker):
             super().obey(direct)
 
     def report(self, interval_ms: int = 1000) -> Reported:
-        one = Relaying(
+        one = RelayReport(
             "", self.order.draining, self.connections, 2, 9, 1, 1, 3, 10**6, 10**7, 80, self.busy_percent, "bbr"
         )
         return replace(super().report(interval_ms), relaying=one if self.order.port else None)
@@ -91,7 +104,7 @@ class FakeTaker(Walker):
     def __init__(self, name: str, internet: Internet) -> None:
         super().__init__(name, Role.GATEWAY, internet)
         self.order, self.choices = Take(), Choices()
-        self.seeks: list[Sought] = []
+        self.seeks: list[SoughtDestination] = []
 
     def obey(self, direct: Direct) -> None:
         match direct.order:

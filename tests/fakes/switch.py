@@ -11,41 +11,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from controller.events import (
+from controller.model.known import Port
+from controller.program.changes import (
     AddFlow,
     AddGroup,
     AddMeter,
-    Apply,
     Change,
-    Counters,
     DeleteFlow,
     DeleteGroup,
     DeleteMeter,
-    Installed,
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
-    PortCounters,
-    Read,
-    SwitchApplied,
-    SwitchOpened,
-    SwitchRead,
-    SwitchRefused,
 )
-from controller.known import Port
-from controller.program import (
+from controller.program.program import (
     GROUP_IDS,
     METER_IDS,
     Bucket,
+    Counters,
     Fields,
     Flow,
     FlowKey,
     Group,
     GroupKind,
+    Installed,
     Meter,
+    PortCounters,
     Program,
     ToGroup,
 )
+from controller.protocol.switch_events import Apply, Read, SwitchApplied, SwitchOpened, SwitchRead, SwitchRefused
 from tests.fakes.admission import Refused, check_flow, check_group, check_place
 from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet
@@ -141,7 +136,7 @@ class FakeSwitch:
         return SwitchRead(order.session, order.ticket, self.installed())
 
     def installed(self) -> Installed:
-        """As controller/openflow.py reads a switch: our flows by cookie, our groups and meters by reserved ids."""
+        """As edges/openflow/speaker.py reads a switch: our flows by cookie, our groups and meters by reserved ids."""
         ours = {key: flow for key, flow in self.flows.items() if key not in self._foreign}
         groups = {group_id: group for group_id, group in self.groups.items() if group_id in GROUP_IDS}
         return Installed(

@@ -6,25 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from controller.events import (
+from controller.program.changes import (
     AddFlow,
     AddGroup,
     AddMeter,
-    Apply,
     Change,
-    Counters,
     DeleteFlow,
     DeleteGroup,
     DeleteMeter,
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
-    SwitchApplied,
-    SwitchRefused,
 )
-from controller.program import (
+from controller.program.program import (
     Action,
     Bucket,
+    Counters,
     DecTtl,
     Flow,
     Group,
@@ -39,6 +36,7 @@ from controller.program import (
     Value,
     fields,
 )
+from controller.protocol.switch_events import Apply, SwitchApplied, SwitchRefused
 from tests.fakes.admission import Refused
 from tests.fakes.fields import IllDefined
 from tests.fakes.packet import (

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from controller.events import (
+from controller.model.known import Port
+from controller.program.changes import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -20,9 +21,9 @@ from controller.events import (
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
+    diff,
 )
-from controller.known import Port
-from controller.program import (
+from controller.program.program import (
     EMPTY,
     Action,
     Bucket,
@@ -42,7 +43,6 @@ from controller.program import (
     Value,
     fields,
 )
-from controller.reconcile import diff
 from tests.fakes.admission import Refused
 from tests.fakes.fields import FIELDS, IP, satisfied
 from tests.fakes.packet import Packet, advertise, arp_reply, arp_request, echo, sctp, solicit, tcp, udp

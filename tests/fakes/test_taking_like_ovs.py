@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.bicast import compile
-from controller.relayed import HOST_MAC
+from controller.model.config import HOST_MAC
+from controller.program.compile import compile
 from tests.brain import relayed
 from tests.brain.relayed import PORTS
 from tests.fakes.packet import tcp, udp

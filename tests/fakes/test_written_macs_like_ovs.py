@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from controller.bicast import compile
+from controller.program.compile import compile
 from tests.brain import sites
 from tests.brain.sites import PORTS
 from tests.fakes.packet import Packet, tcp

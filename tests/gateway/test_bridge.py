@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from cli.__main__ import main
-from controller.config import load
-from controller.model import Datapath
+from controller.edges.config.load import load
+from controller.model.config import Datapath
 from gateway import links, ovs, tls
 from tests.gateway.conftest import ROOT, shell
 from topologies.ovs import PrivateOvs

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from controller.config import load
+from controller.edges.config.load import load
 from gateway import doctor, host, nft
 from gateway.checks import caps, certificates, clock, kernel, routes, switch, sysctls, versions
 from gateway.doctor import Check

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import VERBS, main
-from controller.config import load
+from controller.edges.config.load import load
 from gateway.ovs import read
 from tests.gateway.conftest import ROOT, shell
 from topologies.ovs import PrivateOvs

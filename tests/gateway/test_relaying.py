@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from controller.config import load
+from controller.edges.config.load import load
 from gateway.checks import kernel, ports, relaying, switch
 from gateway.doctor import Check
 from gateway.finding import Finding, State

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cli.__main__ import main
-from controller.config import load
-from controller.model import Datapath
+from controller.edges.config.load import load
+from controller.model.config import Datapath
 from gateway import links, ports
 from gateway.checks import switch, tunnels
 from gateway.doctor import Check

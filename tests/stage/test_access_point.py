@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller import config
+from controller.edges.config import load
 from experiments.running import OPENFLOW, TREE, controlled
 from topologies.access_point import (
     AIR_BPS,
@@ -27,7 +27,7 @@ from topologies.nodes import Machine
 from topologies.stage import Stage, raised
 
 FILE = TREE / "topologies" / "access_point.yaml"
-SITE = config.load(str(FILE)).sites[0]
+SITE = load.load(str(FILE)).sites[0]
 NAMES = ("t1", "t2")
 FLOOD = """
 import socket, sys, time

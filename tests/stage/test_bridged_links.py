@@ -10,8 +10,9 @@ from mininet.topo import Topo
 from traffic import exchange
 
 from topologies import ovs
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Gateway, Machine
+from topologies.shape import Shape
 from topologies.stage import Stage, raised
 
 pytestmark = pytest.mark.timed

@@ -16,8 +16,9 @@ from traffic import LARGE_BUFFER, Seen, exchange
 
 from topologies.command import CommandFailed
 from topologies.emulated import STALL_MS, Counters
-from topologies.links import Bursts, Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Machine
+from topologies.shape import Bursts, Shape
 from topologies.stage import Stage, raised
 from topologies.web import download, web_server
 

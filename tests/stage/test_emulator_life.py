@@ -16,8 +16,9 @@ import pytest
 from mininet.topo import Topo
 
 from topologies.command import CommandFailed
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Machine
+from topologies.shape import Shape
 from topologies.stage import raised
 
 SOON_S = 60

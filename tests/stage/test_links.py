@@ -17,8 +17,9 @@ from stalls import undisturbed
 from traffic import LARGE_BUFFER, Seen, exchange
 
 from topologies.command import run
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Machine
+from topologies.shape import Shape
 from topologies.shaper import Shaper
 from topologies.stage import Stage, raised
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import handwritten
 import pytest
 
-from controller import config
+from controller.edges.config import load
 from experiments.live.capturing import captured
 from topologies import ovs
 from topologies.command import CommandFailed
@@ -75,7 +75,7 @@ def test_machines_have_the_addresses_of_table_2(net: Stage, name: str) -> None:
 
 
 def test_the_bridge_is_the_one_of_the_gateway_file(net: Stage) -> None:
-    site = config.load("topologies/paper.yaml").sites[0]
+    site = load.load("topologies/paper.yaml").sites[0]
     shown = ovs.ofctl("show", site.bridge)
     ports = re.findall(r" (\d+)\((\S+)\): addr:(\S+)", shown)
     assert ports == [(str(number), name, mac) for number, (name, mac) in enumerate(TABLE_2_OVS.items(), 1)]

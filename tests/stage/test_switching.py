@@ -10,11 +10,11 @@ import handwritten
 import pytest
 from test_subflows import until_two_subflows
 
-from controller import config
+from controller.edges.config import load
 from topologies import ovs
-from topologies.links import Shape
 from topologies.nodes import Machine
 from topologies.paper import BRIDGE, SERVER
+from topologies.shape import Shape
 from topologies.stage import raised
 from topologies.switching import SwitchingTopo
 from topologies.web import download, web_server
@@ -86,7 +86,7 @@ def test_a_port_that_is_down_is_seen_by_open_vswitch_and_carries_nothing() -> No
 
 
 def test_the_gateway_s_file_is_the_paper_s() -> None:
-    site = config.load("topologies/paper.yaml").sites[0]
+    site = load.load("topologies/paper.yaml").sites[0]
     with raised(SwitchingTopo()):
         ports = re.findall(r" \d+\((\S+)\): addr:(\S+)", ovs.ofctl("show", BRIDGE))
     written = {uplink.port: uplink.mac for uplink in site.uplinks}

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller import config
-from controller.model import Site, TerminalAddress
+from controller.edges.config import load
+from controller.model.config import Site, TerminalAddress
 from topologies import ovs
 from topologies.stage import Stage, raised
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, WideTopo, both
 
-SITE = config.load("topologies/wide.yaml").sites[0]
+SITE = load.load("topologies/wide.yaml").sites[0]
 PLACES = [(terminal.name, place) for terminal in SITE.terminals for place in terminal.addresses]
 
 

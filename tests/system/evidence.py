@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from controller.configuration.settings import DEFAULT_API
-from controller.web.token import found
+from controller.edges.config.settings import DEFAULT_API
+from controller.edges.http.token import found
 from experiments.running import API
 from topologies import ovs
 from topologies.nodes import Machine

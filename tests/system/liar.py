@@ -9,7 +9,7 @@ from itertools import count
 from types import MappingProxyType
 
 from api import agent_pb2 as pb
-from controller.model import Endpoint
+from controller.model.config import Endpoint
 from experiments.running import Controller
 from tests.agents.agent import Identity, Stream, join
 from topologies import isolate

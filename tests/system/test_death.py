@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.flowing import Received, flowing
-from controller.web.client import Client
+from controller.edges.http.client import Client
 from experiments.running import OPENFLOW, controlled
 from tests.system.conftest import PAPER, Home, slowed
 from tests.system.evidence import gateway, program, reaches, snooping, until

@@ -12,7 +12,8 @@ from experiments.running import TREE
 from tests.system.conftest import Home
 from tests.system.evidence import flows, snooping, until
 from topologies.command import run
-from topologies.twin import FAR, HOME
+from topologies.paper import BRIDGE
+from topologies.twin import FAR
 
 
 def copied(bridge: str) -> bool:
@@ -23,7 +24,7 @@ def copied(bridge: str) -> bool:
 @contextmanager
 def both(twin: Home) -> Iterator[dict[str, Agent]]:
     with eliminating(twin.controller, "home", "far") as agents:
-        assert copied(HOME) and copied(FAR)
+        assert copied(BRIDGE) and copied(FAR)
         yield agents
 
 
@@ -32,24 +33,24 @@ def has_program(device: str) -> bool:
 
 
 def test_with_the_agents_killed_tcp_alone_is_copied_again(twin: Home) -> None:
-    assert not copied(HOME) and not copied(FAR)
+    assert not copied(BRIDGE) and not copied(FAR)
     with both(twin) as agents:
         assert has_program("fe-wifi") and has_program("gw-lte") and has_program("gw-c1")
         agents["far"].kill()
-        until(lambda: not copied(HOME), "what goes to far is TCP alone, in copies")
+        until(lambda: not copied(BRIDGE), "what goes to far is TCP alone, in copies")
         assert copied(FAR) and not has_program("fe-wifi")
 
 
 def test_an_agent_that_stands_still_is_believed_no_longer_than_its_programs_go_on(twin: Home) -> None:
     with both(twin) as agents:
         agents["far"].signal(signal.SIGSTOP)
-        until(lambda: not copied(HOME), "TCP alone is copied")
+        until(lambda: not copied(BRIDGE), "TCP alone is copied")
         agents["far"].signal(signal.SIGCONT)
-        until(lambda: copied(HOME), "everything is copied again")
+        until(lambda: copied(BRIDGE), "everything is copied again")
 
 
 def test_a_controller_that_comes_back_changes_nothing(twin: Home) -> None:
-    with both(twin), snooping(HOME) as at_home, snooping(FAR) as at_far:
+    with both(twin), snooping(BRIDGE) as at_home, snooping(FAR) as at_far:
         heard = at_home.number(), at_far.number()
         twin.controller.kill()
         twin.controller.start()
@@ -59,7 +60,7 @@ def test_a_controller_that_comes_back_changes_nothing(twin: Home) -> None:
         for snoop, before in zip((at_home, at_far), heard, strict=True):
             snoop.settled()
             assert snoop.modifications(before) == {}
-        assert copied(HOME) and copied(FAR) and has_program("fe-wifi")
+        assert copied(BRIDGE) and copied(FAR) and has_program("fe-wifi")
 
 
 def agents(twin: Home) -> list[dict[str, Any]]:
@@ -72,7 +73,7 @@ def test_somebody_elses_program_on_a_port_is_left_alone_and_told_of(twin: Home) 
     run("ip", "link", "set", "fe-lte", "xdpgeneric", "obj", str(theirs), "sec", "xdp")
     with agent(twin.controller, None, "far", "gateway") as at_far:
         until(lambda: "somebody else's" in (why_not(twin, "far") or ""), "it is told why it does not eliminate")
-        until(lambda: not copied(HOME), "what goes to far is TCP alone, in copies")
+        until(lambda: not copied(BRIDGE), "what goes to far is TCP alone, in copies")
         run("ip", "link", "set", "fe-lte", "xdpgeneric", "off")
         at_far.await_eliminating()
     assert not has_program("fe-lte")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.numbered import numbered
-from controller import config
+from controller.edges.config import load as config
 from experiments.running import OPENFLOW, TREE, controlled
 from tests.system.evidence import arrivals, flows, groups, program
 from topologies import ovs

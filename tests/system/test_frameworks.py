@@ -21,7 +21,7 @@ PYTHONS = {"os_ken": sys.executable, **RYU}
 @pytest.mark.parametrize("framework", PYTHONS)
 def test_connect_install_change_die_and_come_back(framework: str, tmp_path: Path) -> None:
     python = PYTHONS[framework]
-    told = run(python, "-c", "from controller import framework; print(framework.NAME)").stdout
+    told = run(python, "-c", "from controller.edges.openflow import framework; print(framework.NAME)").stdout
     assert told == f"{framework}\n"
     with (
         controlled(PAPER, directory=tmp_path, python=python) as controller,

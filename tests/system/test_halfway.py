@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench.spy import MODIFICATIONS
-from controller.configuration.settings import DEFAULT_OPENFLOW
+from controller.edges.config.settings import DEFAULT_OPENFLOW
 from experiments.running import controlled
 from tests.system.conftest import PAPER, Home
 from tests.system.evidence import PATIENCE_S, program, until

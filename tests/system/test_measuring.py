@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from controller import config as configuration
-from controller import service as service_of_core
-from controller.agents import Agents
-from controller.measuring import plan, timetable
-from controller.measuring.views import DirectionView, RoadHealthView, RoadView
-from controller.reports import AgentEffect, Role
-from controller.service import Service
-from controller.store import Store
+from controller.edges.agentlink.server import Agents
+from controller.edges.config import load as configuration
+from controller.edges.runtime import service as service_of_core
+from controller.edges.runtime.service import Service
+from controller.edges.state.store import Store
+from controller.features.probing import schedule
+from controller.features.probing.view import DirectionView, RoadHealthView, RoadView
+from controller.protocol.orders import AgentEffect
+from controller.protocol.reports import Role
 from experiments.live.agents import hosts
 from experiments.live.connections import AGENT, netns
 from experiments.running import TREE
@@ -101,8 +102,8 @@ def agent(agents: Agents, name: str, host: Machine | None, place: Path, role: st
 def measured(place: Path) -> Iterator[Measured]:
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         for name, value in SHORT.items():
-            patch.setattr(plan, name, value)
-        patch.setattr(timetable, "FIRST_AFTER_S", 0.5)
+            patch.setattr(schedule, name, value)
+        patch.setattr(schedule, "FIRST_AFTER_S", 0.5)
         patch.setattr(service_of_core, "TICK_S", 0.1)
         net = stack.enter_context(raised(NattedTopo(shaped=True, lte_delay_ms=5.0)))
         service, agents = stack.enter_context(controlled(place))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.bridge.looks import EVERY_S
+from controller.switches.pacing import EVERY_S
 from tests.system.conftest import Home
 from tests.system.evidence import flows, gateway, groups, program, until
 from topologies import ovs

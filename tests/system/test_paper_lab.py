@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller import config
+from controller.edges.config import load
 from tests.system.conftest import PAPER, Home, Wishes
 from tests.system.evidence import Arrivals, arrivals, assert_reaches, pings, reaches, until
 from topologies.paper import SERVER
@@ -110,7 +110,7 @@ def test_an_mptcp_download_through_copies_is_byte_for_byte_the_file(paper: Home,
 def test_the_gateway_answers_a_ping_of_each_inside_address(paper: Home) -> None:
     for source, own in ((WIFI_SIDE, "192.168.110.2"), (LTE_SIDE, "192.168.210.2")):
         assert "3 received" in pings(paper.net.machine("client"), source, own)
-    for uplink in config.load(str(PAPER)).sites[0].uplinks:
+    for uplink in load.load(str(PAPER)).sites[0].uplinks:
         assert_reaches(paper.net.machine("router"), uplink.name, str(uplink.addresses[0].ip))
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from controller.configuration.settings import DEFAULT_OPENFLOW
+from controller.edges.config.settings import DEFAULT_OPENFLOW
 from experiments.running import OPENFLOW, Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import Snoop, assert_reaches, flows, groups, program, snooping

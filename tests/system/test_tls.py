@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.configuration.settings import DEFAULT_OPENFLOW
+from controller.edges.config.settings import DEFAULT_OPENFLOW
 from experiments.running import Controller, controlled
 from tests.system.conftest import PAPER
 from tests.system.evidence import assert_reaches, flows, until

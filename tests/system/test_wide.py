@@ -9,14 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from controller import config
+from controller.edges.config import load
 from tests.system.conftest import WIDE, Home
 from tests.system.evidence import arrivals, assert_reaches, flows, pings, reaches, snooping, until
 from topologies.command import run
 from topologies.nodes import Machine
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, both
 
-SITE = config.load(str(WIDE)).sites[0]
+SITE = load.load(str(WIDE)).sites[0]
 ADDRESSES = {terminal.name: [str(place.address) for place in terminal.addresses] for terminal in SITE.terminals}
 UNASKED_S = 20.0  # the controller asks each next hop after 30 s
 NEW_MAC = "02:00:5e:00:00:77"

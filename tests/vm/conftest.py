@@ -17,19 +17,19 @@ from typing import Any, ClassVar
 import pytest
 from mininet.topo import Topo
 
-from controller import config
-from controller.web import client
-from controller.web.client import Client, NoAnswer
+from controller.edges.config import load
+from controller.edges.http import client
+from controller.edges.http.client import Client, NoAnswer
 from experiments.live.agents import SETTINGS_FOR_HOSTS
 from experiments.running import API, TREE, Controller
 from tests.system.conftest import PAPER, WIDE, Home, place, snoop, wish
 from tests.system.evidence import SLOWNESS
 from tests.system.tunnelled import NATTED, Tunnelled, ruled
 from topologies import isolate
-from topologies.links import UNSHAPED
 from topologies.natted import NattedTopo
 from topologies.nodes import Gateway
 from topologies.paper import PaperTopo
+from topologies.shape import UNSHAPED
 from topologies.stage import raised
 from topologies.wide import WideTopo
 
@@ -38,7 +38,7 @@ __all__ = ["place", "snoop", "wish"]
 IN_THE_VM = os.environ.get("BICAST_VM") == "1"  # setup/vm/inside.sh
 client.TIMEOUT_S *= SLOWNESS  # of a question to the controller; it is read at each
 # Of sites that are each other's ends: where all is slow, copies of a packet are apart for longer.
-FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (config.COPIES.floor_ms, config.COPIES.ceiling_ms))
+FLOOR_MS, CEILING_MS = (SLOWNESS * each for each in (load.COPIES.floor_ms, load.COPIES.ceiling_ms))
 COPIES = f"\n    copies: {{window_floor_ms: {FLOOR_MS}, window_ceiling_ms: {CEILING_MS}}}"
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]
 RESULTS = TREE / "results" / "vm"  # on the machine that emulates this one

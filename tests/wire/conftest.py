@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import pytest
 
-from controller.app import Wire
-from controller.events import (
+from controller.edges.openflow.app import Wire
+from controller.model.config import Endpoint, Tls
+from controller.program.changes import Change
+from controller.program.program import Installed
+from controller.protocol.switch_events import (
     Apply,
-    Change,
     Effect,
-    Installed,
     Read,
     SwitchApplied,
     SwitchClosed,
@@ -22,7 +23,6 @@ from controller.events import (
     SwitchRead,
     SwitchRefused,
 )
-from controller.model import Endpoint, Tls
 from tests.wire.switches import PATIENCE_S, Ovs
 
 T = TypeVar("T", bound=SwitchEvent)

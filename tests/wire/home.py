@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller import config
-from controller.bridge.looks import EVERY_S
-from controller.bridge.switch import Switch
-from controller.core import Core
-from controller.events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
-from controller.known import Wanted
+from controller.core.core import Core
+from controller.edges.config import load
+from controller.model.known import Wanted
+from controller.protocol.switch_events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
+from controller.switches.pacing import EVERY_S
+from controller.switches.switch import Switch
 from tests.wire.conftest import Desk
 
 DPID = 0xC0
@@ -41,7 +41,7 @@ class Home:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._now = 0.0
-        self._core = Core(config.parse(GATEWAY), Wanted(), self._now)
+        self._core = Core(load.parse(GATEWAY), Wanted(), self._now)
 
     @property
     def switch(self) -> Switch:

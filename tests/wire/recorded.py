@@ -13,10 +13,10 @@ import tempfile
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
-from controller.events import Ask, Read
-from controller.openflow import Session
-from controller.program import COOKIE, METER_IDS
-from controller.wire.frames import ask
+from controller.edges.openflow.frames import ask
+from controller.edges.openflow.speaker import SwitchSession
+from controller.program.program import COOKIE, METER_IDS
+from controller.protocol.switch_events import Ask, Read
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, Home
 from tests.wire.peers import (
@@ -89,7 +89,7 @@ def record(ovs: Ovs) -> dict[str, bytes]:
     found["echo"] = line.wait(ECHO_REPLY)
     line.send(message(MULTIPART_REQUEST, struct.pack("!HH4x", PORT_DESC, 0)))
     found["ports"] = line.wait(MULTIPART_REPLY)
-    line.send(Session(1, DPID, "").read(Read(1, 1)))
+    line.send(SwitchSession(1, DPID, "").read(Read(1, 1)))
     for name in ("flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"):
         found[name] = line.wait(MULTIPART_REPLY)
     line.send(

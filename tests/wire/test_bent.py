@@ -11,26 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from controller.config import parse
-from controller.core import Core
-from controller.describe import describe
-from controller.events import (
-    Advertise,
-    Apply,
-    Ask,
-    Change,
-    DeleteFlow,
-    DeleteMeter,
-    Effect,
-    Read,
-    SwitchEvent,
-    SwitchOpened,
-)
-from controller.framework import SwitchError
-from controller.known import Port, Wanted
-from controller.openflow import Session, packet_out
-from controller.wire.frames import advertise, ask
-from controller.wire.hello import versions_offered
+from controller.core.core import Core
+from controller.edges.config.load import parse
+from controller.edges.openflow.connection import versions_offered
+from controller.edges.openflow.frames import advertise, ask
+from controller.edges.openflow.framework import SwitchError
+from controller.edges.openflow.speaker import SwitchSession, packet_out
+from controller.model.known import Port, Wanted
+from controller.program.changes import Change, DeleteFlow, DeleteMeter
+from controller.program.render import describe
+from controller.protocol.switch_events import Advertise, Apply, Ask, Effect, Read, SwitchEvent, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, GATEWAY
 from tests.wire.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
@@ -113,7 +103,7 @@ class _Talk:
 
     def __init__(self) -> None:
         self.core = Core(parse(NOTHING_WRITTEN), Wanted(), 0.0)
-        self.session = Session(1, DPID, "")
+        self.session = SwitchSession(1, DPID, "")
         self.changes: list[Change] = []
         self._hear(SwitchOpened(1, DPID, "", PORTS))
 

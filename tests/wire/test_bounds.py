@@ -7,16 +7,17 @@ from collections.abc import Iterable
 
 import pytest
 
-from controller.bicast import compile
-from controller.configuration.classes import MOST_FLOWS
-from controller.events import AddFlow, AddGroup, Change, Read, SwitchClosed
-from controller.framework import SwitchError, ofproto
-from controller.known import Known, Observed, Port, Wanted
-from controller.openflow import FLOW_MOD, GROUP_MOD, HEADER, encode
-from controller.program import COOKIE, GROUP_IDS, Output, fields
-from controller.wire import reading
-from controller.wire.oxm import encode_actions, encode_match
-from controller.wire.reading import BUCKET_STATS, FLOW, GROUP, GROUP_STATS, Reading, Understood
+from controller.edges.config.classes import MOST_FLOWS
+from controller.edges.openflow import multipart as reading
+from controller.edges.openflow.framework import SwitchError, ofproto
+from controller.edges.openflow.multipart import BUCKET_STATS, FLOW, GROUP, GROUP_STATS, SwitchReading, Understood
+from controller.edges.openflow.oxm import encode_actions, encode_match
+from controller.edges.openflow.speaker import FLOW_MOD, GROUP_MOD, HEADER, encode
+from controller.model.known import Known, Observed, Port, Wanted
+from controller.program.changes import AddFlow, AddGroup, Change
+from controller.program.compile import compile
+from controller.program.program import COOKIE, GROUP_IDS, Output, fields
+from controller.protocol.switch_events import Read, SwitchClosed
 from tests.brain import sites
 from tests.wire.conftest import Desk
 from tests.wire.peers import MULTIPART_REQUEST, Peer, multipart
@@ -64,7 +65,7 @@ def _endless(kind: int) -> bytes:
 @pytest.mark.parametrize("kind", [ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC, ofproto.OFPMP_GROUP])
 def test_short_records_without_end_are_not_read_on(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_RECORDS", 10_000)
-    being_read = Reading(1, {7: kind}, Understood())
+    being_read = SwitchReading(1, {7: kind}, Understood())
     with pytest.raises(SwitchError, match="describes itself in more than 10000 flows and groups"):
         for _ in range(20):
             being_read.take(7, kind, _endless(kind), more=True)

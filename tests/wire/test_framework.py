@@ -14,12 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from controller import app, framework
-from controller.events import Ask, Close, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened, SwitchRefused
-from controller.model import Endpoint, Tls
-from controller.trouble import FrameworkError
-from controller.wire import connection
-from controller.wire.connection import ECHO_S, SILENT_ECHOES
+from controller.edges.openflow import app, connection, framework
+from controller.edges.openflow.connection import ECHO_S, SILENT_ECHOES
+from controller.edges.openflow.errors import FrameworkError
+from controller.model.config import Endpoint, Tls
+from controller.protocol.switch_events import (
+    Ask,
+    Close,
+    PortSeen,
+    SwitchClosed,
+    SwitchEvent,
+    SwitchOpened,
+    SwitchRefused,
+)
 from tests.wire.conftest import Desk
 from tests.wire.home import GATEWAY
 from tests.wire.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
@@ -29,13 +36,12 @@ HOUSE = Path(__file__).parents[2]
 SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
 MODULES = [
     "framework",
-    "wire.tls",
-    "wire.connection",
-    "wire.reception",
-    "wire.oxm",
-    "openflow",
-    "wire.reading",
-    "wire.frames",
+    "connection",
+    "listener",
+    "oxm",
+    "speaker",
+    "multipart",
+    "frames",
     "app",
 ]
 
@@ -73,14 +79,14 @@ def test_the_venv_decides_which_framework_is_tried() -> None:
 
 
 def test_an_unknown_framework_is_refused_by_name() -> None:
-    done = _python("import controller.framework", BICAST_FRAMEWORK="pox")
+    done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK="pox")
     assert done.returncode == 1
     assert "FrameworkError: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu" in done.stderr
 
 
 def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
     other = "os_ken" if framework.NAME == "ryu" else "ryu"
-    done = _python("import controller.framework", BICAST_FRAMEWORK=other)
+    done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK=other)
     assert done.returncode == 1
     assert f"FrameworkError: {other} is installed nowhere here" in done.stderr
 
@@ -96,7 +102,7 @@ def test_whoever_runs_the_controller_is_told_so_in_one_sentence(tmp_path: Path, 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_can_be_the_first_one_imported(module: str) -> None:
-    done = _python(f"import controller.{module}")
+    done = _python(f"import controller.edges.openflow.{module}")
     assert done.returncode == 0, done.stderr
 
 
@@ -105,21 +111,21 @@ def test_nothing_is_monkey_patched() -> None:
     done = _python(
         "import socket, threading, time, ssl, select, queue\n"
         f"before = [{names}]\n"
-        "import controller.app\n"
+        "import controller.edges.openflow.app\n"
         f"assert before == [{names}]"
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_only_the_framework_module_knows_the_frameworks() -> None:
-    for path in (HOUSE / "controller").glob("*.py"):
+    for path in (HOUSE / "controller").rglob("*.py"):
         if path.name != "framework.py":
             assert not re.search(r"\b(os_ken|ryu|eventlet)\b", path.read_text()), path
 
 
 def test_no_event_of_the_hub_is_waited_for() -> None:
     """Its wait(timeout) never times out on native threads."""
-    for path in (HOUSE / "controller").glob("*.py"):
+    for path in (HOUSE / "controller").rglob("*.py"):
         assert "hub.Event" not in path.read_text().replace("hub's own Event", ""), path
 
 
@@ -180,8 +186,8 @@ def test_one_process_can_stop_and_start_again(ovs: Ovs) -> None:
 def test_a_process_ends_with_switches_connected(ending: str) -> None:
     code = (
         "import queue\n"
-        "from controller.app import Wire\n"
-        "from controller.model import Endpoint\n"
+        "from controller.edges.openflow.app import Wire\n"
+        "from controller.model.config import Endpoint\n"
         "from tests.wire.peers import Peer\n"
         "events = queue.SimpleQueue()\n"
         "wire = Wire(Endpoint('127.0.0.1', 0), None, events.put)\n"

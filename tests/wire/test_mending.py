@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.events import AddFlow, AddGroup, DeleteFlow, FlowsLost, SwitchOpened
-from controller.program import (
+from controller.program.changes import AddFlow, AddGroup, DeleteFlow
+from controller.program.program import (
     COOKIE,
     GROUP_IDS,
     METER_IDS,
@@ -19,7 +19,8 @@ from controller.program import (
     ToGroup,
     fields,
 )
-from controller.snapshot import GatewayState
+from controller.protocol.switch_events import FlowsLost, SwitchOpened
+from controller.switches.switch import GatewayState
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, Home
 from tests.wire.switches import Ovs

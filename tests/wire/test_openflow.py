@@ -11,37 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from controller.events import (
+from controller.edges.openflow.frames import ask
+from controller.edges.openflow.speaker import SwitchSession, encode, reason_of
+from controller.model.known import Port
+from controller.program.changes import (
     AddFlow,
     AddGroup,
     AddMeter,
-    Advertise,
-    Apply,
-    Ask,
     Change,
-    Counters,
     DeleteFlow,
     DeleteGroup,
     DeleteMeter,
     ModifyFlow,
     ModifyGroup,
     ModifyMeter,
-    NeighbourSeen,
-    PortSeen,
-    Read,
-    Solicited,
-    SwitchApplied,
-    SwitchOpened,
-    SwitchRead,
-    SwitchRefused,
 )
-from controller.known import Port
-from controller.openflow import Session, encode, reason_of
-from controller.program import (
+from controller.program.program import (
     COOKIE,
     GROUP_IDS,
     METER_IDS,
     Bucket,
+    Counters,
     DecTtl,
     Flow,
     Group,
@@ -54,7 +44,19 @@ from controller.program import (
     ToGroup,
     fields,
 )
-from controller.wire.frames import ask
+from controller.protocol.switch_events import (
+    Advertise,
+    Apply,
+    Ask,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
 from tests.wire.conftest import Desk
 from tests.wire.peers import BARRIER_REQUEST, ERROR, FLOW_MOD, MULTIPART_REQUEST, Peer, message, multipart
 from tests.wire.switches import Ovs
@@ -346,7 +348,7 @@ def a_heap_of_its_own() -> Iterator[None]:
 def test_a_large_program_is_encoded_in_less_than_150_ms() -> None:
     changes = large()
     began = time.thread_time()
-    Session(1, 1, "").apply(Apply(1, 1, changes))
+    SwitchSession(1, 1, "").apply(Apply(1, 1, changes))
     assert time.thread_time() - began < 0.150, "of a processor; the first time, with nothing remembered"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controller.events import AddFlow, AddGroup, AddMeter, Change, SwitchOpened
-from controller.program import (
+from controller.program.changes import AddFlow, AddGroup, AddMeter, Change
+from controller.program.program import (
     GROUP_IDS,
     METER_IDS,
     Action,
@@ -26,6 +26,7 @@ from controller.program import (
     ToGroup,
     fields,
 )
+from controller.protocol.switch_events import SwitchOpened
 from tests.wire.conftest import Desk
 
 MAC = "08:00:27:81:6b:cf"

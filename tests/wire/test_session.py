@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from controller.events import AddFlow, Apply, SwitchApplied, SwitchRefused
-from controller.framework import ofproto
-from controller.openflow import ERROR, HEADER, Session
-from controller.program import Flow, Output, fields
+from controller.edges.openflow.framework import ofproto
+from controller.edges.openflow.speaker import ERROR, HEADER, SwitchSession
+from controller.program.changes import AddFlow
+from controller.program.program import Flow, Output, fields
+from controller.protocol.switch_events import Apply, SwitchApplied, SwitchRefused
 
 FLOWS = [AddFlow(Flow(0, 1, fields(in_port=number), (Output(1),))) for number in range(2, 5)]
 
@@ -24,7 +25,7 @@ def error(xid: int) -> bytes:
     return HEADER.pack(ofproto.OFP_VERSION, ofproto.OFPT_ERROR, HEADER.size + len(body), xid) + body
 
 
-def refused(session: Session, xid: int) -> SwitchRefused:
+def refused(session: SwitchSession, xid: int) -> SwitchRefused:
     (event,) = session.hear(ofproto.OFPT_ERROR, xid, error(xid))
     assert isinstance(event, SwitchRefused)
     return event
@@ -32,7 +33,7 @@ def refused(session: Session, xid: int) -> SwitchRefused:
 
 def test_a_barrier_that_is_answered_answers_for_all_before_it() -> None:
     """A switch that answers some barriers only must not have us remember everything for ever."""
-    session = Session(1, 1, "somebody")
+    session = SwitchSession(1, 1, "somebody")
     first = session.apply(Apply(1, 1, (FLOWS[0], FLOWS[1])))
     second = session.apply(Apply(1, 2, (FLOWS[2],)))
     third = session.apply(Apply(1, 3, (FLOWS[0],)))

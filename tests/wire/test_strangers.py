@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from controller import crowd
-from controller.events import Read, SwitchClosed, SwitchOpened
-from controller.wire import connection, reception
-from controller.wire.connection import OPENING_S
+from controller.edges.openflow import connection, listener
+from controller.edges.openflow.connection import OPENING_S
+from controller.edges.trust import admission
+from controller.protocol.switch_events import Read, SwitchClosed, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.peers import (
     ECHO_REQUEST,
@@ -173,7 +173,7 @@ def test_two_switches_do_not_notice_fifty_strangers(desk: Desk, ovs: Ovs, caplog
 
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(reception, "OPENING_AT_ONCE", 8)
+    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
     return 8
 
 
@@ -213,8 +213,8 @@ def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int, n
 def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(crowd, "EACH_S", 0.01)
-    monkeypatch.setattr(crowd, "BURST_S", 400)  # and so four at once, and another after 100 s
+    monkeypatch.setattr(admission, "EACH_S", 0.01)
+    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, and another after 100 s
     with contextlib.ExitStack() as stack:
         many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
         assert many[4].is_ended()

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.events import AddFlow, SwitchClosed, SwitchOpened
-from controller.model import Tls
-from controller.program import Flow, Output, Program, fields
-from controller.trouble import FrameworkError
-from controller.wire import connection, reception
-from controller.wire.connection import OPENING_S
-from controller.wire.tls import server_context
+from controller.edges.openflow import connection, listener
+from controller.edges.openflow.connection import OPENING_S
+from controller.edges.openflow.errors import FrameworkError
+from controller.edges.openflow.listener import server_context
+from controller.model.config import Tls
+from controller.program.changes import AddFlow
+from controller.program.program import Flow, Output, Program, fields
+from controller.protocol.switch_events import SwitchClosed, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.wire.switches import Ovs
@@ -181,8 +182,8 @@ def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk, au
 def test_handshakes_in_every_place_do_not_keep_a_switch_out(
     secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "OPENING_AT_ONCE", 8)
-    for module in (reception, connection):
+    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
+    for module in (listener, connection):
         monkeypatch.setattr(module, "OPENING_S", 3600.0)  # whoever leaves makes place for another
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]

@@ -16,8 +16,9 @@ from typing import Any
 from mininet.link import Link
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink, in_order
+from topologies.links import ShapedLink, in_order
 from topologies.nodes import Machine, Route
+from topologies.shape import Shape
 
 TERMINALS = "192.168.7.0/24"
 GATEWAY = "192.168.7.1"

@@ -6,9 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from controller.policy.legs import Leg, throughput
-from controller.policy.relays import Filters, counts, distances, near_ratio, ping, predicted, shared_ratio, surviving
-from controller.policy.relays import traceroute as by_traceroute
+from controller.policy.paths.relays import (
+    Filters,
+    Leg,
+    counts,
+    distances,
+    near_ratio,
+    ping,
+    predicted,
+    shared_ratio,
+    surviving,
+    throughput,
+)
+from controller.policy.paths.relays import traceroute as by_traceroute
 from experiments.relay.planet.places import SETS
 from experiments.relay.planet.readings import Readings
 from experiments.relay.planet.routes import Routes

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from controller.policy.legs import Leg, Router
-from controller.policy.relays import Candidate
+from controller.policy.paths.relays import Candidate, Leg, LegRouter
 from experiments.relay.planet.routes import Hop, Routes
 
 PACKETS = 3
@@ -47,10 +46,10 @@ class Readings:
         routers = tuple(self._router(one, hop) for hop in self.routes.way(one, other).hops)
         return Leg(self._mean(self.routes.rtt_ms(one, other), 0.0), routers=routers)
 
-    def _router(self, sender: str, hop: Hop) -> Router:
+    def _router(self, sender: str, hop: Hop) -> LegRouter:
         silent = Random(f"{hop.router} of {self._seed}").random() < SILENT_SHARE
         name = f"* of {sender} to {hop.router}" if silent else hop.router  # which nobody else has seen
-        return Router(name, self._mean(self.routes.rtt_of_hop_ms(sender, hop), ROUTER_ANSWERS_MS))
+        return LegRouter(name, self._mean(self.routes.rtt_of_hop_ms(sender, hop), ROUTER_ANSWERS_MS))
 
     def _mean(self, least_ms: float, answers_ms: float) -> float:
         return least_ms + sum(self._beside_ms(answers_ms) for _ in range(PACKETS)) / PACKETS

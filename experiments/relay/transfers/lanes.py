@@ -12,8 +12,9 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies.links import Shape, ShapedLink
+from topologies.links import ShapedLink
 from topologies.nodes import Machine
+from topologies.shape import Shape
 from topologies.stage import Stage
 
 RATE_BPS = 100_000_000

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from controller.policy.legs import Leg
-from controller.policy.relays import Candidate, ping, predicted
+from controller.policy.paths.relays import Candidate, Leg, ping, predicted
 from experiments.relay.planet.places import CONTINENT_OF, SETS
 from experiments.relay.planet.readings import Readings
 

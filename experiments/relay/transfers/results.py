@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import mean, median
 
 from bench.figures import Figure, at_most, exactly, figure, middle
-from controller.policy.legs import Leg, by_window
+from controller.policy.paths.relays import Leg, by_window
 from experiments import paper001
 from experiments.relay.transfers.lanes import RATE_BPS
 from experiments.relay.transfers.plan import Task

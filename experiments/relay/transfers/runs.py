@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.counting import counted
-from controller.policy.legs import Leg, throughput
-from controller.policy.relays import Candidate, relayed
+from controller.model.text import counted
+from controller.policy.paths.relays import Candidate, Leg, relayed, throughput
 from experiments.relay.transfers.lanes import LINKS, RATE_BPS, Lane, LanesTopo
 from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, chosen, swept
 from experiments.relay.transfers.programs import Moved, overhead_ms, transferring

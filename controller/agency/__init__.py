@@ -1,1 +1,0 @@
-"""Where agents are enrolled and served: trust, doors, and a session for each agent. controller/agents.py runs it."""

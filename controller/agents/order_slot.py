@@ -1,0 +1,39 @@
+"""An order that a site's agent is to hold as long as it lives: told again when it changes, and when it does not hold.
+
+opened ──► ordered ──► its reports say that it holds ──► they say so no more ──► ordered again
+                │
+                └──► refused: ordered again after a while, for the reason may have gone
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from controller.protocol.reports import AgentOpened, Resulted
+
+AGAIN_AFTER_S = 5.0
+
+Order = TypeVar("Order")
+
+
+class OrderSlot(Generic[Order]):
+    def __init__(self, event: AgentOpened, capability: str) -> None:
+        lacking = (one.reason for one in event.capabilities if one.name == capability and not one.available)
+        self.unable: str | None = next(lacking, None)  # and why
+        self.refused: str | None = None  # and why
+        self._ordered: Order | None = None
+        self._ordered_at = 0.0
+        self._directive: int | None = None  # not answered yet
+
+    def is_due(self, order: Order, idle: bool, holds: bool, now: float) -> bool:
+        """Whether it is to be told, or told again. `idle`: there is nothing in it, and nothing to be undone."""
+        if order != self._ordered:
+            return not ((self._ordered is None and idle) or self.unable)
+        return not holds and self._directive is None and now - self._ordered_at >= AGAIN_AFTER_S
+
+    def ordered(self, order: Order, directive: int, now: float) -> None:
+        self._ordered, self._directive, self._ordered_at = order, directive, now
+
+    def resulted(self, event: Resulted) -> None:
+        if event.directive == self._directive:
+            self._directive, self.refused = None, None if event.done else event.said

@@ -1,1 +1,0 @@
-"""One bridge as the core keeps it: what is known of it, asked of it and on its way to it. Pure; time is passed in."""

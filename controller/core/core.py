@@ -1,0 +1,390 @@
+"""The core: every switch, every agent, every override and the configuration in force. An event in, effects out.
+
+It runs in one thread (edges/runtime/service.py) and knows neither OpenFlow nor gRPC nor HTTP.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from controller.features.caps.manager import CapsManager
+from controller.features.copies.budgets import Budgets
+from controller.features.copies.manager import CopiesManager
+from controller.features.peer_sites.manager import PeerSites
+from controller.features.probing.estimates import Estimate, Estimated, PathEstimate
+from controller.features.probing.manager import ProbingManager
+from controller.features.probing.schedule import PathDirection
+from controller.features.relays.manager import RelayManager
+from controller.features.steering.logbook import Logbook, LogEntry
+from controller.features.steering.manager import SteeringManager
+from controller.model.config import Config, ConfigError, Site
+from controller.model.known import Wanted
+from controller.model.text import counted
+from controller.policy.copies.adaptive import CopyDecision
+from controller.policy.copies.budget import Moment
+from controller.policy.paths.uplinks import Home, Way, ridden, way
+from controller.program.changes import ModifyGroup
+from controller.protocol.enrolment import Vouched
+from controller.protocol.orders import AgentEffect, Tickets
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
+from controller.protocol.switch_events import (
+    Apply,
+    Close,
+    Effect,
+    FlowsLost,
+    NeighbourSeen,
+    PortSeen,
+    Solicited,
+    SwitchApplied,
+    SwitchClosed,
+    SwitchEvent,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
+from controller.switches.switch import Switch, Switches
+
+# Gateways that have decisions to follow. Of many decisions at once a gateway's program is compiled once: a path that
+# dies may move hundreds of terminals, and each compilation is of all of them.
+
+APART_S = 0.05
+
+
+class PendingSettles:
+    def __init__(self) -> None:
+        self._owed: dict[int, list[LogEntry]] = {}  # by dpid
+        self._followed_at: dict[int, float] = {}
+
+    def owe(self, ends: tuple[int, ...], entry: LogEntry) -> None:
+        """Of both ends, by dpid; the entry tells what comes of it at the first one, the terminal's own."""
+        own, *others = ends
+        self._owed.setdefault(own, []).append(entry)
+        for other in others:
+            self._owed.setdefault(other, [])
+
+    def due(self, now: float) -> Iterator[tuple[int, list[LogEntry]]]:
+        for dpid in [dpid for dpid in self._owed if now >= self._at(dpid)]:
+            self._followed_at[dpid] = now
+            yield dpid, self._owed.pop(dpid)
+
+    @property
+    def next_at(self) -> float | None:
+        return min(map(self._at, self._owed), default=None)
+
+    def _at(self, dpid: int) -> float:
+        return self._followed_at.get(dpid, -APART_S) + APART_S
+
+
+def follow(switch: Switch, entries: Iterable[LogEntry], wanted: Wanted, book: Logbook, now: float) -> Iterator[Effect]:
+    """Settle a gateway, and have the entries tell what came of it."""
+    entries, name = list(entries), switch.site.name
+    for entry in entries:
+        entry.gateway.done, entry.gateway.said = True, f"gateway {name}: its groups did not have to change"
+        if switch.session is None:
+            entry.gateway.done, entry.gateway.said = False, f"gateway {name} is not connected; it follows when it is"
+    for effect in switch.settle(wanted, now):
+        if isinstance(effect, Apply):
+            number = groups_modified([effect])
+            said = f"gateway {name}: {counted(number, 'groups')} modified"
+            book.sent(entries, effect.session, effect.ticket, said)
+        yield effect
+
+
+def groups_modified(effects: Iterable[Effect]) -> int:
+    orders = (effect for effect in effects if isinstance(effect, Apply))
+    return sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
+
+
+log = logging.getLogger(__name__)
+
+SPENT_KEPT_EVERY_S = 60.0
+Outcome = Effect | AgentEffect | Estimate
+
+
+class Core:
+    def __init__(
+        self, config: Config, wanted: Wanted, now: float, measured: Mapping[PathDirection, PathEstimate] | None = None
+    ) -> None:
+        """`measured` is what was known of roads when the controller ended, its times by this one's clock."""
+        self.config = config
+        self.wanted = wanted
+        self.config_failures = 0
+        self.config_error: ConfigError | None = None
+        self.config_loaded_at = now
+        self._tickets = Tickets()
+        self.ends = PeerSites(config, wanted.once, self._tickets, now)
+        self.switches = Switches(map(self.ends.as_copied, config.sites), self._tickets, now)
+        self.pilot = SteeringManager(config, wanted, self._tickets, now)
+        self.budgets = Budgets(config, wanted.spent)
+        self.copying = CopiesManager(self.pilot, self.ends, self.budgets, wanted)
+        self.measuring = ProbingManager(config, self._tickets, measured or {}, self.pilot.speaker, self._way_of)
+        self.air = CapsManager(
+            config, self._tickets, self.pilot.speaks_for, self._rides, self.copying.wants_often, self.measuring.over_air
+        )
+        self.relaying = RelayManager(config, wanted, self._tickets, self.measuring.uplink_bps)
+        self.moves = PendingSettles()
+        self._moves_by_switch: set[str] = set()  # homes of which a switch alone has found an uplink dead
+        self._kept_at = now
+
+    def handle(self, event: SwitchEvent | AgentEvent | Estimated, now: float) -> Iterator[Outcome]:
+        if isinstance(event, AgentEvent):
+            yield from self._agent(event, now)
+        elif isinstance(event, Estimated):
+            self.measuring.estimated(event, now)
+        else:
+            yield from self._switch(event, now)
+
+    # Switches
+
+    def _switch(self, event: SwitchEvent, now: float) -> Iterator[Outcome]:
+        if isinstance(event, SwitchOpened):
+            yield from self._opened(event, now)
+            return
+        switch = self.switches.of(event.session)
+        if switch is None:
+            for each in self.switches.values():
+                each.door.hear(event)
+            return  # of no one who waits either: the last words of a connection that has ended
+        match event:
+            case SwitchClosed():
+                log.warning("%s: the switch is gone (%s)", switch.site.name, switch.peer)
+                self.pilot.logbook.closed(event.session)
+                yield from self._left(switch, now)
+            case SwitchRead():
+                yield from switch.read(event, self.wanted, now)
+                self.copying.traffic.read(switch.site, switch.installed, now)
+                self.budgets.read(switch.site, switch.observed.ports, switch.installed)
+                yield from self._within_budgets(now, switch)
+            case SwitchApplied():
+                self.pilot.logbook.applied(event.session, event.ticket)
+                yield from switch.door.answered(event.ticket, switch.peer, now)
+                yield from switch.applied(event, now)
+            case SwitchRefused():
+                self.pilot.logbook.refused(event.session, event.ticket, event.reason)
+                yield from switch.refused(event, now)
+            case FlowsLost():
+                yield from switch.flows_lost(now)
+            case PortSeen():
+                yield from switch.port_seen(event, self.wanted, now)
+                yield from self._ports_seen(switch, now)
+            case NeighbourSeen():
+                where = switch.neighbour_seen(event, now)
+                self.ends.neighbour_seen(switch.site, where, event.mac, now)
+            case Solicited():
+                yield from switch.solicited(event, now)
+
+    def tick(self, now: float) -> Iterator[Outcome]:
+        yield from self._steer(self.pilot.tick(self.wanted, now), now)
+        self._decide_of_copies(self.copying.look(self.wanted, now), now)
+        yield from self._within_budgets(now)
+        yield from self._follow(now)
+        for switch in self.switches.values():
+            if switch.session is not None and (why := switch.silent(now)) is not None:
+                yield Close(switch.session, why)
+                self.pilot.logbook.closed(switch.session)
+                yield from self._left(switch, now)
+            switch.door.forget(now)
+            switch.count_often(self.copying.counts(switch.site))
+            yield from switch.tick(self.wanted, now)
+        yield from self._copy(now)
+        yield from self.pilot.tend(self.wanted, now)
+        self.measuring.watched = self.copying.watched
+        yield from self.measuring.tend(now)
+        yield from self.relaying.tend(self.wanted, now)
+
+    def rests_at(self) -> float | None:
+        due = [switch.rests_at() for switch in self.switches.values()]
+        due += [self.moves.next_at, self.air.next_at, self.copying.next_at]
+        return min((at for at in due if at is not None), default=None)
+
+    def rest(self, now: float) -> Iterator[Outcome]:
+        """Between bursts of events, and at rests_at: what can be done once for many of them."""
+        self._decide_of_copies(self.copying.rest(self.wanted, now), now)
+        yield from self._follow(now)
+        for switch in self.switches.values():
+            yield from switch.rest(self.wanted, now)
+        yield from self.air.tend(now)
+
+    def _opened(self, event: SwitchOpened, now: float) -> Iterator[Outcome]:
+        switch = self.switches.get(event.dpid)
+        if switch is None:
+            reason = f"no site in the configuration has the dpid {event.dpid:016x}; nothing is installed on it"
+            yield Close(event.session, reason)  # which is where it is told, once for each peer
+            return
+        if switch.session is not None:
+            yield from switch.door.knock(event, switch.session, now)
+        else:
+            yield from self._served(switch, event, now)
+
+    def _served(self, switch: Switch, event: SwitchOpened, now: float) -> Iterator[Outcome]:
+        log.info("%s: switch %016x is here, from %s", switch.site.name, event.dpid, event.peer)
+        yield from switch.opened(event, now)
+        yield from self._ports_seen(switch, now)
+
+    def _left(self, switch: Switch, now: float) -> Iterator[Outcome]:
+        switch.closed(now)
+        newcomer = switch.door.enter()
+        if newcomer is not None:
+            yield from self._served(switch, newcomer, now)
+
+    def _ports_seen(self, switch: Switch, now: float) -> Iterator[Outcome]:
+        yield from self._steer(self.pilot.ports_seen(switch.site, switch.observed.ports, self.wanted, now), now)
+        yield from self.pilot.tend(self.wanted, now)
+
+    # Agents
+
+    def _agent(self, event: AgentEvent, now: float) -> Iterator[Outcome]:
+        event = self.pilot.checked(event, self.wanted, now)
+        whole = self.air.whole(event, now)
+        match whole:
+            case Reported():
+                yield from self._steer(self.pilot.reported(whole, self.wanted, now), now)
+            case None:
+                self.pilot.heard(event.session, now)
+            case AgentOpened():
+                self.pilot.opened(whole, now)
+            case AgentClosed():
+                self.pilot.closed(whole, now)
+            case Resulted():
+                self.pilot.resulted(whole, now)
+            case ReflexFired():
+                yield from self._steer(self.pilot.fired(whole, self.wanted, now), now)
+        self.air.hear(event, now)
+        yield from self.measuring.hear(event, now)
+        yield from self.relaying.hear(event, self.wanted, now)
+        self._decide_of_copies(self.copying.hear(event, self.wanted, now), now)
+        if whole is not None:
+            self.ends.hear(whole, self.wanted, self.switches.ports, now)
+            yield from self._copy(now)
+        yield from self.pilot.tend(self.wanted, now)
+
+    def _way_of(self, home: Home) -> Way:
+        return way(home.site, home.terminal, self.wanted)
+
+    def _rides(self, terminal: str) -> str:
+        """By which uplinks its packets go, in a word."""
+        steered = self.pilot.steered[terminal]
+        site, switch = steered.site, self.switches[steered.site.dpid]
+        up = (uplink for uplink in site.uplinks if uplink.port in switch.observed.ports)
+        usable = {one.name for one in up if switch.observed.ports[one.port].up and one.name not in switch.screened}
+        return ridden(site, steered.terminal, self.wanted, usable)
+
+    def _copy(self, now: float) -> Iterator[Outcome]:
+        """What is copied at one end depends on what becomes of copies at the other; and an uplink that brings none at
+        an end counts as dead for those who ride it."""
+        yield from self.ends.tend(now)
+        if self._others_eliminate(now):
+            yield from self.switches.reconfigure(map(self.ends.as_copied, self.config.sites), self.wanted, now)
+        for site, silent in self.ends.silence_changed(self._brings_nothing):
+            yield from self._steer(self.pilot.silence(site, silent, self.wanted, now), now)
+        for dpid, uplinks in self.ends.screens(now):
+            self.switches[dpid].screened = uplinks
+            yield from self.switches[dpid].settle(self.wanted, now)
+
+    def _brings_nothing(self, site: Site) -> Mapping[str, str] | None:
+        """Uplinks by which nothing comes back; None: none has ever been so, and policies leave terminals alone of which
+        no agent tells."""
+        switch = self.switches.get(site.dpid)
+        if switch is None or switch.session is None:
+            return None
+        found = switch.brings_nothing
+        if found:
+            self._moves_by_switch.add(site.home)
+        return found if site.home in self._moves_by_switch else None
+
+    def _others_eliminate(self, now: float) -> bool:
+        """Than when this was last asked: kept from now on, whoever asks."""
+        changed = self.ends.changed(now)
+        if changed:
+            self.wanted = replace(self.wanted, once=self.ends.once)
+        return changed
+
+    def _steer(self, entries: Iterable[LogEntry], now: float) -> Iterator[AgentEffect]:
+        """Both hands: agents are ordered here, gateways as soon as nothing else waits to be heard."""
+        for entry in entries:
+            self.wanted = replace(self.wanted, decided={**self.wanted.decided, entry.terminal: entry.uplink})
+            self.moves.owe(self.config.ends(self.pilot.steered[entry.terminal].site), entry)
+            yield from self.pilot.moved(entry, self.wanted, now)
+
+    def _decide_of_copies(self, decisions: Iterable[CopyDecision], now: float) -> None:
+        """It is the gateways that copy, at both ends; no agent is ordered."""
+        for decision in decisions:
+            name = decision.terminal
+            log.info("%s: %s, because %s", name, "copies" if decision.copies else "one path", decision.because)
+            if self.copying.decides_of(name):
+                self.wanted = replace(self.wanted, copies={**self.wanted.copies, name: decision.copies})
+            entry = self.pilot.copied(decision, now)
+            self.moves.owe(self.config.ends(self.pilot.steered[name].site), entry)
+
+    def tells_time(self, moment: Moment, now: float) -> None:
+        """Once a second: budgets are of days, and those who read ask for what is left."""
+        self.budgets.tells_time(moment)
+        if now - self._kept_at >= SPENT_KEPT_EVERY_S:
+            self.keep_spent(now)
+
+    def keep_spent(self, now: float) -> None:
+        """What a restart would forget of budgets, it finds in the counters of switches; but not of those that restart
+        too."""
+        self._kept_at = now
+        if self.budgets.spent != self.wanted.spent:
+            self.wanted = replace(self.wanted, spent=self.budgets.spent)
+
+    def _within_budgets(self, now: float, read: Switch | None = None) -> Iterator[Effect]:
+        """A meter that is changed counts anew: so it is, where the switch has just been read."""
+        before, barred = self.wanted, self.budgets.barred
+        if barred != before.barred:
+            self.wanted = replace(before, barred=barred)
+            self.keep_spent(now)
+            self._decide_of_copies(self.copying.bounded(before, self.wanted, now), now)
+        for switch in self.switches.values():
+            rates = self.budgets.rates(switch.site.home)
+            may_change = switch is read or rates.keys() != switch.rates.keys()
+            if (may_change and rates != switch.rates) or barred != before.barred:
+                if may_change and rates != switch.rates:
+                    switch.rates = rates
+                    self.keep_spent(now)
+                yield from switch.settle(self.wanted, now)
+
+    def _follow(self, now: float) -> Iterator[Effect]:
+        for dpid, entries in self.moves.due(now):
+            if dpid in self.switches:
+                yield from follow(self.switches[dpid], entries, self.wanted, self.pilot.logbook, now)
+
+    # Configuration
+
+    def reconfigure(self, config: Config, now: float) -> Iterator[Outcome]:
+        """Take a new configuration whole."""
+        self.ends.reconfigure(config)
+        self._others_eliminate(now)
+        yield from self.switches.reconfigure(map(self.ends.as_copied, config.sites), self.wanted, now)
+        self.config, self.config_error, self.config_loaded_at = config, None, now
+        self.pilot.reconfigure(config, self.wanted, now)
+        self.budgets.reconfigure(config)
+        self.wanted = self.copying.keep(self.wanted)
+        self.air.reconfigure(config)
+        self.measuring.reconfigure(config)
+        self.relaying.reconfigure(config, self.wanted)
+        for switch in self.switches.values():
+            if switch.session is not None:
+                yield from self._ports_seen(switch, now)
+
+    def refuse_config(self, error: ConfigError) -> None:
+        self.config_failures += 1
+        self.config_error = error
+        log.error("the configuration is refused, the last good one stays in force: %s", error)
+
+    # People
+
+    def want(self, wanted: Wanted) -> bool:
+        """What people wish counts from here on; whether it is another than before."""
+        wanted = self.copying.keep(replace(wanted, copies=self.wanted.copies))  # which may have been decided meanwhile
+        changed, self.wanted = wanted != self.wanted, wanted
+        return changed
+
+    def vouch(self, vouched: Vouched, now: float) -> Iterator[Outcome]:
+        """Agents have joined, or were revoked."""
+        yield from self.relaying.vouch(vouched, self.wanted, now)
+        self.ends.tunnels.vouch(vouched)
+        yield from self._copy(now)

@@ -1,0 +1,199 @@
+"""Overrides of people carried out: modes, active uplinks and relays begin to count at gateways and agents at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from controller.core.core import Core, Outcome, follow, groups_modified
+from controller.features.relays.requests import WishOfRelays
+from controller.features.steering.logbook import By, LogEntry, SwitchOutcome
+from controller.features.steering.manager import SteeringManager
+from controller.model.config import AUTO, Mode, Site, Terminal
+from controller.model.known import Wanted, in_class, without
+from controller.protocol.requests import Impossible, OverrideResult, named, reachable, unknown_class
+from controller.protocol.switch_events import Effect
+
+# What people wish of modes: of terminals, or of one class of their traffic; and how it is said that it was done.
+
+Placed = tuple[Site, Terminal]  # a terminal and where it is
+
+
+def having(terminals: list[Placed], traffic: str) -> list[Placed]:
+    """Those whose site has the class; one at least, or UnknownClass."""
+    found = [(site, terminal) for site, terminal in terminals if traffic in (each.name for each in site.named)]
+    if not found:
+        there = dict.fromkeys(each.name for site, _ in terminals for each in site.named)
+        raise unknown_class(traffic, dict.fromkeys(site.name for site, _ in terminals), there)
+    return found
+
+
+def set_mode(
+    wanted: Wanted, terminals: list[Placed], traffic: str | None, mode: Mode | None
+) -> tuple[Wanted, list[tuple[Site, str]]]:
+    """What is wanted then, and a sentence for each terminal. No class: all that is in none with a mode of its own; no
+    mode: that of the configuration, now and as it changes."""
+    keys = [terminal.name if traffic is None else in_class(terminal.name, traffic) for _, terminal in terminals]
+    if mode is None:
+        after = replace(wanted, modes=without(wanted.modes, keys))
+    else:
+        after = replace(wanted, modes={**wanted.modes, **dict.fromkeys(keys, mode)})
+    said = []
+    for key, (site, terminal) in zip(keys, terminals, strict=True):
+        if mode is None:
+            already = "" if key in wanted.modes else "already "
+            sentence = f"{key} is {already}left to the file, which has it in {_in_file(after, terminal, traffic)}"
+        else:
+            already = "already " if _mode(wanted, terminal, traffic) is mode else ""
+            sentence = f"{key} is {already}in mode {mode.value}"
+        said.append((site, sentence + ("" if traffic is not None else _except(after, site, terminal))))
+    return after, said
+
+
+def is_all_off(wanted: Wanted, site: Site, terminal: Terminal) -> bool:
+    """Whether nothing of it rides its active uplink."""
+    modes = (wanted.mode(terminal), *(wanted.mode_of(terminal, each.name) for each in site.named))
+    return all(mode is Mode.OFF for mode in modes)
+
+
+def _mode(wanted: Wanted, terminal: Terminal, traffic: str | None) -> Mode:
+    return wanted.mode(terminal) if traffic is None else wanted.mode_of(terminal, traffic)
+
+
+def _in_file(wanted: Wanted, terminal: Terminal, traffic: str | None) -> str:
+    follows = traffic is not None and traffic not in dict(terminal.modes)
+    mode = f"mode {_mode(wanted, terminal, traffic).value}"
+    return f"{mode}, as {terminal.name} is" if follows else mode
+
+
+def _except(wanted: Wanted, site: Site, terminal: Terminal) -> str:
+    kept = [f"{name} {mode.value}" for name, mode in _own_modes(wanted, site, terminal)]
+    return f"; its classes keep modes of their own: {', '.join(kept)}" if kept else ""
+
+
+def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple[str, Mode]]:
+    """Of the classes that do not follow the terminal."""
+    for each in site.named:
+        if in_class(terminal.name, each.name) in wanted.modes or each.name in dict(terminal.modes):
+            yield each.name, wanted.mode_of(terminal, each.name)
+
+
+# What people wish of active uplinks: that terminals have one, or are left to policies; and how it is said that it was
+# done.
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    wanted: Wanted
+    said: list[tuple[Placed, str]]  # a sentence for each terminal
+    entries: list[LogEntry]
+    moved: list[Placed]  # whom it concerns
+
+
+def set_active(wanted: Wanted, pilot: SteeringManager, terminals: list[Placed], uplink: str, now: float) -> Done:
+    """Or Impossible, and nothing has changed."""
+    for site, terminal in terminals:
+        reachable(site, terminal, uplink)
+        choice = pilot.choice(terminal.name, uplink, now)
+        if choice is not None and choice.wider is not None:
+            raise Impossible(choice.wider)
+    said, entries = [], []
+    for site, terminal in terminals:
+        left = wanted.active_uplink(site, terminal)
+        sentence = f"{terminal.name} has {uplink} {'already ' if left == uplink else ''}as its active uplink"
+        if is_all_off(wanted, site, terminal):
+            sentence += "; in mode off each subnet keeps its own, so this counts from the next mode on"
+        said.append(((site, terminal), sentence))
+        entries.append(pilot.wished(terminal.name, uplink, left, now))
+    names = {terminal.name for _, terminal in terminals}
+    active = {**wanted.active, **dict.fromkeys(names, uplink)}
+    after = replace(wanted, active=active, decided=without(wanted.decided, names))
+    return Done(after, said, entries, terminals)
+
+
+def left_to_policies(wanted: Wanted, pilot: SteeringManager, terminals: list[Placed], now: float) -> Done:
+    moved = [each for each in terminals if each[1].name in wanted.active]
+    names = {terminal.name for _, terminal in moved}
+    active, decided = without(wanted.active, names), without(wanted.decided, names)
+    after = replace(wanted, active=active, decided=decided)
+    lefts = ((terminal.name, wanted.active_uplink(site, terminal)) for site, terminal in moved)
+    entries = [pilot.released(name, left, after, now) for name, left in lefts]
+    by_policy = {entry.terminal: entry.uplink for entry in entries if entry.by is By.POLICY}
+    after = replace(after, decided={**decided, **by_policy})
+    said = []
+    for site, terminal in terminals:
+        already, uplink = "" if terminal.name in names else "already ", after.active_uplink(site, terminal)
+        sentence = f"{terminal.name} is {already}left to policies, which have it on {uplink}"
+        said.append(((site, terminal), sentence))
+    return Done(after, said, entries, moved)
+
+
+# Wishes granted: the core at one moment and what people ask of it in, an answer and effects out.
+#
+# What a wish of relays comes to is told by features/relays/requests.py; here it begins to count, at gateways and agents
+# at once.
+
+
+def mode(
+    core: Core, name: str, wished: Mode | None, now: float, traffic: str | None = None
+) -> tuple[OverrideResult, list[Outcome]]:
+    """`traffic` is the name of a class."""
+    terminals = named(core.config.sites, name)
+    if traffic is not None:
+        terminals = having(terminals, traffic)
+    wanted, said = set_mode(core.wanted, terminals, traffic, wished)
+    return _granted(core, wanted, terminals, tuple(each + _when(core, site) for site, each in said), [], now)
+
+
+def active(core: Core, name: str, uplink: str, now: float) -> tuple[OverrideResult, list[Outcome], list[LogEntry]]:
+    """The entries tell what agents make of it, when they have answered."""
+    terminals = named(core.config.sites, name)
+    if uplink == AUTO:
+        done = left_to_policies(core.wanted, core.pilot, terminals, now)
+    else:
+        done = set_active(core.wanted, core.pilot, terminals, uplink, now)
+    said = tuple(each + _when(core, site) for (site, _), each in done.said)
+    answer, effects = _granted(core, done.wanted, done.moved, said, done.entries, now)
+    return answer, effects, done.entries
+
+
+def of_relays(core: Core, wish: WishOfRelays, now: float) -> tuple[OverrideResult, list[Outcome]]:
+    """Or Impossible, or UnknownRelay, and nothing has changed."""
+    wanted, said = wish(core.config, core.wanted, core.relaying.carries)
+    changed = core.want(wanted)
+    done = said if changed else f"{said}, as it was already"
+    return OverrideResult((done,), changed, 0), list(core.relaying.tend(core.wanted, now))
+
+
+def unconfirmed(core: Core, name: str) -> list[tuple[str, SwitchOutcome]]:
+    """Gateways that have not answered yet what followed from a wish for this terminal, by name."""
+    switches = [core.switches[dpid] for dpid in _gateways(core, named(core.config.sites, name))]
+    orders = ((each.site.name, core.pilot.logbook.unconfirmed(each.session)) for each in switches)
+    return [(gateway, moved) for gateway, moved in orders if moved is not None]
+
+
+def _granted(
+    core: Core, wanted: Wanted, terminals: list[Placed], said: tuple[str, ...], entries: list[LogEntry], now: float
+) -> tuple[OverrideResult, list[Outcome]]:
+    learned: list[Outcome] = list(core.rest(now))  # its messages are not the wish's
+    changed = core.want(wanted)
+    effects: list[Effect] = []
+    for dpid in _gateways(core, terminals):
+        ours = [entry for entry in entries if core.pilot.steered[entry.terminal].site.dpid == dpid]
+        effects += follow(core.switches[dpid], ours, core.wanted, core.pilot.logbook, now)
+    orders = [order for entry in entries for order in core.pilot.moved(entry, core.wanted, now)]
+    core.pilot.touch(terminal.name for _, terminal in terminals)
+    tended = list(core.pilot.tend(core.wanted, now))
+    return OverrideResult(said, changed, groups_modified(effects)), [*learned, *effects, *orders, *tended]
+
+
+def _gateways(core: Core, terminals: list[Placed]) -> Iterable[int]:
+    return dict.fromkeys(dpid for site, _ in terminals for dpid in core.config.ends(site))
+
+
+def _when(core: Core, site: Site) -> str:
+    switch = core.switches[site.dpid]
+    if switch.expected() is not None:
+        return ""
+    comes = "connects" if switch.session is None else "has been read"
+    return f"; it is kept, and counts when gateway {site.name} {comes}"

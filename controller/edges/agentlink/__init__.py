@@ -1,0 +1,1 @@
+"""Agents: listener, streams, and api/agent.proto translated into values and back."""

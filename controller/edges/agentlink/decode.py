@@ -1,0 +1,505 @@
+"""What agents send: messages of api/agent.proto as values of protocol/reports.py. What breaks the contract is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import islice
+
+from google.protobuf.message import DecodeError
+
+from api import agent_pb2 as pb
+from controller.edges.trust.refusals import Reason, Refused
+from controller.model.known import MOST_RELAYS, PREFIXES
+from controller.model.text import shortened
+from controller.protocol.enrolment import Binding
+from controller.protocol.reports import (
+    MOST_SUBFLOWS,
+    AgentOpened,
+    Answering,
+    Capability,
+    Capping,
+    Connection,
+    Cost,
+    Distance,
+    Elimination,
+    HealthWindow,
+    Passing,
+    PathCopies,
+    PathHealth,
+    PathManager,
+    ProbePacket,
+    ProbeReport,
+    ReflexFired,
+    RelayReached,
+    RelayReport,
+    Reported,
+    Resulted,
+    Role,
+    Router,
+    SoughtDestination,
+    Subflow,
+    Taking,
+    TerminalTaken,
+    TunnelEnd,
+    Tunnelling,
+    Walked,
+)
+
+# Texts of agents: short, of what can be shown; and addresses, in one spelling. What is neither is refused.
+
+LONGEST_TEXT = 400
+LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty paths
+
+
+@lru_cache(maxsize=1 << 14)
+def canonical_address(spelling: str) -> str:
+    """In the one spelling that can be compared; empty where the kernel did not tell it."""
+    try:
+        if "%" in spelling:
+            raise ValueError("a zone may be any text, and is of no use here")
+        found = ip_address(spelling) if spelling else ""
+    except ValueError:
+        raise breach(f"sent {checked_text(spelling)!r} for an address") from None
+    return str((isinstance(found, IPv6Address) and found.ipv4_mapped) or found)
+
+
+def checked_text(said: str, most: int = LONGEST_TEXT) -> str:
+    short = shortened(said, most)
+    return short if short.isprintable() else "".join(one if one.isprintable() else " " for one in short)
+
+
+def breach(sentence: str) -> Refused:
+    return Refused(Reason.SPEECH, sentence)
+
+
+# What agents report of what they hold: copies, tunnels and caps.
+
+MOST_OF_A_KIND = 64  # paths, tunnels, ports
+MOST_PASSING = 4096  # at a gateway; its agent tells of no more
+MOST_PORTS = 257  # without a program that holds windows: as many as one order has, and "all"
+
+
+def elimination(one: pb.Elimination) -> Elimination:
+    if max(len(one.paths), len(one.missing), *(len(path.skew) for path in one.paths), 0) > MOST_OF_A_KIND:
+        raise breach(f"tells of more than {MOST_OF_A_KIND} paths, ports or skews of copies")
+    if len({path.name for path in one.paths}) < len(one.paths):
+        raise breach("tells twice of one path of copies")
+    return Elimination(
+        window_us=one.window_us,
+        paths=tuple(
+            PathCopies(
+                name=checked_text(path.name),
+                native=path.native,
+                first=path.first,
+                eliminated=path.eliminated,
+                late=path.late,
+                rogue=path.rogue,
+                evicted=path.evicted,
+                unidentified=path.unidentified,
+                not_forwarded=path.not_forwarded,
+                skew=tuple(path.skew),
+            )
+            for path in one.paths
+        ),
+        missing=_missing(one.missing),
+    )
+
+
+def tunnelling(one: pb.Tunnelling) -> Tunnelling:
+    if max(len(one.ends), len(one.missing)) > MOST_OF_A_KIND:
+        raise breach(f"tells of more than {MOST_OF_A_KIND} tunnels or ports")
+    if len({end.name for end in one.ends}) < len(one.ends):
+        raise breach("tells twice of one tunnel")
+    return Tunnelling(
+        ends=tuple(
+            TunnelEnd(
+                name=checked_text(end.name),
+                because=checked_text(end.because),
+                peer=checked_text(end.peer),
+                heard_ms=end.heard_ms if end.HasField("heard_ms") else None,
+                rtt_us=end.rtt_us,
+                mtu_bytes=end.mtu_bytes,
+                moves=end.moves,
+                strangers=end.strangers,
+            )
+            for end in one.ends
+        ),
+        largest_bytes=one.largest_bytes,
+        missing=_missing(one.missing),
+    )
+
+
+def capping(one: pb.Capping, role: Role) -> Capping:
+    most = MOST_PASSING if role is Role.GATEWAY else 0
+    if len(one.passing) > most or len(one.missing) > MOST_PORTS:
+        raise breach(f"tells of more than {most} connections that pass a {role}, or {MOST_PORTS} ports")
+    return Capping(
+        checked_text(one.hand), one.held, _missing(one.missing), tuple(_passing(each) for each in one.passing)
+    )
+
+
+def _passing(one: pb.Passing) -> Passing:
+    return Passing(
+        terminal_address=canonical_address(one.terminal_address),
+        terminal_port=one.terminal_port,
+        other_address=canonical_address(one.other_address),
+        other_port=one.other_port,
+        bytes_sent=one.bytes_sent,
+        srtt_us=one.srtt_us,
+        min_rtt_us=one.min_rtt_us,
+        since_data_ms=one.since_data_ms,
+        joined=one.joined,
+        has_scale=one.has_scale,
+    )
+
+
+def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
+    return tuple((checked_text(each.port), checked_text(each.because)) for each in ports)
+
+
+# What agents report of paths that they measure. Counts that contradict each other are nobody's.
+
+MOST_WINDOWS = 8
+MOST_PACKETS = 20_000  # of one probe
+LONGEST_BYTES = 65_507  # of UDP payload
+LATEST_NS = 3600 * 10**9  # since the origin
+TRANSPORTS = ("udp", "udp6")
+
+
+def answering(one: pb.Answering) -> Answering:
+    return Answering(
+        checked_text(one.because), one.probes, one.health_packets, one.strangers, one.replays, one.too_many
+    )
+
+
+def health(paths: Sequence[pb.PathHealth]) -> tuple[PathHealth, ...]:
+    if len(paths) > MOST_OF_A_KIND or any(len(path.windows) > MOST_WINDOWS for path in paths):
+        raise breach(f"tells the health of more than {MOST_OF_A_KIND} paths, or {MOST_WINDOWS} windows of one")
+    if len({path.name for path in paths}) < len(paths):
+        raise breach("tells twice the health of one path")
+    return tuple(map(_path, paths))
+
+
+def _path(one: pb.PathHealth) -> PathHealth:
+    name = checked_text(one.name)
+    _check(name, one)
+    return PathHealth(
+        name=name,
+        because=checked_text(one.because),
+        sent=one.sent,
+        lost=one.lost,
+        lost_there=one.lost_there,
+        lost_back=one.lost_back,
+        late=one.late,
+        windows=tuple(_window(name, window) for window in one.windows),
+    )
+
+
+def _window(name: str, one: pb.HealthWindow) -> HealthWindow:
+    _check(name, one)
+    return HealthWindow(
+        seconds=one.seconds,
+        sent=one.sent,
+        lost=one.lost,
+        lost_there=one.lost_there,
+        lost_back=one.lost_back,
+        reordered=one.reordered,
+        rtt_least_us=one.rtt_least_us,
+        rtt_median_us=one.rtt_median_us,
+        rtt_p95_us=one.rtt_p95_us,
+        because=checked_text(one.because),
+        there_median_us=one.there_median_us,
+        there_p95_us=one.there_p95_us,
+        there_jitter_us=one.there_jitter_us,
+        back_median_us=one.back_median_us,
+        back_p95_us=one.back_p95_us,
+        back_jitter_us=one.back_jitter_us,
+    )
+
+
+def _check(name: str, one: pb.PathHealth | pb.HealthWindow) -> None:
+    if one.lost > one.sent or one.lost_there + one.lost_back > one.lost:
+        lost = f"{one.lost} lost of {one.sent}, {one.lost_there} there and {one.lost_back} back"
+        raise breach(f"tells of {name} that there were {lost}: expected no more of a part than of the whole")
+
+
+def probed(session: int, word: pb.Probed) -> ProbeReport:
+    columns = (word.trains, word.lengths, word.sent_ns, word.received_ns, word.answered_ns, word.heard_ns)
+    if any(len(column) != len(word.trains) for column in columns):
+        counts = ", ".join(str(len(column)) for column in columns)
+        raise breach(f"tells {counts} values of a probe's packets: expected as many of each kind")
+    if len(word.trains) > MOST_PACKETS:
+        raise breach(f"tells of {len(word.trains)} packets of a probe: expected {MOST_PACKETS} at most")
+    if word.trains and word.transport not in TRANSPORTS:
+        raise breach(f"probed over {checked_text(word.transport)!r}: expected {' or '.join(TRANSPORTS)}")
+    for column, most, what in (
+        (word.trains, MOST_PACKETS, "trains"),
+        (word.lengths, LONGEST_BYTES, "bytes of UDP payload"),
+        *((times, LATEST_NS, "ns since the probe began") for times in columns[2:]),
+    ):
+        if max(column, default=0) > most:
+            raise breach(f"tells a probe's {max(column)} {what}: expected {most} at most")
+    return ProbeReport(
+        session=session,
+        directive=word.directive,
+        because=checked_text(word.because),
+        transport=word.transport if word.trains else "",
+        hardware=word.hardware,
+        packets=tuple(_packets(columns)),
+    )
+
+
+def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
+    for train, length, *times in zip(*columns, strict=True):
+        yield ProbePacket(train, length, *(at - 1 if at else None for at in times))
+
+
+# What agents report of connections that are carried to relays, and of how far places are.
+#
+# A gateway's word has relays' hosts walk: so what it seeks counts where it is of the Internet, and is not near a relay.
+
+MOST_TERMINALS = 250
+MOST_SOUGHT = 64
+MOST_WAYS = 64
+MOST_ROUTERS = 30
+LONGEST_RTT_US = 60_000_000  # nobody who walks waits for so long
+
+
+def relaying(one: pb.Relaying) -> RelayReport:
+    return RelayReport(
+        because=checked_text(one.because),
+        draining=one.draining,
+        connections=one.connections,
+        waiting=one.waiting,
+        carried=one.carried,
+        refused=one.refused,
+        failed=one.failed,
+        strangers=one.strangers,
+        bytes_up=one.bytes_up,
+        bytes_down=one.bytes_down,
+        overhead_us=one.overhead_us,
+        busy_percent=min(one.busy_percent, 100),
+        congestion=checked_text(one.congestion),
+    )
+
+
+def taking(one: pb.Taking) -> Taking:
+    for told, most, what in (
+        (one.relays, MOST_RELAYS, "relays"),
+        (one.terminals, MOST_TERMINALS, "terminals that are taken"),
+        (one.sought, MOST_SOUGHT, "places that are sought"),
+    ):
+        if len(told) > most:
+            raise breach(f"tells of {len(told)} {what}: expected {most} at most")
+    _check_once((relay.name for relay in one.relays), "relay")
+    _check_once((terminal.name for terminal in one.terminals), "terminal that is taken")
+    return Taking(
+        because=checked_text(one.because),
+        relays=tuple(
+            RelayReached(
+                checked_text(relay.name), checked_text(relay.because), relay.connections, relay.opened, relay.setup_us
+            )
+            for relay in one.relays
+        ),
+        terminals=tuple(
+            TerminalTaken(
+                checked_text(terminal.name),
+                terminal.connections,
+                terminal.relayed,
+                terminal.direct,
+                terminal.reset,
+                terminal.bytes_up,
+                terminal.bytes_down,
+            )
+            for terminal in one.terminals
+        ),
+        sought=tuple(found for each in one.sought if (found := _sought(each.prefix, each.address, each.port))),
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _sought(prefix: str, address: str, port: int) -> SoughtDestination | None:
+    """None: it is nothing that a relay reaches."""
+    try:
+        network, found = ip_network(prefix), ip_address(canonical_address(address))
+    except ValueError:
+        raise breach(f"seeks {checked_text(address)!r} in {checked_text(prefix)!r}, which are none") from None
+    if network.prefixlen != PREFIXES[network.version] or found not in network:
+        raise breach(f"seeks {found} in {network}: expected a /24 or a /48 that has it")
+    if not 1 <= port <= 65535:
+        raise breach(f"seeks port {port} of {found}: expected 1 to 65535")
+    return SoughtDestination(str(network), str(found), port) if found.is_global and not found.is_multicast else None
+
+
+def walked(session: int, word: pb.Walked) -> Walked:
+    if len(word.ways) > MOST_WAYS:
+        raise breach(f"walked {len(word.ways)} ways: expected {MOST_WAYS} at most")
+    return Walked(session, word.directive, tuple(map(_way, word.ways)))
+
+
+def _way(one: pb.Way) -> Distance:
+    if len(one.routers) > MOST_ROUTERS:
+        raise breach(f"tells of {len(one.routers)} routers on one way: expected {MOST_ROUTERS} at most")
+    routers = tuple(Router(canonical_address(router.address), _rtt_us(router.rtt_us)) for router in one.routers)
+    return Distance(canonical_address(one.address), checked_text(one.because), _rtt_us(one.rtt_us), routers)
+
+
+def _rtt_us(told: int) -> int:
+    if told > LONGEST_RTT_US:
+        raise breach(f"tells of a round trip of {told} us: expected {LONGEST_RTT_US} at most")
+    return told
+
+
+def _check_once(names: Iterable[str], what: str) -> None:
+    told = list(names)
+    if len(set(told)) < len(told):
+        raise breach(f"tells twice of one {what}")
+
+
+# What agents say: words of api/agent.proto as events of controller/protocol/reports.py. What is against the contract is
+# named.
+#
+# Nothing of what an agent says is believed to be well made: an address is one, and a text is short and can be shown.
+
+MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
+MOST_OF_A_HOST = 64  # addresses, capabilities
+MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
+
+_ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
+# Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
+_PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
+
+
+def heard(raw: bytes) -> pb.FromAgent:
+    """One word of an agent."""
+    if len(raw) > MOST_BYTES:
+        raise breach(f"sent a word of {len(raw)} bytes: expected at most {MOST_BYTES}")
+    try:
+        word = pb.FromAgent.FromString(raw)
+    except DecodeError:
+        raise breach(f"sent {len(raw)} bytes that are no FromAgent of api/agent.proto") from None
+    if word.WhichOneof("word") is None:
+        raise breach("sent a word that says nothing which protocol 1 knows")
+    return word
+
+
+def opened(session: int, name: str, peer: str, hello: pb.Hello, binding: Binding | None) -> AgentOpened:
+    """Return the hello as an event, or refuse it. `binding` is what the agent's certificate says that it is."""
+    if hello.protocol < 1:
+        raise breach(f"speaks protocol {hello.protocol}: expected 1 or more; install an agent of this version")
+    if hello.role not in _ROLES:
+        raise breach(f"has the role {hello.role}: expected terminal, gateway or relay")
+    if max(len(hello.addresses), len(hello.capabilities)) > MOST_OF_A_HOST:
+        raise breach(f"says hello with more than {MOST_OF_A_HOST} addresses or capabilities")
+    role = _ROLES[hello.role]
+    if binding is None or binding.role is not role:
+        raise Refused(Reason.ROLE, _of_another_role(name, role, binding))
+    return AgentOpened(
+        session=session,
+        name=name,
+        peer=peer,
+        role=role,
+        path_manager=_PATH_MANAGERS.get(hello.path_manager, PathManager.KERNEL),
+        version=checked_text(hello.version),
+        capabilities=tuple(
+            Capability(checked_text(one.name), one.available, checked_text(one.reason)) for one in hello.capabilities
+        ),
+        addresses=tuple(canonical_address(one) for one in hello.addresses),
+        terminal=binding.terminal,
+    )
+
+
+def _of_another_role(name: str, role: Role, binding: Binding | None) -> str:
+    if binding is None:
+        return f"the certificate of {name} says no role: `bicast enroll {name}` on the controller, and join again"
+    return (
+        f"{name} says that it is a {role}, and its certificate is for a {binding.role}: run it with "
+        f"`--role {binding.role}`; or `bicast enroll {name} --role {role}` on the controller, and join again"
+    )
+
+
+def reported(session: int, role: Role, report: pb.Report) -> Reported:
+    whole = role is Role.RELAY
+    if whole and (of_report := _most_of(report.connections)) > MOST_OF_A_REPORT:
+        raise breach(f"reports {of_report} connections or subflows: expected {MOST_OF_A_REPORT} at most")
+    connections = tuple(_connections(report.connections, MOST_OF_A_REPORT if whole else MOST_SUBFLOWS))
+    return Reported(
+        session=session,
+        sequence=report.sequence,
+        interval_ms=report.interval_ms,
+        connections=connections,
+        cost=Cost(report.cost.cpu_us, report.cost.rss_bytes),
+        elimination=elimination(report.elimination) if report.HasField("elimination") else None,
+        tunnelling=tunnelling(report.tunnelling) if report.HasField("tunnelling") else None,
+        capping=capping(report.capping, role) if report.HasField("capping") else None,
+        answering=answering(report.answering) if report.HasField("answering") else None,
+        health=health(report.health),
+        relaying=relaying(report.relaying) if report.HasField("relaying") else None,
+        taking=taking(report.taking) if report.HasField("taking") else None,
+        cut=_is_cut(report.connections, connections),
+    )
+
+
+def _connections(told: Sequence[pb.Connection], most: int) -> Iterator[Connection]:
+    """As many as have so many subflows; what is told behind them costs nothing."""
+    for one in islice(told, most):
+        subflows = tuple(map(_subflow, one.subflows[:most]))
+        yield Connection(one.token, one.serves, subflows)
+        most -= len(subflows)
+        if not most:
+            return
+
+
+def _is_cut(told: Sequence[pb.Connection], read: Sequence[Connection]) -> bool:
+    return len(read) < len(told) or bool(read and len(read[-1].subflows) < len(told[-1].subflows))
+
+
+def resulted(session: int, result: pb.Result) -> Resulted:
+    return Resulted(
+        session,
+        result.directive,
+        result.done,
+        checked_text(result.said, LONGEST_ACCOUNT),
+        result.connections,
+        result.took_us,
+    )
+
+
+def fired(session: int, word: pb.Fired) -> ReflexFired:
+    return ReflexFired(
+        session,
+        checked_text(word.name),
+        checked_text(word.said, LONGEST_ACCOUNT),
+        word.stalled_ms,
+        word.connections,
+        word.monotonic_us,
+    )
+
+
+def _subflow(one: pb.Subflow) -> Subflow:
+    return Subflow(
+        local_address=canonical_address(one.local_address),
+        local_port=one.local_port,
+        remote_address=canonical_address(one.remote_address),
+        remote_port=one.remote_port,
+        backup_by_us=one.backup_by_us,
+        backup_by_peer=one.backup_by_peer,
+        srtt_us=one.srtt_us,
+        min_rtt_us=one.min_rtt_us,
+        cwnd_segments=one.cwnd_segments,
+        in_flight_segments=one.in_flight_segments,
+        delivery_rate_bps=one.delivery_rate_bps,
+        segments_sent=one.segments_sent,
+        retransmits=one.retransmits,
+        bytes_acked=one.bytes_acked,
+        bytes_received=one.bytes_received,
+        since_ack_ms=one.since_ack_ms,
+    )
+
+
+def _most_of(connections: Sequence[pb.Connection]) -> int:
+    if len(connections) > MOST_OF_A_REPORT:
+        return len(connections)  # so many are not even looked into
+    return max(len(connections), sum(len(one.subflows) for one in connections))

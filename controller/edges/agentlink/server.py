@@ -1,0 +1,285 @@
+"""The one thread in which agents are served. The core posts orders to it and is told what agents report.
+
+agent ── TLS ──► door ──► gRPC ──► session ── post ──► core
+                                      ▲                 │
+                                      └──── perform ────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from ipaddress import ip_address
+from tempfile import TemporaryDirectory
+
+import grpc
+
+from controller.edges.agentlink import decode
+from controller.edges.agentlink.listener import AgentConnections, AgentListener, listening
+from controller.edges.agentlink.session import Post
+from controller.edges.agentlink.sessions import Sessions
+from controller.edges.trust.admission import Familiar
+from controller.edges.trust.authority import Trust
+from controller.edges.trust.ledger import LedgerEntry, check_name
+from controller.edges.trust.refusals import AgencyError, Refusals, Refused, Try
+from controller.model.config import AgentService, Endpoint
+from controller.protocol import orders
+from controller.protocol.enrolment import Bind, Binding, EnrolledView, EnrolmentState, Invited, UnknownAgent, Vouched
+from controller.protocol.orders import AgentEffect, Direct, Directive, HangUp, Tunnels
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible, NotAnswered, OverrideResult
+
+# From any thread to the agents'. However many calls wait, the loop is woken once for all of them: each waking is a
+# system call, at which the caller hands the interpreter over and waits until it comes round again.
+
+Call = Callable[[], object]
+
+
+class Calls:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[Call] = deque()
+        self._woken = False
+
+    def put(self, call: Call) -> None:
+        """Where the loop has ended, nobody is left whom it would concern."""
+        self._waiting.append(call)
+        if self._woken:  # it has not looked yet
+            return
+        self._woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._make)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    def _make(self) -> None:
+        self._woken = False
+        while self._waiting:
+            self._loop.call_soon(self._waiting.popleft())
+
+
+log = logging.getLogger(__name__)
+
+REVOKED_WITHIN_S = 5.0
+JOINING_WITHIN_S = 30.0
+
+Vouch = Callable[[Vouched], None]
+
+
+"""The certificates that count; told anew whenever they change."""
+
+
+# github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
+OPTIONS = {
+    "grpc.max_concurrent_streams": 4,  # of a connection
+    "grpc.http2.min_ping_interval_without_data_ms": 5_000,  # agents ping each 10 s
+    "grpc.keepalive_permit_without_calls": 1,
+    "grpc.http2.bdp_probe": 0,  # a ping beside each report, for windows that none of them fills
+    "grpc.max_connection_idle_ms": 10_000,  # with no stream in it
+}
+# Above what is a session's own limit, which says why.
+OF_SESSIONS = {"grpc.max_receive_message_length": 2 * decode.MOST_BYTES}
+OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
+
+
+class Agents:
+    """Its public calls may come from any thread."""
+
+    def __init__(self, settings: AgentService, post: Post, bind: Bind, vouch: Vouch = lambda _: None) -> None:
+        """Raises AgencyError where it cannot be: a directory, an address."""
+        self._bind, self._vouch = bind, vouch
+        self._trust = Trust(settings.directory)
+        self._refused = Refusals()
+        self._guests: AgentConnections = {}
+        self._listeners = {"listen": listening(settings.listen, "listen"), "join": listening(settings.join, "join")}
+        self.listen, self.join = (_address(each) for each in self._listeners.values())
+        self._loop = asyncio.new_event_loop()
+        self._calls = Calls(self._loop)
+        self._sessions = Sessions(
+            self._trust,
+            self._guests,
+            self._refused,
+            lambda event, taken: post(event, lambda: self._calls.put(taken)),
+            _as_reached(self.listen, self.join.host),
+        )
+        self._ready: Future[None] = Future()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="agents", daemon=True)
+
+    def start(self) -> None:
+        self._trust.ledger.tell(self._vouch)
+        self._thread.start()
+        self._ready.result()
+        log.info("agents are awaited at %s, and join at %s", self.listen, self.join)
+
+    def stop(self) -> None:
+        """Ends every stream with a status that says so."""
+        self._calls.put(self._stopping.set)
+        self._thread.join()
+
+    # From the core
+
+    def perform(self, effect: AgentEffect) -> None:
+        match effect:
+            case Direct(session, number, order):
+                keyed = self._keyed(order)
+                self._calls.put(lambda: self._sessions.order(session, number, keyed))
+            case HangUp(session, reason, fault):
+                self._calls.put(lambda: self._sessions.hang_up(session, reason, fault))
+
+    def _keyed(self, order: Directive) -> Directive:
+        of_meeting = self._trust.meeting_key
+        match order:
+            case Tunnels(tunnels):
+                return replace(
+                    order, tunnels=tuple(replace(each, key=self._trust.key(each.vni, each.ends)) for each in tunnels)
+                )
+            case orders.AnswerProbes(sessions):
+                return orders.AnswerProbes(tuple(replace(each, key=of_meeting(each.meeting)) for each in sessions))
+            case orders.HealthProbes(paths):
+                return orders.HealthProbes(tuple(replace(each, key=of_meeting(each.meeting)) for each in paths))
+            case orders.Probe():
+                return replace(order, key=of_meeting(order.meeting))
+        return order
+
+    # From people
+
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
+        try:
+            check_name(name)
+            bound = self._bind(name, role, terminal)
+            invitation = self._trust.invite(name, bound)
+        except (Refused, AgencyError) as error:
+            raise Impossible(str(error)) from error
+        log.info("a token for agent %s (%s) was made; it is good once, for 15 minutes", name, bound)
+        join = _as_reached(self.join, None)
+        return Invited(name, invitation.token, invitation.until, join, bound.role, bound.terminal)
+
+    def revoke(self, name: str) -> OverrideResult:
+        known = self._trust.ledger.entries()
+        if name not in known:
+            raise UnknownAgent(f"no agent is named {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+        before = known[name]
+        try:
+            since = self._trust.ledger.revoke(name)
+        except AgencyError as error:
+            raise Impossible(f"{name} is not revoked: {error}") from error
+        if before.revoked_at == since:
+            return OverrideResult((f"{name} is already revoked",), False, 0)
+        peer = self._sessions.here().get(name)
+        self._ended(name)
+        ended = f"; its stream, from {peer}, has ended" if peer else ""
+        log.info("agent %s is revoked%s", name, ended)
+        return OverrideResult((f"{name} is revoked{ended}",), True, 0)
+
+    def enrolled(self) -> tuple[EnrolledView, ...]:
+        here, known = self._sessions.here(), sorted(self._trust.ledger.entries().items())
+        return tuple(_view(name, entry, here.get(name), self._refused.last_try(name)) for name, entry in known)
+
+    def refusals(self) -> dict[str, int]:
+        return {reason.value: count for reason, count in self._refused.counts().items()}
+
+    def _ended(self, name: str) -> None:
+        done: Future[None] = Future()
+
+        def revoke() -> None:
+            self._sessions.revoke(name)
+            done.set_result(None)
+
+        self._calls.put(revoke)
+        try:
+            done.result(REVOKED_WITHIN_S)
+        except TimeoutError:
+            raise NotAnswered(f"{name} is refused from now on; whether its stream has ended is not known") from None
+
+    # In the agents' thread
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        sessions, to_sessions = await _server(self._sessions.session_handler, OF_SESSIONS)
+        joining, to_joining = await _server(self._sessions.join_handler, OF_JOINING)
+        at, noted = self._listeners, (self._guests, self._refused, Familiar())
+        doors = (
+            AgentListener(at["listen"], self._trust.for_sessions(), to_sessions, *noted),
+            AgentListener(at["join"], self._trust.for_joining(), to_joining, *noted, JOINING_WITHIN_S),
+        )
+        serving = [asyncio.create_task(door.serve()) for door in doors]
+        self._ready.set_result(None)
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([stopping, *serving], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        await self._sessions.stop()
+        for server in (sessions, joining):
+            await server.stop(grace=1)
+        for task in serving:
+            task.cancel()
+        outcomes = await asyncio.gather(*serving, return_exceptions=True)
+        for behind in (to_sessions, to_joining):
+            os.close(behind)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+async def _server(handler: grpc.GenericRpcHandler, own: dict[str, int]) -> tuple[grpc.aio.Server, int]:
+    """Behind a door, and a descriptor of the socket at which it listens: that has lost its name, so nobody else finds
+    it. Nobody is served there who did not come through the door."""
+    server = grpc.aio.server(handlers=[handler], options=list({**OPTIONS, **own}.items()))
+    with TemporaryDirectory(prefix="bicast-") as place:
+        path = f"{place}/socket"
+        server.add_insecure_port(f"unix:{path}")
+        await server.start()
+        return server, os.open(path, os.O_PATH)
+
+
+def _address(listener: socket.socket) -> Endpoint:
+    host, port = listener.getsockname()[:2]
+    return Endpoint(host, port)
+
+
+def _as_reached(endpoint: Endpoint, asked: str | None) -> str:
+    """HOST:PORT; without the host where it is any address of this machine, or the one that was asked."""
+    nowhere = ip_address(endpoint.host).is_unspecified or endpoint.host == asked
+    return f":{endpoint.port}" if nowhere else str(endpoint)
+
+
+def _view(name: str, entry: LedgerEntry, peer: str | None, tried: Try | None) -> EnrolledView:
+    bound = _binding(entry)
+    return EnrolledView(
+        name=name,
+        standing=_standing(entry, peer),
+        peer=peer,
+        certificate_until=entry.certificates[-1].until if entry.certificates else None,
+        revoked_at=entry.revoked_at,
+        token_until=next((each.until for each in entry.tokens if each.used_at is None), None),
+        tried_at=tried.at if tried else None,
+        tried_from=tried.peer if tried else None,
+        role=bound.role if bound else None,
+        terminal=bound.terminal if bound else None,
+    )
+
+
+def _binding(entry: LedgerEntry) -> Binding | None:
+    """Of the newest certificate, else of the token."""
+    if entry.certificates:
+        return entry.certificates[-1].binding
+    return entry.tokens[-1].binding if entry.tokens else None
+
+
+def _standing(entry: LedgerEntry, peer: str | None) -> EnrolmentState:
+    if peer is not None:
+        return EnrolmentState.CONNECTED
+    if entry.revoked_at is not None:
+        return EnrolmentState.REVOKED
+    return EnrolmentState.AWAY if entry.certificates else EnrolmentState.INVITED

@@ -1,0 +1,281 @@
+"""One stream of one agent, from its hello to its end.
+
+    opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
+                                                                                             says why
+
+All of it is in the agents' thread; the core is told through `post` and answers when it has taken what it was told. The
+next report may come then and not before, and other words are not even read before: so a slow core slows the agents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NoReturn, TypeVar
+
+import grpc
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import decode, encode
+from controller.edges.agentlink.listener import AgentConnection
+from controller.edges.trust.authority import Shown
+from controller.edges.trust.refusals import Reason, Refused
+from controller.protocol.orders import ReportEvery
+from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
+
+Post = Callable[[AgentEvent, Callable[[], None]], None]
+"""The event, and what to call, in the agents' thread, when the core has taken it."""
+
+Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
+
+T = TypeVar("T")
+
+HELLO_WITHIN_S = 5.0
+FIRST_INTERVAL_MS = 1000
+QUIET_S = 10.0  # then it is asked whether it is still there
+ANSWERS_WITHIN_S = 5.0
+MOST_UNREAD = 1024  # words that wait for an agent which does not read; a relay is armed for 250 terminals at once
+LARGE_BYTES = 1 << 16  # of a word: others must have their turn while it is read
+SOONEST = 0.25  # of the interval: no two reports are taken sooner after one another
+SOONEST_AFTER_LONG = 1.0
+LONG_BYTES = 1 << 14  # of a report: some three hundred subflows
+FIRED_AT_ONCE, FIRED_PER_S = 256, 50.0  # reflexes: one for each terminal of a large house
+LARGE_WORDS = ThreadPoolExecutor(1, "large-words")  # one at a time: of 4 MB, badly made ones take 300 to be read
+BROKE_OFF = "the connection broke off"
+TOLD_OF = {"probe": "probed", "walk": "walked"}  # orders of whose outcome there is a word of its own
+QUESTION = 0  # the directive that asks for a sign of life; the core's have higher numbers
+
+
+class Ended(Exception):
+    """Why a stream ends, in gRPC's words."""
+
+    def __init__(self, code: grpc.StatusCode, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class AgentSession:
+    def __init__(self, number: int, guest: AgentConnection, certificate: Shown, stream: Stream, post: Post) -> None:
+        self.number, self.guest, self.certificate = number, guest, certificate
+        self.over = asyncio.Event()
+        self._stream, self._post = stream, post
+        self._heard = asyncio.Event()  # a new one for each word, so that each who waits for one sees it
+        self._heard_at = asyncio.get_running_loop().time()
+        self._verdict: Ended | None = None
+        self._judged = asyncio.Event()
+        self._outbox: asyncio.Queue[pb.FromController] = asyncio.Queue(MOST_UNREAD)
+        self._saying: asyncio.Future[None] | None = None  # the last word that was begun
+        self._untaken: int | None = None  # the number of the report that the core has not taken yet
+        self._unanswered: set[int] = set()
+        self._untold: dict[str, set[int]] = {did: set() for did in TOLD_OF.values()}  # directives, until it tells
+        self._interval_ms = FIRST_INTERVAL_MS
+        self._next_taken_at = 0.0
+        self._fired = Pace(FIRED_AT_ONCE, FIRED_PER_S)
+
+    @property
+    def name(self) -> str:
+        return self.certificate.name
+
+    async def hello(self) -> pb.Hello:
+        try:
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                word = await self._read()
+        except TimeoutError:
+            raise Refused(Reason.SILENCE, f"said nothing for {HELLO_WITHIN_S:g} s: expected a hello") from None
+        if word is None or not word.HasField("hello"):
+            raise Refused(Reason.SPEECH, "did not say hello first")
+        return word.hello
+
+    async def live(self, opened: AgentOpened, hello: pb.Hello) -> NoReturn:
+        """Raises why it ended."""
+        reason = BROKE_OFF
+        self._say(encode.welcome(hello, self._interval_ms))
+        self._post(opened, _nothing)
+        coroutines = (self._listen(opened.role), self._speak(), self._watch(), self._wait())
+        parts = [asyncio.create_task(part) for part in coroutines]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        except (Ended, Refused) as end:
+            reason = str(end)
+            raise
+        finally:
+            for part in parts:
+                part.cancel()
+            try:
+                await asyncio.gather(*parts, return_exceptions=True)
+            finally:  # gRPC cancels a stream whose connection broke off, and sometimes once more while it ends
+                self._post(AgentClosed(self.number, reason), _nothing)
+        raise AssertionError("no part of a stream ends without a reason")
+
+    # From the agents' thread
+
+    def end(self, code: grpc.StatusCode, sentence: str) -> None:
+        if self._verdict is None:
+            self._verdict = Ended(code, sentence)
+            self._judged.set()
+
+    def order(self, number: int, word: pb.FromController) -> None:
+        self._unanswered.add(number)
+        if word.directive.HasField("report_every"):
+            self._interval_ms = word.directive.report_every.interval_ms
+        did = TOLD_OF.get(word.directive.WhichOneof("order") or "")
+        if did is not None:
+            self._untold[did].add(number)
+        self._say(word)
+
+    async def finished_saying(self) -> None:
+        """gRPC takes no status while a word is on its way; one that nobody reads is, until the connection is cut."""
+        if self._saying is not None:
+            await asyncio.wait([self._saying])
+
+    async def answers(self, within_s: float) -> bool:
+        """Whether there is still somebody at the other end."""
+        heard = self._heard
+        if QUESTION not in self._unanswered:
+            self.order(QUESTION, encode.directive(QUESTION, ReportEvery(self._interval_ms)))
+        signs = {asyncio.create_task(heard.wait()), asyncio.create_task(self.over.wait())}
+        try:
+            await asyncio.wait(signs, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in signs:
+                each.cancel()
+        return heard.is_set() and not self.over.is_set()
+
+    # The parts
+
+    async def _wait(self) -> NoReturn:
+        await self._judged.wait()
+        assert self._verdict is not None
+        raise self._verdict
+
+    async def _watch(self) -> NoReturn:
+        """A host may go without a word, and its kernel, or ours, would hold the connection for hours."""
+        while True:
+            quiet_s = asyncio.get_running_loop().time() - self._heard_at
+            if quiet_s < QUIET_S:
+                await asyncio.sleep(QUIET_S - quiet_s)
+            elif not await self.answers(ANSWERS_WITHIN_S):
+                raise Ended(grpc.StatusCode.UNAVAILABLE, f"silent for {QUIET_S + ANSWERS_WITHIN_S:g} s")
+
+    async def _speak(self) -> NoReturn:
+        while True:
+            word = await self._outbox.get()
+            self._saying = asyncio.ensure_future(self._stream.write(word))
+            self._saying.add_done_callback(_seen)  # also where nobody waits for it any more
+            await asyncio.shield(self._saying)
+
+    async def _listen(self, role: Role) -> NoReturn:
+        while (word := await self._read()) is not None:
+            self._heard_at = asyncio.get_running_loop().time()
+            self._heard.set()
+            self._heard = asyncio.Event()
+            match word.WhichOneof("word"):
+                case "report":
+                    await self._take(word.report, role)
+                case "result":
+                    await self._answered(word.result)
+                case "fired":
+                    await self._fired.turn()
+                    await self._tell(decode.fired(self.number, word.fired))
+                case "probed":
+                    self._tells("probed", word.probed.directive)
+                    await self._tell(
+                        await _in_its_turn(word.ByteSize(), lambda: decode.probed(self.number, word.probed))
+                    )
+                case "walked":
+                    self._tells("walked", word.walked.directive)
+                    await self._tell(decode.walked(self.number, word.walked))
+                case _:
+                    raise Refused(Reason.SPEECH, "said hello twice")
+        # Of a connection that broke off gRPC may tell as of a stream that was ended, before it cancels it.
+        raise Ended(grpc.StatusCode.OK, BROKE_OFF if self.guest.gone else "it was stopped")
+
+    async def _read(self) -> pb.FromAgent | None:
+        raw = await self._stream.read()
+        return await _in_its_turn(len(raw), lambda: decode.heard(raw)) if isinstance(raw, bytes) else None
+
+    async def _take(self, report: pb.Report, role: Role) -> None:
+        if self._untaken is not None:
+            raise Refused(
+                Reason.SPEECH,
+                f"sent report {report.sequence} while {self._untaken} was not taken: expected one at a time",
+            )
+        self._untaken = report.sequence
+        size_bytes = report.ByteSize()
+        event = await _in_its_turn(size_bytes, lambda: decode.reported(self.number, role, report))
+        self._post(event, partial(self._taken, SOONEST if size_bytes < LONG_BYTES else SOONEST_AFTER_LONG))
+
+    def _taken(self, soonest: float) -> None:
+        """Who reports as fast as it can waits; who reports when it is due never notices."""
+        loop = asyncio.get_running_loop()
+        at = max(self._next_taken_at, loop.time())
+        self._next_taken_at = at + soonest * self._interval_ms / 1000
+        loop.call_at(at, self._say_taken)
+
+    def _say_taken(self) -> None:
+        assert self._untaken is not None
+        sequence, self._untaken = self._untaken, None
+        self._say(encode.taken(sequence))
+
+    async def _answered(self, result: pb.Result) -> None:
+        if result.directive not in self._unanswered:
+            raise Refused(
+                Reason.SPEECH, f"answered directive {result.directive}, which it was not given or has answered"
+            )
+        self._unanswered.remove(result.directive)
+        if not result.done:
+            for untold in self._untold.values():
+                untold.discard(result.directive)
+        if result.directive != QUESTION:
+            await self._tell(decode.resulted(self.number, result))
+
+    def _tells(self, did: str, directive: int) -> None:
+        """What came of an order, once."""
+        if directive not in self._untold[did]:
+            what = f"{did} by directive {directive}"
+            raise Refused(Reason.SPEECH, f"{what}, which it was not given or has told of")
+        self._untold[did].remove(directive)
+
+    async def _tell(self, event: AgentEvent) -> None:
+        told = asyncio.Event()
+        self._post(event, told.set)
+        await told.wait()
+
+    def _say(self, word: pb.FromController) -> None:
+        try:
+            self._outbox.put_nowait(word)
+        except asyncio.QueueFull:
+            self.end(grpc.StatusCode.RESOURCE_EXHAUSTED, f"does not read: {MOST_UNREAD} words wait for it")
+
+
+async def _in_its_turn(size_bytes: int, read: Callable[[], T]) -> T:
+    return read() if size_bytes < LARGE_BYTES else await asyncio.get_running_loop().run_in_executor(LARGE_WORDS, read)
+
+
+class Pace:
+    """So many at once, and so many a second: who would go faster is not read meanwhile."""
+
+    def __init__(self, at_once: int, per_s: float) -> None:
+        self._most, self._per_s = float(at_once), per_s
+        self._left, self._at = self._most, 0.0
+
+    async def turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._left, self._at = min(self._most, self._left + (now - self._at) * self._per_s), now
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.sleep(-self._left / self._per_s)
+
+
+def _seen(saying: asyncio.Future[None]) -> None:
+    """That a connection broke off is heard by who listens."""
+    if not saying.cancelled():
+        saying.exception()
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,1 @@
+"""gateway.yaml read into the model, or refused whole with file, place, value and expectation."""

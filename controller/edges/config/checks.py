@@ -1,0 +1,151 @@
+"""What no two places of a configuration may both claim, and what most often was not meant so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+from itertools import combinations, pairwise
+
+from controller.edges.config.document import Node
+from controller.model.config import (
+    HOST_END,
+    RELAYING,
+    Address,
+    Config,
+    ConfigError,
+    Endpoint,
+    Interface,
+    Mode,
+    Site,
+    Subnet,
+    Uplink,
+)
+
+
+def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:
+    """Each value stands at one place only."""
+    seen: dict[str, str] = {}
+    for where, value in named:
+        if value in seen:
+            raise ConfigError(file, where, value, f"{expected} (it is at {seen[value]} too)")
+        seen[value] = where
+
+
+def listeners_apart(named: Iterable[tuple[str, Endpoint]], file: str) -> None:
+    """No two would listen in one place; who listens at any address of a family does so at each."""
+    for (first_at, first), (second_at, second) in combinations(named, 2):
+        hosts = ip_address(first.host), ip_address(second.host)
+        anywhere = hosts[0].version == hosts[1].version and any(host.is_unspecified for host in hosts)
+        if first.port == second.port and (hosts[0] == hosts[1] or anywhere):
+            expected = f"another address or port than {first} at {first_at}"
+            raise ConfigError(file, second_at, str(second), expected)
+
+
+def ports_once(site: Site, place: Node) -> None:
+    seen: dict[str, str] = {site.bridge: f"{place.where}.bridge"}
+    for uplink in site.uplinks:
+        where = f"{place.where}.uplinks.{uplink.name}.port"
+        if uplink.port in seen:
+            raise ConfigError(place.file, where, uplink.port, f"a port that is not also at {seen[uplink.port]}")
+        seen[uplink.port] = where
+    for at, port in _of_relaying(site):
+        where = f"{place.where}.{at}"
+        for name in (port, f"{port}{HOST_END}"):
+            if name in seen:
+                raise ConfigError(place.file, where, name, f"a port that is not also at {seen[name]}")
+            seen[name] = where
+    for terminal in site.terminals:
+        for number, inside in enumerate(terminal.own):
+            if inside.port in seen:
+                where = f"{place.where}.terminals.{terminal.name}.addresses[{number}].port"
+                raise ConfigError(place.file, where, inside.port, f"a port inside: it is at {seen[inside.port]}")
+
+
+def _of_relaying(site: Site) -> Iterator[tuple[str, str]]:
+    if site.relaying:
+        yield "relaying.port", site.relaying.port
+        for uplink in site.relaying.uplinks:
+            yield f"relaying.uplinks.{uplink.name}.port", uplink.port
+
+
+def networks_apart(uplinks: tuple[Uplink, ...], subnets: tuple[Subnet, ...], place: Node) -> None:
+    networks = [
+        *((f"uplinks.{uplink.name}.addresses", own) for uplink in uplinks for own in uplink.addresses),
+        *((_gateways_at(subnet), own) for subnet in subnets for own in subnet.gateways),
+    ]
+    order = sorted(range(len(networks)), key=lambda number: _begin(networks[number][1]))
+    for pair in pairwise(order):  # where any two overlap, two neighbours do: one of them begins in the other
+        (first_at, first), (second_at, second) = (networks[number] for number in sorted(pair))
+        if first.version == second.version and first.network.overlaps(second.network):
+            expected = f"a network apart from {first.network} at {place.where}.{first_at}"
+            raise ConfigError(place.file, f"{place.where}.{second_at}", str(second), expected)
+
+
+def _gateways_at(subnet: Subnet) -> str:
+    relaying = subnet.name.startswith(RELAYING)
+    return f"{f'relaying.uplinks.{subnet.uplink}' if relaying else f'subnets.{subnet.name}'}.gateways"
+
+
+def _begin(interface: Interface) -> tuple[int, int, int]:
+    network = interface.network
+    return network.version, int(network.network_address), network.prefixlen
+
+
+def listeners_off_bridges(named: Iterable[tuple[str, Endpoint]], sites: Iterable[Site], file: str) -> None:
+    """Flows answer for a bridge's addresses, and hand on what is for a terminal: nobody would come to who listened."""
+    taken: dict[Address, str] = {}
+    for site in sites:
+        uplinks = ((f"uplinks.{uplink.name}.addresses", own.ip) for uplink in site.uplinks for own in uplink.addresses)
+        taken |= {address: f"sites.{site.name}.{at}" for at, address in (*uplinks, *_inside(site))}
+    for where, endpoint in named:
+        at = taken.get(ip_address(endpoint.host))
+        if at is not None:
+            why = f"flows of the bridge take what is sent to this one, which is at {at}"
+            raise ConfigError(file, where, str(endpoint), f"an address of the controller's own machine: {why}")
+
+
+def addresses_once(site: Site, place: Node) -> None:
+    inside = ((f"{place.where}.{at}", str(address)) for at, address in _inside(site))
+    once(inside, place.file, "an address that nobody else has")
+
+
+def _inside(site: Site) -> Iterator[tuple[str, Address]]:
+    for subnet in site.subnets:
+        for own in subnet.gateways:
+            yield _gateways_at(subnet), own.ip
+    for terminal in site.terminals:
+        for number, each in enumerate(terminal.own):
+            yield f"terminals.{terminal.name}.addresses[{number}].address", each.address
+
+
+# What a good file says that most often was not meant so: a line forgotten, copies that nobody can tell apart.
+
+WITH_COPIES = (Mode.BICAST, Mode.AUTO)
+
+
+def remarks(config: Config) -> Iterator[str]:
+    for site in config.sites:
+        joined = {terminal.access_point for terminal in site.terminals}
+        for one in site.access_points:
+            if one.name not in joined:
+                at = f"sites.{site.name}.access_points.{one.name}"
+                yield f"{at}: no terminal names it (`access_point: {one.name}`), so it bounds nobody"
+        if site.relaying and not any(terminal.relayed for terminal in site.terminals):
+            yield f"sites.{site.name}.relaying: no terminal is relayed (`relayed: true`), so nothing goes by relays"
+        if site.other_end is None and len(site.uplinks) > 1:
+            yield _of_copies(site)
+
+
+def _of_copies(site: Site) -> str:
+    """Return what comes of modes where nobody at the other end lets the first of several copies pass."""
+    copied = [each.name for each in site.terminals if {each.mode, *dict(each.modes).values()} & set(WITH_COPIES)]
+    if not copied:
+        return (
+            f"sites.{site.name}: nothing is copied, as no site mirrors it: terminals without `mode` are in mode single "
+            "(docs/home-gateway.md)"
+        )
+    return (
+        f"sites.{site.name}.terminals: packets of {', '.join(copied)} are copied, and no site mirrors {site.name}: "
+        "where each uplink has a NAT of its own, servers and relays answer copies with resets; leave `mode` out then "
+        "(docs/home-gateway.md)"
+    )

@@ -1,0 +1,146 @@
+"""Classes of traffic as they are written at a site: bounded, told apart by something, and no packet is of two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import chain, combinations
+from typing import TypeVar
+
+from controller.edges.config.document import Node
+from controller.model.config import REST, Address, ConfigError, Family, Mode, Network, Protocol, Terminal, TrafficClass
+from controller.program.matching import count
+
+T = TypeVar("T")
+
+MOST_CLASSES = MOST_VALUES = 16
+MOST_FLOWS = 16_384  # of a site, for its classes
+NAMED_IN_A_SENTENCE = 3
+LAST_PORT = 65535
+BICAST = "bicast"  # the class that is copied of what is in none with a name of its own
+PROTOCOLS = {protocol.label: protocol for protocol in Protocol}
+WITH_PORTS = {label: protocol for label, protocol in PROTOCOLS.items() if protocol is not Protocol.ICMP}
+
+
+def classes_of(place: Node) -> tuple[TrafficClass, ...]:
+    places = dict(place.by_name(MOST_CLASSES, "classes"))
+    classes = tuple(_class(name, inner) for name, inner in places.items())
+    for first, second in combinations(classes, 2):
+        if shared := _shared(first, second):
+            where, expected = places[second.name].where, f"a class apart from {first.name}: {shared} would be of both"
+            raise ConfigError(place.file, where, second.name, expected)
+    return classes
+
+
+def modes_of(place: Node, classes: Iterable[TrafficClass]) -> tuple[tuple[str, Mode], ...]:
+    """A terminal's, by class."""
+    there = [traffic.name for traffic in classes]
+    named = place.named()
+    for name, inner in named.items():
+        if name not in there:
+            raise ConfigError(place.file, inner.where, name, _one_of(there))
+    return tuple((name, inner.choice({mode.value: mode for mode in Mode})) for name, inner in named.items())
+
+
+def _one_of(there: list[str]) -> str:
+    return f"one of the site's classes {', '.join(there)}" if there else "no class: the site has no `classes`"
+
+
+def flows_of(classes: Iterable[TrafficClass], addresses: Iterable[Address]) -> int:
+    families = [Family.of(address) for address in addresses]
+    return sum(count(traffic, family) * families.count(family) for traffic in classes for family in Family)
+
+
+def few_enough(classes: tuple[TrafficClass, ...], terminals: Iterable[Terminal], place: Node) -> None:
+    """What the host forwards for a relayed terminal comes by another port than the terminal's own."""
+    sent = ((*each.addresses, *(each.own if each.relayed else ())) for each in terminals)
+    flows = flows_of(classes, (at.address for at in chain.from_iterable(sent)))
+    if flows > MOST_FLOWS:
+        raise ConfigError(place.file, place.where, f"what takes {flows} flows", too_many("the terminals' addresses"))
+
+
+def too_many(times: str) -> str:
+    return f"classes that take {MOST_FLOWS} flows at most: their blocks of ports, DSCPs and networks, times {times}"
+
+
+def _class(name: str, place: Node) -> TrafficClass:
+    if name in (BICAST, REST.name):
+        raise ConfigError(place.file, place.where, name, "another name: this one is of what no named class takes")
+    keys = place.mapping("protocols", "ports", "dscp", "addresses")
+    protocols = keys.maybe("protocols", lambda at: _values(at, lambda inner: inner.choice(PROTOCOLS)), ())
+    ports = keys.maybe("ports", lambda at: _values(at, _ports), ())
+    if ports and not (protocols and set(protocols) <= set(WITH_PORTS.values())):
+        raise keys["ports"].wrong(f"`protocols` beside it, of {', '.join(WITH_PORTS)}: nothing else has ports")
+    traffic = TrafficClass(
+        name,
+        protocols,
+        ports,
+        keys.maybe("dscp", lambda at: _values(at, lambda inner: inner.integer(0, 63)), ()),
+        keys.maybe("addresses", lambda at: _values(at, Node.network), ()),
+    )
+    if traffic == TrafficClass(name):
+        raise place.wrong("at least one of the keys protocols, ports, dscp, addresses")
+    return traffic
+
+
+def _values(place: Node, read: Callable[[Node], T]) -> tuple[T, ...]:
+    values = tuple(read(inner) for inner in place.each(MOST_VALUES, "values"))
+    if not values or len(set(values)) != len(values):
+        raise place.wrong("a list of values, each once; without the key any counts")
+    return values
+
+
+def _ports(place: Node) -> range:
+    expected = f"a port from 1 to {LAST_PORT}, or two with the lower one first, such as 10000-10015"
+    first, dash, last = place.text(expected).partition("-")
+    ends = [Node(place.file, place.where, end) for end in ((first, last) if dash else (first, first))]
+    try:
+        begin, end = (each.integer(1, LAST_PORT) for each in ends)
+    except ConfigError:
+        begin, end = 1, 0
+    if begin > end:
+        raise place.wrong(expected)
+    return range(begin, end + 1)
+
+
+def _shared(first: TrafficClass, second: TrafficClass) -> str | None:
+    """What would be in both, in words. A class is all of the combinations of its values, so two have packets in common
+    where they have values of every kind in common."""
+    kinds = (
+        _both(first.protocols, second.protocols, _equal, lambda protocol: protocol.label),
+        _both(first.ports, second.ports, _ports_of_both, lambda ports: f"port {_written(ports)}"),
+        _both(first.dscp, second.dscp, _equal, lambda dscp: f"DSCP {dscp}"),
+        _both(first.networks, second.networks, _network_of_both, str),
+    )
+    return None if None in kinds else " ".join(each for each in kinds if each)
+
+
+def _both(
+    first: tuple[T, ...], second: tuple[T, ...], meet: Callable[[T, T], T | None], say: Callable[[T], str]
+) -> str | None:
+    """None: there is nothing; no word: there is anything."""
+    if not first or not second:
+        met = list(first or second)
+    else:
+        met = [both for one in first for other in second if (both := meet(one, other)) is not None]
+        if not met:
+            return None
+    more = " or ..." if len(met) > NAMED_IN_A_SENTENCE else ""
+    return " or ".join(map(say, met[:NAMED_IN_A_SENTENCE])) + more
+
+
+def _equal(first: T, second: T) -> T | None:
+    return first if first == second else None
+
+
+def _ports_of_both(first: range, second: range) -> range | None:
+    return range(max(first.start, second.start), min(first.stop, second.stop)) or None
+
+
+def _network_of_both(first: Network, second: Network) -> Network | None:
+    if first.version != second.version or not first.overlaps(second):
+        return None
+    return max(first, second, key=lambda network: network.prefixlen)
+
+
+def _written(ports: range) -> str:
+    return str(ports.start) if len(ports) == 1 else f"{ports.start}-{ports.stop - 1}"

@@ -1,0 +1,99 @@
+"""Sites that are each other's far end: one of them mirrors the other, and knows its terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
+from controller.edges.config.document import Node
+from controller.edges.config.uplinks import unlimited_at
+from controller.model.config import ConfigError, Family, Mode, Returned, Site
+
+
+def mirrored(sites: Mapping[str, Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
+    mirrored_by = {site.mirrors: name for name, site in sites.items()}
+    completed = (_completed(site, sites, places[name]) for name, site in sites.items())
+    return tuple(_with_end(site, sites.get(site.mirrors or mirrored_by.get(site.name, ""))) for site in completed)
+
+
+def _with_end(site: Site, other: Site | None) -> Site:
+    if other is None:
+        return site
+    relaying = site.relaying and replace(site.relaying, excepted=(*site.relaying.excepted, *other.networks))
+    return replace(site, other_end=other.name, relaying=relaying)
+
+
+def _completed(site: Site, sites: Mapping[str, Site], place: Node) -> Site:
+    _exit_in_place(site, place)
+    if site.mirrors is None:
+        return site
+
+    def wrong(expected: str) -> ConfigError:
+        return ConfigError(place.file, f"{place.where}.mirrors", site.mirrors, expected)
+
+    other = sites.get(site.mirrors)
+    if other is None or other is site:
+        others = ", ".join(name for name in sites if name != site.name)
+        raise wrong(f"another site of this file{f', such as {others}' if others else ''}")
+    if other.mirrors is not None:
+        raise wrong(f"a site that mirrors none: {other.name} mirrors {other.mirrors}")
+    twin = next((each for each in sites.values() if each.mirrors == other.name and each is not site), None)
+    if twin is not None:
+        raise wrong(f"a site that no other one mirrors: {twin.name} does")
+    ours, theirs = ({uplink.name for uplink in each.uplinks} for each in (site, other))
+    if ours != theirs:
+        raise wrong(
+            f"a site with the same uplinks, {', '.join(sorted(ours))}: {other.name} has {', '.join(sorted(theirs))}"
+        )
+    for uplink in site.uplinks:
+        unlimited_at(Node(place.file, f"{place.where}.uplinks.{uplink.name}", None), uplink.limits, other.name)
+    returned = tuple(_returned(other))
+    for each in returned:
+        if any(subnet.holds(each.address) for subnet in site.subnets):
+            raise wrong(
+                f"a site whose terminals are outside: {each.address} of {each.terminal.name} is in a subnet of ours"
+            )
+        if not site.uplink(each.uplink).next_hop(Family.of(each.address)):
+            raise wrong(f"a site that the uplink {each.uplink} leads back to: it has no next hop for {each.address}")
+    flows = flows_of(other.named, (each.address for each in returned)) * len(site.inside_ports)
+    if flows > MOST_FLOWS:
+        raise wrong(too_many(f"the terminals' addresses and our {len(site.inside_ports)} ports inside"))
+    uplinks = tuple(replace(uplink, limits=other.uplink(uplink.name).limits) for uplink in site.uplinks)
+    return replace(site, uplinks=uplinks, returned=returned, named_there=other.named, networks_there=other.networks)
+
+
+def _returned(site: Site) -> Iterator[Returned]:
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            yield Returned(terminal, place.address, site.subnet(place.subnet).uplink or terminal.default_uplink)
+
+
+def _exit_in_place(site: Site, place: Node) -> None:
+    exits = [terminal for terminal in site.terminals if terminal.exit]
+    for terminal in exits:
+        at = f"{place.where}.terminals.{terminal.name}"
+        if site.mirrors is None:
+            expected = "false: only a site that mirrors another one is a way on for that one's terminals"
+            raise ConfigError(place.file, f"{at}.exit", "true", expected)
+        if terminal is not exits[0]:
+            raise ConfigError(place.file, f"{at}.exit", "true", f"false: {exits[0].name} is the exit of this site")
+        families = [Family.of(inside.address) for inside in terminal.addresses]
+        if len(set(families)) != len(families):
+            found = ", ".join(str(inside.address) for inside in terminal.addresses)
+            raise ConfigError(place.file, f"{at}.addresses", found, "one address of each family: this is the exit")
+
+
+def without_copies(sites: Iterable[Site], places: Mapping[str, Node]) -> tuple[Site, ...]:
+    """Where no site is the other end nothing is copied unless that is written: where each uplink has a NAT of its own,
+    servers answer the second copy of a TCP segment with a reset."""
+    return tuple(_without_copies(site, places[site.name]) for site in sites)
+
+
+def _without_copies(site: Site, place: Node) -> Site:
+    if site.other_end is not None:
+        return site
+    written = place.named()["terminals"].named()
+    modes = (each.mode if "mode" in written[each.name].named() else Mode.SINGLE for each in site.terminals)
+    terminals = (replace(each, mode=mode) for each, mode in zip(site.terminals, modes, strict=True))
+    return replace(site, terminals=tuple(terminals))

@@ -1,0 +1,143 @@
+"""Relaying as it is written at a site, and the addresses that follow from it: one of each family for each relayed
+terminal, in the relaying network of every uplink, with the last bits of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
+
+from controller.edges.config.document import Node, interfaces, is_reserved
+from controller.model.config import (
+    HOST_END,
+    HOST_MAC,
+    Address,
+    Choosing,
+    ConfigError,
+    Fallback,
+    Family,
+    Interface,
+    Network,
+    RelayConfig,
+    RelayingUplink,
+    Settings,
+    Site,
+    Subnet,
+    Terminal,
+    TerminalAddress,
+    Uplink,
+)
+
+LONGEST_PORT = 15 - len(HOST_END)
+MOST_EXCEPTED = 64
+
+
+def relaying_of(place: Node, uplinks: tuple[Uplink, ...]) -> RelayConfig:
+    keys = place.mapping("fallback", "choose", "except", required=("port", "uplinks"))
+    written = keys["uplinks"].named()
+    missing = [uplink.name for uplink in uplinks if uplink.name not in written]
+    if missing:
+        raise keys["uplinks"].wrong(f"every uplink of the site: {missing[0]} is not there")
+    return RelayConfig(
+        port=_port(keys["port"]),
+        uplinks=_uplinks(written, uplinks),
+        fallback=keys.maybe("fallback", lambda at: at.choice({each.value: each for each in Fallback}), Fallback.DIRECT),
+        choose=keys.maybe("choose", lambda at: at.choice({each.value: each for each in Choosing}), Choosing.NEAREST),
+        excepted=keys.maybe("except", _excepted, ()),
+    )
+
+
+def subnets_of(relaying: RelayConfig | None) -> tuple[Subnet, ...]:
+    uplinks = relaying.uplinks if relaying else ()
+    return tuple(Subnet(uplink.subnet, uplink.gateways, mac=None, uplink=uplink.name) for uplink in uplinks)
+
+
+def spoken_for(terminals: tuple[Terminal, ...], relaying: RelayConfig | None, place: Node) -> tuple[Terminal, ...]:
+    """Terminals with the addresses by which the host speaks for them; `place` is the site's."""
+    taken: dict[Address, str] = {}
+    for uplink in relaying.uplinks if relaying else ():
+        at = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"
+        taken |= {own.ip: f"the gateway's at {at}" for own in uplink.gateways}
+    found = []
+    for terminal in terminals:
+        at = f"{place.where}.terminals.{terminal.name}"
+        if terminal.relayed and relaying is None:
+            raise ConfigError(place.file, f"{at}.relayed", "true", f"`relaying` at {place.where}, or false")
+        added = tuple(_locals(terminal, relaying, taken, place.file, at)) if relaying and terminal.relayed else ()
+        taken |= {each.address: f"{terminal.name}'s at {at}.addresses" for each in added}
+        found.append(replace(terminal, addresses=(*terminal.addresses, *added)))
+    return tuple(found)
+
+
+def can_be_relayed(sites: Sequence[Site], places: Mapping[str, Node], settings: Settings) -> None:
+    for site in (each for each in sites if each.relaying):
+        place = Node(places[site.name].file, f"{places[site.name].where}.relaying", "relaying")
+        if settings.agents is None:
+            raise place.wrong("controller.agents beside it: it is agents that take connections and carry them")
+        if site.mirrors is not None:
+            raise place.wrong(f"it at {site.mirrors}, which this site mirrors: relays are reached from there")
+    _networks_apart([(site, places[site.name]) for site in sites])
+
+
+def _networks_apart(sites: Iterable[tuple[Site, Node]]) -> None:
+    """Relaying networks of different sites do not overlap: by such an address a relay's agent tells of one terminal."""
+    seen: list[tuple[str, Interface]] = []
+    for site, place in sites:
+        of_this_site: list[tuple[str, Interface]] = []
+        for uplink in site.relaying.uplinks if site.relaying else ():
+            where = f"{place.where}.relaying.uplinks.{uplink.name}.gateways"
+            for own in uplink.gateways:
+                for at, other in seen:
+                    if own.version == other.version and own.network.overlaps(other.network):
+                        raise ConfigError(place.file, where, str(own), f"a network apart from {other.network} at {at}")
+                of_this_site.append((where, own))
+        seen += of_this_site
+
+
+def _port(place: Node) -> str:
+    name = place.port_name()
+    if len(name) > LONGEST_PORT:
+        raise place.wrong(f"a name of {LONGEST_PORT} characters at most: the host's end of it is NAME{HOST_END}")
+    return name
+
+
+def _uplinks(written: Mapping[str, Node], uplinks: tuple[Uplink, ...]) -> tuple[RelayingUplink, ...]:
+    there = {uplink.name: uplink for uplink in uplinks}
+    for name, place in written.items():
+        if name not in there:
+            raise ConfigError(place.file, place.where, name, f"one of the site's uplinks {', '.join(there)}")
+    found: list[RelayingUplink] = []
+    for uplink in uplinks:
+        place = written[uplink.name]
+        keys = place.mapping("bandwidth_bps", required=("port", "gateways"))
+        gateways = interfaces(keys["gateways"])
+        for own in gateways:
+            if not uplink.next_hop(Family.of(own)):
+                raise keys["gateways"].wrong(f"no IPv{own.version}: the uplink {uplink.name} has no next hop for it")
+        if found and set(map(Family.of, gateways)) != set(map(Family.of, found[0].gateways)):
+            raise keys["gateways"].wrong(f"addresses of the same families as at {found[0].name}")
+        bandwidth_bps = keys.maybe("bandwidth_bps", Node.bits_per_second, None)
+        found.append(RelayingUplink(uplink.name, _port(keys["port"]), gateways, bandwidth_bps))
+    return tuple(found)
+
+
+def _excepted(place: Node) -> tuple[Network, ...]:
+    networks = tuple(inner.network() for inner in place.each(MOST_EXCEPTED, "networks"))
+    if len(set(networks)) != len(networks):
+        raise place.wrong("a list of networks, each once")
+    return networks
+
+
+def _locals(
+    terminal: Terminal, relaying: RelayConfig, taken: Mapping[Address, str], file: str, where: str
+) -> Iterator[TerminalAddress]:
+    for uplink in relaying.uplinks:
+        for gateway in uplink.gateways:
+            of_family = (at.address for at in terminal.addresses if at.address.version == gateway.version)
+            own = next(of_family, terminal.addresses[0].address)
+            address = ip_address(int(gateway.network.network_address) | int(own) & int(gateway.network.hostmask))
+            whose = "no machine's" if is_reserved(address, gateway) else taken.get(address)
+            if whose:
+                said = f"{address} in the relaying network of {uplink.name} ({gateway.network}) is {whose}"
+                raise ConfigError(file, f"{where}.addresses", str(own), f"an address with other last bits: {said}")
+            yield TerminalAddress(address, uplink.subnet, uplink.port, HOST_MAC, by_relay=True)

@@ -1,0 +1,252 @@
+"""What is written at uplinks and access points: tunnels, budgets, and how they are measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from controller.edges.config.document import Mapped, Node
+from controller.model.config import (
+    UNLIMITED,
+    AccessPoint,
+    Address,
+    CapRule,
+    CapTables,
+    ConfigError,
+    Limits,
+    Measure,
+    Settings,
+    Site,
+    Tunnel,
+    Uplink,
+    UplinkKind,
+)
+
+# Uplinks of kind ethernet, and access points, that are measured: between which hosts, by what packets of theirs.
+#
+# A tunnel's outer addresses are written already. What leaves by an uplink of kind ethernet are packets of terminals:
+# how one of the host's own gets there, only who built it knows; and so it is with how terminals reach their gateway's
+# host.
+
+OF_MEASURING = ("measure",)  # keys of an uplink
+NO_AGENTS = "controller.agents beside it: it is agents that measure"
+THE_HOSTS = "the address of {}, such as its management port's: this one a bridge answers for, and no agent has it"
+
+
+def measure_of(keys: Mapped, tunnel: Tunnel | None) -> Measure | None:
+    return keys.maybe("measure", lambda at: _measure(at, tunnel), None)
+
+
+def _measure(place: Node, tunnel: Tunnel | None) -> Measure:
+    if tunnel is not None:
+        raise place.wrong("nothing at an uplink of kind tunnel: that is measured between the tunnel's outer addresses")
+    keys = place.mapping(required=("local", "remote"))
+    local, remote = keys["local"].address(), keys["remote"].address()
+    if local.version != remote.version:
+        raise keys["remote"].wrong(f"an IPv{local.version} address, as `local` is")
+    if local == remote:
+        raise keys["remote"].wrong("another address than `local`: it is the other end's")
+    return Measure(local, remote)
+
+
+def can_be_measured(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> None:
+    """What is written at one end fits the other one, or ConfigError."""
+    named = {site.name: site for site in sites}
+    for site in sites:
+        for uplink in site.uplinks:
+            if uplink.measure is not None:
+                other = named[site.other_end] if site.other_end else None
+                at = f"{places[site.name].where}.uplinks.{uplink.name}.measure"
+                written = {key: str(getattr(uplink.measure, key)) for key in ("local", "remote")}
+                _check_measure(site, uplink, other, settings, Node(places[site.name].file, at, written))
+        for one in (each for each in site.access_points if each.measure is not None):
+            at = f"{places[site.name].where}.access_points.{one.name}.measure"
+            _reached(site, one, settings, Node(places[site.name].file, at, str(one.measure)))
+
+
+def _reached(site: Site, one: AccessPoint, settings: Settings, place: Node) -> None:
+    if settings.agents is None:
+        raise place.wrong(NO_AGENTS)
+    if one.measure in _answered(site):
+        raise place.wrong(THE_HOSTS.format("the gateway's host"))
+    there = next((each for each in site.uplinks if each.tunnel and each.tunnel.remote == one.measure), None)
+    if there is not None:
+        raise place.wrong(f"an address of the gateway's host: this one is of the other end of the tunnel {there.name}")
+    if any(one.measure == own.address for terminal in site.terminals for own in terminal.addresses):
+        raise place.wrong("an address of the gateway's host: this one is a terminal's")
+
+
+def _check_measure(site: Site, uplink: Uplink, other: Site | None, settings: Settings, place: Node) -> None:
+    if other is None:
+        raise place.wrong("nothing: no site of this file is at the other end (`mirrors`), and nobody answers there")
+    if settings.agents is None:
+        raise place.wrong(NO_AGENTS)
+    if other.uplink(uplink.name).measure is not None:
+        raise place.wrong(f"it at one end: it is written at {other.name}, too, and one end starts")
+    assert uplink.measure is not None
+    for key, address, whose in (("local", uplink.measure.local, site), ("remote", uplink.measure.remote, other)):
+        if address in (*_answered(site), *_answered(other)):
+            expected = THE_HOSTS.format(f"the host of {whose.name}")
+            raise ConfigError(place.file, f"{place.where}.{key}", str(address), expected)
+
+
+def _answered(site: Site) -> list[Address]:
+    between = [own.ip for uplink in site.uplinks for own in uplink.addresses]
+    return [*between, *(own.ip for subnet in site.subnets for own in subnet.gateways)]
+
+
+# What copies may use of an uplink that is paid for by the byte, as it is written at the uplink.
+
+OF_BUDGETS = ("budget_bytes_per_day", "max_share")  # keys of an uplink
+LEAST_BYTES = 1_000_000  # who writes fewer means megabytes
+MOST_BYTES = 10**15
+A_BUDGET = "a whole number of bytes a day, from 1000000 (1 MB) to 10^15, such as 100000000 for 100 MB"
+SHARE = re.compile(r"0\.[0-9]{1,6}|1(\.0{1,6})?")
+
+
+def limits_of(keys: Mapped) -> Limits:
+    return Limits(
+        keys.maybe("budget_bytes_per_day", lambda at: at.integer(LEAST_BYTES, MOST_BYTES, A_BUDGET), None),
+        keys.maybe("max_share", _share, None),
+    )
+
+
+def _share(place: Node) -> float:
+    expected = "a part of all that is sent, above 0 and up to 1, six digits behind the point at most, such as 0.25"
+    text = place.text(expected)
+    if not SHARE.fullmatch(text) or not float(text):
+        raise place.wrong(expected)
+    return float(text)
+
+
+def unlimited_at(place: Node, limits: Limits, other: str) -> None:
+    """A site that mirrors another one has the other ends of that one's uplinks: whose bytes are counted once."""
+    if limits != UNLIMITED:
+        written = OF_BUDGETS[0] if limits.budget_bytes_per_day is not None else OF_BUDGETS[1]
+        value = limits.budget_bytes_per_day if limits.budget_bytes_per_day is not None else limits.max_share
+        found = Node(place.file, f"{place.where}.{written}", value)
+        raise found.wrong(f"nothing: it is written at {other}, and counts what both ends send")
+
+
+# The access points of a site: the air that terminals share, and the rule by which.
+
+MOST_ACCESS_POINTS = 250
+
+
+def access_points(place: Node) -> tuple[AccessPoint, ...]:
+    return tuple(_access_point(name, inner) for name, inner in place.by_name(MOST_ACCESS_POINTS, "access points"))
+
+
+def _access_point(name: str, place: Node) -> AccessPoint:
+    keys = place.mapping("bandwidth_bps", "rule", "tables", "measure")
+    bandwidth_bps = keys.maybe("bandwidth_bps", Node.bits_per_second, None)
+    rule = keys.maybe("rule", lambda at: at.choice({rule.value: rule for rule in CapRule}), CapRule.OFF)
+    every = {tables.value: tables for tables in CapTables}
+    tables = keys.maybe("tables", lambda at: at.choice(every), CapTables.JELLY_BEAN)
+    return AccessPoint(name, bandwidth_bps, rule, tables, keys.maybe("measure", Node.address, None))
+
+
+# Uplinks of kind tunnel: what is written of each end, and that two ends are of one tunnel.
+
+OF_TUNNELS = ("device", "remote", "udp_port")  # keys of an uplink
+VXLAN_PORT = 4789  # IANA's
+MOST_OF_A_SITE = 8
+TOLD_APART_BY = 0xFFFFF  # of a dpid: what a VNI, which has 24 bits, holds of it beside the tunnel's number
+
+Ends = tuple[Site, Site]
+
+
+def tunnel_of(keys: Mapped) -> Tunnel | None:
+    """As it is written. What both ends share, `tunnelled` gives to both."""
+    kinds = {kind.value: kind for kind in UplinkKind}
+    if keys.maybe("kind", lambda at: at.choice(kinds), UplinkKind.ETHERNET) is UplinkKind.ETHERNET:
+        for key in OF_TUNNELS:
+            keys.maybe(key, _not_of_ethernet, None)
+        return None
+    remote = keys.maybe("remote", Node.address, None)
+    if remote is None:
+        keys.maybe("udp_port", _without_remote, None)
+    device = keys.maybe("device", Node.port_name, None)
+    if device == keys["port"].value:
+        raise keys["port"].wrong("a name of its own: the site's agent makes a device that is called so")
+    return Tunnel(device, remote, keys.maybe("udp_port", lambda at: at.integer(1, 65534), VXLAN_PORT), vni=0)
+
+
+def tunnelled(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> tuple[Site, ...]:
+    """Each tunnel with the number and the port that both of its ends know it by."""
+    completed = {site.name: site for site in sites}
+    vnis: dict[int, str] = {}
+    for home, far in _pairs(sites, places, settings):
+        for number, name in enumerate(sorted(uplink.name for uplink in home.uplinks if uplink.tunnel)):
+            vni = (home.dpid & TOLD_APART_BY) * MOST_OF_A_SITE + number + 1
+            if vnis.setdefault(vni, home.name) != home.name:
+                expected = (
+                    f"a dpid with other last five digits than that of {vnis[vni]}: tunnels are told apart by them"
+                )
+                raise ConfigError(
+                    places[home.name].file, f"{places[home.name].where}.dpid", f"{home.dpid:016x}", expected
+                )
+            for site in (home, far):
+                other = far if site is home else home
+                completed[site.name] = _numbered(completed[site.name], name, vni, _starting(site, other, name))
+    return tuple(completed.values())
+
+
+def _pairs(sites: tuple[Site, ...], places: Mapping[str, Node], settings: Settings) -> Iterator[Ends]:
+    named = {site.name: site for site in sites}
+    for site in sites:
+        other = named[site.other_end] if site.other_end else None
+        for uplink in site.uplinks:
+            if uplink.tunnel:
+                at = f"{places[site.name].where}.uplinks.{uplink.name}"
+                _check_tunnel(site, uplink, other, settings, places[site.name].file, at)
+        if site.mirrors is None and other is not None:
+            yield site, other
+
+
+def _check_tunnel(site: Site, uplink: Uplink, other: Site | None, settings: Settings, file: str, at: str) -> None:
+    def wrong(key: str, value: object, expected: str) -> ConfigError:
+        return ConfigError(file, f"{at}.{key}", value, expected)
+
+    tunnel = uplink.tunnel
+    assert tunnel is not None
+    if other is None:
+        raise wrong("kind", "tunnel", "ethernet: no site of this file is at the other end (`mirrors`)")
+    if settings.agents is None:
+        raise wrong("kind", "tunnel", "controller.agents beside it: it is the sites' agents that make tunnels")
+    there = other.uplink(uplink.name).tunnel
+    if there is None:
+        raise wrong("kind", "tunnel", f"the same kind at both ends: at {other.name} it is ethernet")
+    if tunnel.remote is None and there.remote is None:
+        raise wrong("remote", None, f"the outer address of {other.name}, here, or ours there: one end starts")
+    if tunnel.remote is not None and there.remote is not None:
+        raise wrong("remote", str(tunnel.remote), f"none: {other.name} knows our address and starts; one end learns")
+    if tunnel.device in site.ports:
+        raise wrong("device", tunnel.device, "a device that the host has addresses on: this one is the bridge's port")
+    for network in site.networks:
+        if tunnel.remote is not None and tunnel.remote in network:
+            raise wrong("remote", str(tunnel.remote), f"an address outside: {network} is the bridge's own")
+
+
+def _starting(site: Site, other: Site, name: str) -> Tunnel:
+    """The end that knows where the other is: what it has of both counts."""
+    ends = (each.uplink(name).tunnel for each in (site, other))
+    return next(tunnel for tunnel in ends if tunnel is not None and tunnel.remote is not None)
+
+
+def _numbered(site: Site, name: str, vni: int, starting: Tunnel) -> Site:
+    def completed(uplink: Uplink) -> Uplink:
+        if uplink.name != name or uplink.tunnel is None:
+            return uplink
+        return replace(uplink, tunnel=replace(uplink.tunnel, vni=vni, udp_port=starting.udp_port))
+
+    return replace(site, uplinks=tuple(map(completed, site.uplinks)))
+
+
+def _not_of_ethernet(place: Node) -> None:
+    raise place.wrong("`kind: tunnel` beside it, for only a tunnel has this key; or nothing, where it is none")
+
+
+def _without_remote(place: Node) -> None:
+    raise place.wrong("nothing: it is written beside `remote`, at the end that starts")

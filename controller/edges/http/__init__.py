@@ -1,0 +1,1 @@
+"""The HTTP API: its application, routes, admission, metrics and server; and its client, for cli and lab."""

@@ -1,0 +1,312 @@
+"""The API's application: reads of snapshots, requests for the core, and nothing decided here.
+
+Every write but that of a token is a PUT of a whole value or a DELETE, or asks for what is then done once: so sending it
+twice does no more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from controller.edges.http import problems
+from controller.edges.http.admission import Gate, TokenRefusals
+from controller.edges.http.metrics import registry_of
+from controller.edges.http.problems import described
+from controller.edges.http.routes import RelayWriter, add_enrolling, add_relays, add_roads, add_wishes, count_refusals
+from controller.features.caps.view import AccessPointView
+from controller.program.program import (
+    Action,
+    Bucket,
+    DecTtl,
+    Group,
+    Meter,
+    Move,
+    Output,
+    OutputInPort,
+    Program,
+    Resubmit,
+    SetField,
+    ToController,
+    ToGroup,
+    Value,
+)
+from controller.protocol.enrolment import Enroller, NoAgents, UnknownAgent
+from controller.protocol.requests import (
+    Impossible,
+    NotAnswered,
+    UnknownClass,
+    UnknownRelay,
+    UnknownTerminal,
+    unknown_terminal,
+)
+from controller.readout.snapshot import CourseView, GatewayView, Snapshot, TerminalView
+
+# A program as scripts read it: the same words as in `program`, in JSON's shapes.
+
+NAMES: dict[type[Action], str] = {
+    SetField: "set_field",
+    Move: "move",
+    DecTtl: "dec_ttl",
+    Output: "output",
+    OutputInPort: "output_in_port",
+    ToController: "to_controller",
+    ToGroup: "to_group",
+    Resubmit: "resubmit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFlow:
+    table: int
+    priority: int
+    match: dict[str, Value]
+    actions: list[dict[str, Value]]  # {"do": "set_field", "field": "eth_dst", "value": "08:00:27:33:6d:a7"}
+    goto: int | None
+    meter: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBucket:
+    actions: list[dict[str, Value]]
+    watch_port: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: int
+    label: str
+    kind: str
+    buckets: list[ListedBucket]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProgram:
+    gateway: str
+    flows: list[ListedFlow]
+    groups: list[ListedGroup]
+    meters: list[Meter]
+
+
+def listed(gateway: str, program: Program) -> ListedProgram:
+    """In the order in which a switch looks: by table, then the higher priority first."""
+    flows = sorted(program.flows.values(), key=lambda flow: (flow.table, -flow.priority, str(flow.match)))
+    return ListedProgram(
+        gateway,
+        [
+            ListedFlow(flow.table, flow.priority, dict(flow.match), _actions(flow.actions), flow.goto, flow.meter)
+            for flow in flows
+        ],
+        [_group(program.groups[group_id]) for group_id in sorted(program.groups)],
+        [program.meters[meter_id] for meter_id in sorted(program.meters)],
+    )
+
+
+def _group(group: Group) -> ListedGroup:
+    return ListedGroup(group.group_id, group.label, group.kind, [_bucket(bucket) for bucket in group.buckets])
+
+
+def _bucket(bucket: Bucket) -> ListedBucket:
+    return ListedBucket(_actions(bucket.actions), bucket.watch_port)
+
+
+def _actions(actions: tuple[Action, ...]) -> list[dict[str, Value]]:
+    return [{"do": NAMES[type(action)], **asdict(action)} for action in actions]
+
+
+NO_AGENTS = NoAgents()
+DESCRIPTION = (
+    "Reads what a bicast controller knows of its gateways and terminals, and takes wishes for mode and active uplink. "
+    "An answer to a wish says what was done, and what of it failed; every error is a problem of RFC 9457."
+)
+
+
+class _Unknown(Exception):
+    """A gateway that is not there, or has no program yet."""
+
+
+STATUSES: dict[type[Exception], int] = {
+    _Unknown: 404,
+    UnknownTerminal: 404,
+    UnknownClass: 404,
+    UnknownAgent: 404,
+    UnknownRelay: 404,
+    Impossible: 409,
+    NotAnswered: 503,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """That the core answers is the news; how the gateways are is told by /api/v1/status."""
+
+    status: str
+
+
+def make_app(
+    reader: Callable[[], Snapshot],
+    program: Callable[[str], Program | None],
+    decisions: Callable[[str], CourseView],
+    writer: RelayWriter,
+    token: str,
+    enroller: Enroller = NO_AGENTS,
+) -> FastAPI:
+    """All of them may wait for the core, so they are called from threads of their own and may raise NotAnswered.
+
+    `program` is asked for gateways of the snapshot only.
+    """
+    app = FastAPI(
+        title="bicast",
+        version="1",
+        description=DESCRIPTION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+        responses=described(
+            {401: "no token, or a wrong one", 429: "too many requests without the token"},
+            {413: "the body is too large", 500: "the controller failed", 503: "the core did not answer in time"},
+        ),
+    )
+    refusals = TokenRefusals()
+    app.add_middleware(Gate, token=token, refusals=refusals)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    _add_problems(app)
+    registry = registry_of(reader)
+    registry.register(refusals)
+    count_refusals(registry, enroller)
+    _add_reads(app, reader, program, registry)
+    _add_decisions(app, decisions)
+    add_wishes(app, writer)
+    add_roads(app, reader, writer)
+    add_relays(app, reader, writer, enroller)
+    add_enrolling(app, enroller)
+    return app
+
+
+def _add_problems(app: FastAPI) -> None:
+    app.add_exception_handler(HTTPException, problems.on_http_exception)
+    app.add_exception_handler(RequestValidationError, problems.on_invalid)
+    app.add_exception_handler(Exception, problems.on_failure)
+    for error, status in STATUSES.items():
+        app.add_exception_handler(error, _say(status))
+
+
+def _say(status: int) -> Callable[[Request, Exception], Response]:
+    return lambda request, error: problems.problem(request.scope, status, str(error))
+
+
+def _add_reads(
+    app: FastAPI,
+    reader: Callable[[], Snapshot],
+    program: Callable[[str], Program | None],
+    registry: CollectorRegistry,
+) -> None:
+    def gateway_of(snapshot: Snapshot, name: str) -> GatewayView:
+        for gateway in snapshot.gateways:
+            if gateway.name == name:
+                return gateway
+        raise _Unknown(f"there is no gateway {name!r}; /api/v1/gateways lists those there are")
+
+    @app.get("/healthz", summary="Does the core answer?")
+    def health() -> Health:
+        reader()
+        return Health("ok")
+
+    @app.get(
+        "/metrics",
+        summary="Everything countable, for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/api/v1/status", summary="Everything at one moment, and how the configuration fares")
+    def status() -> Snapshot:
+        return reader()
+
+    @app.get("/api/v1/gateways", summary="All gateways")
+    def gateways() -> tuple[GatewayView, ...]:
+        return reader().gateways
+
+    @app.get("/api/v1/gateways/{name}", summary="One gateway", responses=described({404: "no such gateway"}))
+    def gateway(name: str) -> GatewayView:
+        return gateway_of(reader(), name)
+
+    @app.get("/api/v1/terminals", summary="All terminals")
+    def terminals() -> tuple[TerminalView, ...]:
+        return reader().terminals
+
+    @app.get("/api/v1/terminals/{name}", summary="One terminal", responses=described({404: "no such terminal"}))
+    def terminal(name: str) -> TerminalView:
+        there = {one.name: one for one in reader().terminals}
+        if name not in there:
+            raise unknown_terminal(name, there)
+        return there[name]
+
+    @app.get("/api/v1/caps", summary="Access points, and what each of their terminals may have on its way")
+    def caps() -> tuple[AccessPointView, ...]:
+        return reader().access_points
+
+    @app.get(
+        "/api/v1/program",
+        summary="What the switches are to do: of all gateways that have a program, or of one",
+        responses=described({404: "no such gateway, or it has no program yet"}),
+    )
+    def programs(gateway: str | None = None) -> list[ListedProgram]:
+        if gateway is not None:
+            return [program_of(gateway)]
+        found = ((one.name, program(one.name)) for one in reader().gateways)
+        return [listed(name, one) for name, one in found if one is not None]
+
+    @app.get(
+        "/api/v1/gateways/{name}/program",
+        summary="What one switch is to do",
+        responses=described({404: "no such gateway, or it has no program yet"}),
+    )
+    def gateway_program(name: str) -> ListedProgram:
+        return program_of(name)
+
+    def program_of(name: str) -> ListedProgram:
+        view = gateway_of(reader(), name)
+        found = program(name)
+        if found is None:
+            raise _Unknown(f"gateway {name!r} has no program yet: no switch of dpid {view.dpid} has connected")
+        return listed(name, found)
+
+
+def _add_decisions(app: FastAPI, decisions: Callable[[str], CourseView]) -> None:
+    @app.get(
+        "/api/v1/terminals/{name}/decisions",
+        summary="Where a terminal is and why: how its uplinks fare, and the last decisions with what came of them",
+        responses=described({404: "no such terminal"}),
+    )
+    def terminal_decisions(name: str) -> CourseView:
+        return decisions(name)
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's own document, with our problems in the place of its validation errors."""
+    if app.openapi_schema is None:
+        document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        for path in document["paths"].values():
+            for operation in path.values():
+                if "requestBody" not in operation:  # FastAPI promises a 422 to every parameter; a string is never wrong
+                    operation["responses"].pop("422", None)
+        components = document["components"]
+        del components["schemas"]["HTTPValidationError"], components["schemas"]["ValidationError"]
+        components["schemas"]["Problem"] = problems.SCHEMA
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"token": []}]
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,132 @@
+"""The API from the other side: a question, and its answer, or one sentence why there is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPErrorProcessor, ProxyHandler, Request, build_opener
+
+from controller.edges.http.token import found, is_loopback
+from controller.model.config import EVERYBODY
+
+TIMEOUT_S = 10  # longer than the controller waits for its core
+
+
+class NoAnswer(Exception):
+    """No controller answers there, or it cannot answer now."""
+
+
+class Denied(Exception):
+    """The controller's own sentence on what it will not do."""
+
+
+class NoToken(Denied):
+    """The controller asks for a token, or for another one."""
+
+
+class Client:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        """Without a `token`, that of the controller of this machine is looked for at each question."""
+        self._url = url
+        self._token = token
+        self._opener = build_opener(ProxyHandler({}), _AnyStatus)  # a proxy has no way to our loopback
+
+    def get(self, *path: str) -> Any:
+        return self._ask("GET", path, None)
+
+    def put(self, *path: str, wish: dict[str, str]) -> Any:
+        return self._ask("PUT", path, json.dumps(wish).encode())
+
+    def invite(self, name: str, role: str | None = None, terminal: str | None = None) -> Any:
+        asked = {"role": role, "terminal": terminal}
+        wish = {key: value for key, value in asked.items() if value is not None}
+        return self._ask("POST", ("agents", name, "token"), json.dumps(wish).encode())
+
+    def revoke(self, name: str) -> Any:
+        return self._ask("DELETE", ("agents", name), None)
+
+    def set_mode(self, terminal: str, mode: str, traffic: str | None = None) -> Any:
+        whose = () if terminal == EVERYBODY else ("terminals", terminal)
+        of = () if traffic is None else ("classes", traffic)
+        return self.put(*whose, *of, "mode", wish={"mode": mode})
+
+    def set_active(self, terminal: str, uplink: str) -> Any:
+        return self.put("terminals", terminal, "active", wish={"uplink": uplink})
+
+    def measure(self, uplink: str, site: str | None, link_bps: float | None) -> Any:
+        wish = {"site": site, "link_bps": link_bps}
+        return self._ask("POST", ("roads", uplink, "probe"), json.dumps(wish).encode())
+
+    def add_relay(
+        self,
+        name: str,
+        address: str,
+        port: int = 443,
+        ports: Sequence[tuple[int, int]] = ((80, 80), (443, 443)),
+        congestion: str | None = None,
+    ) -> Any:
+        """`ports` of servers, each from the first to the last."""
+        ranges = [{"first": first, "last": last} for first, last in ports]
+        wish = {"address": address, "port": port, "ports": ranges, "congestion": congestion}
+        return self._ask("PUT", ("relays", name), json.dumps(wish).encode())
+
+    def remove_relay(self, name: str) -> Any:
+        return self._ask("DELETE", ("relays", name), None)
+
+    def drain_relay(self, name: str, draining: bool) -> Any:
+        return self._ask("PUT", ("relays", name, "draining"), json.dumps({"draining": draining}).encode())
+
+    def try_relay(self, name: str, address: str | None) -> Any:
+        return self._ask("POST", ("relays", name, "trial"), json.dumps({"address": address}).encode())
+
+    def destination(self, address: str, site: str | None) -> Any:
+        return self._ask("POST", ("destinations", address, "choice"), json.dumps({"site": site}).encode())
+
+    def _ask(self, method: str, path: tuple[str, ...], body: bytes | None) -> Any:
+        token = self._token or self._of_this_machine()
+        try:
+            return self._answer(method, path, body, token)
+        except NoToken:
+            # A controller that starts, or starts again, listens a moment before it keeps its token.
+            newer = self._token or self._of_this_machine()
+            if newer == token:
+                raise
+            return self._answer(method, path, body, newer)
+
+    def _answer(self, method: str, path: tuple[str, ...], body: bytes | None, token: str | None) -> Any:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        url = "/".join((self._url, "api/v1", *(quote(step, safe="") for step in path)))
+        try:
+            with self._opener.open(Request(url, body, headers, method=method), timeout=TIMEOUT_S) as answer:
+                status, kind, text = answer.status, answer.headers.get_content_type(), answer.read()
+        except (OSError, HTTPException) as error:
+            raise NoAnswer(f"no controller answers at {self._url} ({getattr(error, 'reason', error)})") from error
+        if status == HTTPStatus.OK and kind == "application/json":
+            return json.loads(text)
+        if kind == "application/problem+json":
+            raise self._refusal(status, json.loads(text)["detail"])
+        raise NoAnswer(f"what answers at {self._url} is no bicast controller")
+
+    def _of_this_machine(self) -> str | None:
+        parts = urlsplit(self._url)
+        return found(parts.port or 80) if is_loopback(parts.hostname or "") else None
+
+    def _refusal(self, status: int, detail: str) -> Exception:
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
+            return NoToken(f"{self._url} asks for its token")
+        return NoAnswer(detail) if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Denied(detail)
+
+
+class _AnyStatus(HTTPErrorProcessor):
+    """An answer with an error status is an answer."""
+
+    def http_response(self, request: Request, response: HTTPResponse) -> HTTPResponse:
+        return response
+
+    https_response = http_response

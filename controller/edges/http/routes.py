@@ -1,0 +1,336 @@
+"""Routes of the API that are asked for more than a snapshot: overrides, paths, relays and enrolment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Annotated, Protocol
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+
+from controller.edges.http.problems import described
+from controller.features.probing.view import RoadView
+from controller.features.relays.view import DestinationView, RelayView, TriedView
+from controller.model.config import EVERYBODY, WRITTEN, Address, Mode
+from controller.model.known import MOST_RANGES, PortRange, WishedRelay
+from controller.protocol.enrolment import EnrolledView, Enroller, Invited, UnknownAgent
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible, NotAnswered, OverrideResult, UnknownRelay, UnknownTerminal, Writer
+from controller.readout.snapshot import Snapshot
+
+# Modes and active uplinks, as they are wished for: of one terminal, of all, or of a class of traffic.
+
+
+class WishedMode(StrEnum):
+    BICAST = Mode.BICAST
+    SINGLE = Mode.SINGLE
+    OFF = Mode.OFF
+    AUTO = Mode.AUTO
+    FILE = WRITTEN  # that of the configuration
+
+    @property
+    def mode(self) -> Mode | None:
+        return None if self is WishedMode.FILE else Mode(self.value)
+
+
+class ModeWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    mode: WishedMode
+
+
+class ActiveWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    uplink: StrictStr
+
+
+def add_wishes(app: FastAPI, writer: Writer) -> None:
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
+    of_one = described({404: "no such terminal"}, wrong)
+
+    @app.put(
+        "/api/v1/mode",
+        summary="Set the mode of every terminal, or leave it to the file: file",
+        responses=described(wrong),
+    )
+    def set_mode_of_all(wish: ModeWish) -> OverrideResult:
+        return writer.set_mode(EVERYBODY, wish.mode.mode)
+
+    @app.put(
+        "/api/v1/terminals/{name}/mode",
+        summary="Set the mode of a terminal, or leave it to the file: file",
+        responses=of_one,
+    )
+    def set_mode(name: str, wish: ModeWish) -> OverrideResult:
+        return writer.set_mode(_one(name), wish.mode.mode)
+
+    of_a_class = "Set the mode of a class of traffic, {}, or leave it to the file: file"
+
+    @app.put(
+        "/api/v1/classes/{traffic}/mode",
+        summary=of_a_class.format("of every terminal whose site has it"),
+        responses=described({404: "no such class"}, wrong),
+    )
+    def set_class_mode_of_all(traffic: str, wish: ModeWish) -> OverrideResult:
+        return writer.set_mode(EVERYBODY, wish.mode.mode, traffic)
+
+    @app.put(
+        "/api/v1/terminals/{name}/classes/{traffic}/mode",
+        summary=of_a_class.format("of one terminal"),
+        responses=described({404: "no such terminal or class"}, wrong),
+    )
+    def set_class_mode(name: str, traffic: str, wish: ModeWish) -> OverrideResult:
+        return writer.set_mode(_one(name), wish.mode.mode, traffic)
+
+    @app.put(
+        "/api/v1/terminals/{name}/active",
+        summary="Set the active uplink of a terminal, or leave it to policies: auto",
+        responses=of_one,
+    )
+    def set_active(name: str, wish: ActiveWish) -> OverrideResult:
+        return writer.set_active(_one(name), wish.uplink)
+
+    def _one(name: str) -> str:
+        if name == EVERYBODY:
+            every = "PUT /api/v1/mode (`./bicast mode all MODE`) sets the mode of all"
+            one_class = "PUT /api/v1/classes/CLASS/mode that of one class"
+            raise UnknownTerminal(f"there is no terminal 'all': {every}, {one_class}; nothing sets the uplink of all")
+        return name
+
+
+# Roads between sites, as they were measured: what the API tells of them, and how one is had probed.
+
+LEAST_BPS, MOST_BPS = 10_000, 10**12
+
+
+class ProbeWish(BaseModel):
+    """`site` is either end's name, where uplinks of several have this one. `link_bps` is the rate of a road that is one
+    link: what its hosts take for each byte is found by that, and kept."""
+
+    model_config = ConfigDict(extra="forbid")
+    site: StrictStr | None = None
+    link_bps: Annotated[float, Field(strict=True, ge=LEAST_BPS, le=MOST_BPS)] | None = None
+
+
+def add_roads(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> None:
+    @app.get(
+        "/api/v1/roads", summary="Uplinks between two sites of ours, and terminals' air: what they carry, how they fare"
+    )
+    def roads() -> tuple[RoadView, ...]:
+        return reader().roads
+
+    @app.post(
+        "/api/v1/roads/{uplink}/probe",
+        summary="Have a road probed at once, both ways; it has been when `ended` has grown and it is not `running`",
+        responses=described({409: "it cannot be measured", 415: "not JSON", 422: "malformed"}),
+    )
+    def probe(uplink: str, wish: ProbeWish) -> OverrideResult:
+        return writer.measure(uplink, wish.site, wish.link_bps)
+
+
+# Relays: which there are, how they are wished for, and by which a destination is reached.
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 443.0 is 443."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Port = Annotated[int, Field(strict=True, ge=1, le=65535), BeforeValidator(_whole)]
+
+
+class RangeWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    first: Port
+    last: Port
+
+
+WEB = [RangeWish(first=80, last=80), RangeWish(first=443, last=443)]
+
+
+class RelayWish(BaseModel):
+    """`ports` are those of servers that it reaches, `congestion` is what it sends with: null is as its kernel likes."""
+
+    model_config = ConfigDict(extra="forbid")
+    address: StrictStr
+    port: Port = 443
+    ports: Annotated[list[RangeWish], Field(min_length=1, max_length=MOST_RANGES)] = WEB
+    congestion: Annotated[str, Field(strict=True, pattern="^[a-z0-9_]{1,15}$")] | None = None
+
+
+class DrainingWish(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    draining: StrictBool
+
+
+class TrialWish(BaseModel):
+    """`address` is a destination of which is told what the relay does for it."""
+
+    model_config = ConfigDict(extra="forbid")
+    address: StrictStr | None = None
+
+
+class DestinationWish(BaseModel):
+    """Null: from every site whose terminals are relayed."""
+
+    model_config = ConfigDict(extra="forbid")
+    site: StrictStr | None = None
+
+
+class Asker(Protocol):
+    """Where it is not known agents walk, for which a few seconds are waited."""
+
+    def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]: ...
+
+    def try_relay(self, name: str, address: Address | None) -> TriedView: ...
+
+
+class RelayWriter(Writer, Asker, Protocol):
+    pass
+
+
+def add_relays(app: FastAPI, reader: Callable[[], Snapshot], writer: RelayWriter, enroller: Enroller) -> None:
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
+    of_one = described({404: "no such relay"}, wrong)
+
+    @app.get("/api/v1/relays", summary="All relays: what they carry, and how gateways reach them")
+    def relays() -> tuple[RelayView, ...]:
+        return reader().relays
+
+    @app.get("/api/v1/relays/{name}", summary="One relay", responses=described({404: "no such relay"}))
+    def relay(name: str) -> RelayView:
+        there = {one.name: one for one in reader().relays}
+        if name not in there:
+            raise UnknownRelay(f"no relay is named {name!r}; there are: {', '.join(there) or 'none'}")
+        return there[name]
+
+    @app.put(
+        "/api/v1/relays/{name}",
+        summary="Wish for a relay: the agent of this name, which joins as every agent does, then is one",
+        responses=described(wrong),
+    )
+    def set_relay(name: str, wish: RelayWish) -> OverrideResult:
+        enroller.enrolled()  # who serves no agents can have no relays
+        return writer.set_relay(name, _relay(wish))
+
+    @app.delete(
+        "/api/v1/relays/{name}",
+        summary="Have a relay no more: its connections end, and its agent is revoked",
+        responses=described({404: "no such relay", 409: "impossible"}),
+    )
+    def remove_relay(name: str) -> OverrideResult:
+        answer = writer.remove_relay(name)
+        try:
+            revoked = enroller.revoke(name)
+        except UnknownAgent:  # it never came so far
+            return answer
+        except (Impossible, NotAnswered) as error:  # it is no relay any more all the same
+            return replace(answer, failed=(*answer.failed, str(error)))
+        return replace(answer, done=(*answer.done, *revoked.done), failed=(*answer.failed, *revoked.failed))
+
+    @app.put(
+        "/api/v1/relays/{name}/draining",
+        summary="Whether a relay is to take nothing new, while what it carries goes on",
+        responses=of_one,
+    )
+    def drain_relay(name: str, wish: DrainingWish) -> OverrideResult:
+        return writer.drain_relay(name, wish.draining)
+
+    @app.post(
+        "/api/v1/relays/{name}/trial",
+        summary="How far a relay is from every gateway just now, and what it does for a destination",
+        responses=of_one,
+    )
+    def try_relay(name: str, wish: TrialWish) -> TriedView:
+        return writer.try_relay(name, _address(wish.address) if wish.address is not None else None)
+
+    @app.post(
+        "/api/v1/destinations/{address}/choice",
+        summary="By which relay a destination is reached, and why; what is not known of it is found out",
+        responses=described(wrong),
+    )
+    def destination(address: str, wish: DestinationWish) -> tuple[DestinationView, ...]:
+        return writer.destination(_address(address), wish.site)
+
+
+def _relay(wish: RelayWish) -> WishedRelay:
+    for each in wish.ports:
+        if each.last < each.first:
+            raise Impossible(f"ports {each.first} to {each.last}: expected the lesser one first")
+    allowed = tuple(PortRange(each.first, each.last) for each in wish.ports)
+    return WishedRelay(_address(wish.address), wish.port, allowed, wish.congestion)
+
+
+def _address(text: str) -> Address:
+    """Names are not resolved: what they lead to changes, and everybody who asks is told something else."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        raise Impossible(
+            f"{text[:80]!r} is no address: expected IPv4 or IPv6, such as 203.0.113.9, and no name"
+        ) from None
+    if getattr(found, "scope_id", None):
+        raise Impossible(f"{text[:80]!r} has a zone, which nobody else knows")
+    return found
+
+
+# Enrolling agents, and who is: the part of the API that asks the agents' side and not the core.
+
+
+class TokenWish(BaseModel):
+    """`role` is needed for a name alone that gateway.yaml does not have and that is no relay. `terminal` is whom a
+    terminal's agent speaks for, where that terminal has another name."""
+
+    model_config = ConfigDict(extra="forbid")
+    role: Role | None = None
+    terminal: Annotated[str, Field(strict=True, max_length=63)] | None = None
+
+
+def add_enrolling(app: FastAPI, enroller: Enroller) -> None:
+    wrong = {409: "impossible", 415: "not JSON", 422: "malformed"}
+
+    @app.get(
+        "/api/v1/agents",
+        summary="All agents that were ever enrolled",
+        responses=described({409: "this controller serves no agents"}),
+    )
+    def agents() -> tuple[EnrolledView, ...]:
+        return enroller.enrolled()
+
+    @app.post(
+        "/api/v1/agents/{name}/token",
+        summary="Make the token with which an agent of this name may join, once and soon; it ends the one before",
+        responses=described(wrong),
+    )
+    def invite(name: str, wish: TokenWish) -> Invited:
+        return enroller.invite(name, wish.role, wish.terminal)
+
+    @app.delete(
+        "/api/v1/agents/{name}",
+        summary="Revoke an agent: its stream ends at once, and its certificate is refused from then on",
+        responses=described({404: "no such agent", 409: "impossible"}),
+    )
+    def revoke(name: str) -> OverrideResult:
+        return enroller.revoke(name)
+
+
+def count_refusals(registry: CollectorRegistry, enroller: Enroller) -> None:
+    registry.register(_Refusals(enroller))
+
+
+class _Refusals(Collector):
+    def __init__(self, enroller: Enroller) -> None:
+        self._enroller = enroller
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        refusals = CounterMetricFamily(
+            "bicast_agent_refusals", "Who came as an agent and was refused, by the reason", labels=["reason"]
+        )
+        for reason, count in self._enroller.refusals().items():
+            refusals.add_metric([reason], count)
+        yield refusals

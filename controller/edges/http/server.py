@@ -1,0 +1,241 @@
+"""The API's socket and thread, and one connection with an end to everybody's patience.
+
+It is either bound here or handed in from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent
+that cannot know our process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import socket
+import threading
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from controller.edges.http.admission import CannotServe
+from controller.edges.http.token import is_loopback
+from controller.model.config import Endpoint, Settings
+
+# One connection of the API, with an end to everybody's patience: uvicorn's own would hold half a request for ever.
+#
+# A request must be whole soon after its first byte, and an answer must be taken. Where there are as many connections as
+# may be, the one that has longest had nothing to say gives its place to the newest, or, if all have asked, the one that
+# has longest left its answer untaken: a reader who asks is answered.
+
+log = logging.getLogger(__name__)
+
+REQUEST_WITHIN_S = 5.0  # from its first byte; and to that byte, from the connection's begin or the answer before
+ANSWER_WITHIN_S = 30.0  # from the whole request to the last byte that is taken; longer than the core may need
+MOST_CONNECTIONS = 256
+BURST_S = 60.0  # two losses of a place further apart are two bursts, and two lines in the log
+
+
+def most_connections() -> int:
+    """A quarter of the descriptors at the most: switches need theirs."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if descriptors < 0 else max(8, min(MOST_CONNECTIONS, descriptors // 4))
+
+
+class Crowd(ServerState):
+    """Who is connected: uvicorn's set of them, and how many they may be."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self._crowded_at = float("-inf")
+
+    def make_room(self, newest: HttpConnection) -> None:
+        """Where nobody else waits or leaves an answer, the newest itself is the one to go."""
+        present = [each for each in self.connections if isinstance(each, HttpConnection)]
+        if len(present) <= self.most:
+            return
+        if newest.since - self._crowded_at >= BURST_S:
+            log.warning("the API has %d connections, as many as it may: for each new one another is closed", self.most)
+        self._crowded_at = newest.since
+        waiting = [each for each in present if each.is_idle and each is not newest]
+        leaving = [each for each in present if each.leaves_its_answer]
+        min(waiting or leaving or [newest], key=lambda each: each.since).drop()
+
+
+class HttpConnection(H11Protocol):
+    server_state: Crowd
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.waits = True  # for a whole request; else for its answer to be made and taken
+        self.since = 0.0
+        self._begun = False  # something of the request has come
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait()
+        self.server_state.make_room(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.waits and self._taken():
+            self._wait()
+        if self.waits and not self._begun:
+            self._begun = True
+            self._within(REQUEST_WITHIN_S)
+        super().data_received(data)
+        self._look()
+
+    def on_response_complete(self) -> None:
+        if self._taken():
+            self._wait()
+        super().on_response_complete()
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server's end: half a request is not waited for."""
+        if self.waits:
+            self.drop()
+        else:
+            super().shutdown()
+
+    @property
+    def is_idle(self) -> bool:
+        return self.waits or self._taken()
+
+    @property
+    def leaves_its_answer(self) -> bool:
+        return not self.waits and self.transport.get_write_buffer_size() > 0
+
+    def drop(self) -> None:
+        self.server_state.connections.discard(self)  # its descriptor is free in a moment
+        self.transport.abort()
+
+    def _taken(self) -> bool:
+        return self.cycle is not None and self.cycle.response_complete and not self.transport.get_write_buffer_size()
+
+    def _look(self) -> None:
+        if self.waits and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self.waits = False
+            self._within(ANSWER_WITHIN_S)
+
+    def _wait(self) -> None:
+        self.waits, self._begun = True, False
+        self._within(REQUEST_WITHIN_S)
+
+    def _within(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.since = self.loop.time()
+        self._deadline = self.loop.call_later(seconds, self.drop)
+
+
+HANDED_IN = 3  # SD_LISTEN_FDS_START
+MOST_HANDED_IN = 8
+LAST_ANSWERS_S = 1
+PENDING = 128
+
+
+class Serving:
+    """The API while it is offered; it answers from the moment this exists."""
+
+    def __init__(self, app: ASGIApp, listeners: list[socket.socket]) -> None:
+        for listener in listeners:
+            # Accepted sockets inherit it; asyncio sets it only where the protocol was named. Else: 40 ms.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        host, port = listeners[0].getsockname()[:2]
+        self.endpoint = Endpoint(host, port)
+        most = most_connections()
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=HttpConnection,
+                backlog=most // 4,  # accepted at once, before the first of them can be counted
+                loop="asyncio",
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                server_header=False,
+                access_log=False,
+                log_config=None,
+                log_level="error",
+                timeout_graceful_shutdown=LAST_ANSWERS_S,
+            ),
+            Crowd(most),
+        )
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": listeners}, name="api", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Takes no more questions, ends the answers that are under way, gives the address back."""
+        self._server.should_exit = True
+        self._thread.join()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, crowd: Crowd) -> None:
+        super().__init__(config)
+        self.server_state = crowd
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(PENDING)  # asyncio has only as many wait as it accepts at once
+
+
+def serve(app: ASGIApp, settings: Settings) -> Serving:
+    return Serving(app, listeners(settings))
+
+
+def listeners(settings: Settings) -> list[socket.socket]:
+    """Return the sockets that were handed in, or one that is bound here. Raise CannotServe."""
+    return _handed_in(settings) or [_bound(settings.api)]
+
+
+def _bound(endpoint: Endpoint) -> socket.socket:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    try:
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=PENDING)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotServe(
+                f"{endpoint} is taken, perhaps by another controller: stop that one, or set controller.api.listen"
+            ) from error
+        raise CannotServe(
+            f"the API cannot listen at {endpoint} ({os.strerror(error.errno or 0)}): set controller.api.listen"
+        ) from error
+
+
+def _handed_in(settings: Settings) -> list[socket.socket]:
+    count = os.environ.get("LISTEN_FDS")
+    if count is None or os.environ.get("LISTEN_PID", str(os.getpid())) != str(os.getpid()):
+        return []
+    if not count.isdigit() or not 1 <= int(count) <= MOST_HANDED_IN:
+        raise CannotServe(f"LISTEN_FDS={count}: 1 to {MOST_HANDED_IN} sockets were expected")
+    return [_checked(number, settings) for number in range(HANDED_IN, HANDED_IN + int(count))]
+
+
+def _checked(descriptor: int, settings: Settings) -> socket.socket:
+    try:
+        listener = socket.socket(fileno=descriptor)
+        listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise CannotServe(f"LISTEN_FDS is set, but file descriptor {descriptor} is no socket") from error
+    if not listening or listener.family not in (socket.AF_INET, socket.AF_INET6):
+        listener.detach()
+        raise CannotServe(f"LISTEN_FDS is set: a listening TCP socket at file descriptor {descriptor} was expected")
+    host = listener.getsockname()[0]
+    if settings.token_file is None and not is_loopback(host):
+        listener.detach()
+        raise CannotServe(f"the socket handed in listens to strangers at {host}: set controller.api.token_file")
+    listener.set_inheritable(False)
+    return listener

@@ -1,0 +1,275 @@
+"""One switch's connection, from its first byte: only whole, expected messages reach the framework.
+
+The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version kills the
+thread with a traceback, a switch that stops reading blocks whoever sends, and a vanished one is noticed by nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+import time
+from typing import Any
+
+from controller.edges.openflow.framework import (
+    CONFIG,
+    DEAD,
+    HANDSHAKE,
+    MAIN,
+    Datapath,
+    EventMessage,
+    Fence,
+    ParseError,
+    SwitchError,
+    hub,
+    ofp_event,
+    ofproto,
+    parser,
+)
+from controller.model.config import Endpoint
+
+# What is said of peers that are no switches: to whoever reads the log, and without filling it.
+
+log = logging.getLogger(__name__)
+
+QUIET_S = 600.0  # one line a peer in this time
+REMEMBERED = 1024  # peers
+
+
+class Complaints:
+    """One line in the log for one peer, however often it comes back."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+
+    def about(self, who: str, address: str, reason: str) -> None:
+        now = time.monotonic()
+        if now - self._last.get(who, -QUIET_S) < QUIET_S:
+            return
+        if len(self._last) >= REMEMBERED:
+            self._last.clear()
+        self._last[who] = now
+        log.warning("OpenFlow peer %s: %s; connection closed, and not told again for %g s", address, reason, QUIET_S)
+
+
+def peer_of(address: Any) -> str:
+    host, port = address[:2]
+    return str(Endpoint(host, port))
+
+
+# Which versions a hello offers: read here, because the framework's parser never comes out of an odd one.
+
+HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)
+ELEMENT = struct.Struct("!HH")  # type, length (7.5.1)
+
+
+def versions_offered(version: int, data: bytes) -> set[int]:
+    """The versions a hello offers (7.5.1): its bitmaps', or without any all up to the header's."""
+    offered: set[int] = set()
+    bitmaps, offset = False, HEADER.size
+    while len(data) - offset >= ELEMENT.size:
+        kind, length = ELEMENT.unpack_from(data, offset)
+        if length < ELEMENT.size or offset + length > len(data):
+            raise SwitchError(f"sent a hello with an element of length {length}")
+        if kind == ofproto.OFPHET_VERSIONBITMAP:
+            bitmaps = True
+            for place in range((length - ELEMENT.size) // 4):
+                (bits,) = struct.unpack_from("!I", data, offset + ELEMENT.size + 4 * place)
+                offered |= {32 * place + bit for bit in range(32) if bits >> bit & 1}
+        offset += (length + 7) // 8 * 8
+    return offered if bitmaps else set(range(1, version + 1))
+
+
+OPENING_S = 5.0  # from the first byte to a known switch
+ECHO_S = 1.0
+SILENT_ECHOES = 3
+WAITING_MESSAGES = 4096  # sent to a switch that does not read; to one that is not known yet far fewer
+WAITING_MESSAGES_OPENING = 64
+
+# The framework's parsers see these alone, and these only in these states.
+PARSED = {
+    ofproto.OFPT_HELLO: (HANDSHAKE,),
+    ofproto.OFPT_ECHO_REQUEST: (HANDSHAKE, CONFIG, MAIN),
+    ofproto.OFPT_ECHO_REPLY: (HANDSHAKE, CONFIG, MAIN),
+    ofproto.OFPT_FEATURES_REPLY: (CONFIG,),
+    ofproto.OFPT_PORT_STATUS: (MAIN,),
+}
+OURS = (
+    ofproto.OFPT_ERROR,
+    ofproto.OFPT_MULTIPART_REPLY,
+    ofproto.OFPT_BARRIER_REPLY,
+    ofproto.OFPT_PACKET_IN,
+    ofproto.OFPT_FLOW_REMOVED,
+)
+
+
+class SwitchConnection(Datapath):  # type: ignore[misc]
+    """The framework's switch with loops of our own. The app sets `opened` when all is known of it."""
+
+    def __init__(self, sock: Any, address: Any, complaints: Complaints, names: frozenset[str] | None) -> None:
+        """`names` are those of the peer's certificate; None: it needs none."""
+        self._names = names
+        self._outgoing = hub.Queue()
+        self._complaints = complaints
+        self._heard = True
+        self._refused = False
+        self.host = str(address[0])
+        self.peer = peer_of(address)
+        self.opened = False
+        super().__init__(sock, address)
+        self.socket.settimeout(ECHO_S * (SILENT_ECHOES + 1))  # a peer that does not read for so long is gone
+
+    def serve(self) -> None:
+        """Returns when the connection has ended; closing the socket is the caller's."""
+        writer = hub.spawn(self._write)
+        self.send_msg(parser.OFPHello(self, [parser.OFPHelloElemVersionBitmap([ofproto.OFP_VERSION])]))
+        with Fence(self.complain, "reading an OpenFlow message"):
+            self._read()
+        self.set_state(DEAD)
+        self.is_active = False
+        self._outgoing.put(None)
+        writer.wait()
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        """Never blocks. Of the framework's threads only; others go by Framework.call."""
+        if self._outgoing.qsize() >= (WAITING_MESSAGES if self.opened else WAITING_MESSAGES_OPENING):
+            self.refuse("does not read what is sent to it")
+            return False
+        self._outgoing.put(bytes(buf))
+        return True
+
+    def complain(self, reason: str) -> None:
+        if not self._refused:
+            self._refused = True
+            who = f"{self.host} {self.id}" if self.opened else self.host
+            self._complaints.about(who, self.peer, reason)
+
+    def refuse(self, reason: str) -> None:
+        """Ends the connection at once and says why."""
+        self.complain(reason)
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connection; the reader hears of it and tells the app, in its own thread."""
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _read(self) -> None:
+        buffer = b""
+        while True:
+            try:
+                chunk = self.socket.recv(65536)
+            except TimeoutError:
+                continue  # silence is the writer's to judge
+            except OSError:
+                return
+            if not chunk:
+                if buffer:
+                    raise SwitchError(f"ended after {len(buffer)} bytes of a message")
+                if not self.opened and not self._refused:
+                    raise SwitchError("ended before it was known which switch it is")
+                return
+            buffer = self._take(buffer + chunk)
+            hub.sleep(0)  # a greenlet that always finds data would never let another one run
+
+    def _take(self, buffer: bytes) -> bytes:
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            version, kind, length, xid = HEADER.unpack_from(buffer, start)
+            if length < HEADER.size:
+                raise SwitchError(f"sent a message of length {length}; the shortest is {HEADER.size}")
+            if self.state == HANDSHAKE and kind not in (ofproto.OFPT_HELLO, ofproto.OFPT_ERROR):
+                raise SwitchError(f"began with a message of type {kind}; expected a hello ({ofproto.OFPT_HELLO})")
+            if self.state != HANDSHAKE and version != ofproto.OFP_VERSION:
+                raise SwitchError(
+                    f"sent OpenFlow version 0x{version:02x}; agreed was 1.3 (0x{ofproto.OFP_VERSION:02x})"
+                )
+            if kind > ofproto.OFPT_METER_MOD:
+                raise SwitchError(f"sent a message of type {kind}; OpenFlow 1.3 has 0 to {ofproto.OFPT_METER_MOD}")
+            if len(buffer) - start < length:
+                break
+            self._heard = True
+            self._dispatch(version, kind, xid, buffer[start : start + length])
+            start += length
+        return buffer[start:]
+
+    def _dispatch(self, version: int, kind: int, xid: int, data: bytes) -> None:
+        if kind == ofproto.OFPT_HELLO and self.state == HANDSHAKE:
+            self._agree(version, data)
+            # The framework is shown a plain one: its parser never comes out of padding or an element of length 0.
+            version, data = ofproto.OFP_VERSION, HEADER.pack(ofproto.OFP_VERSION, kind, HEADER.size, xid)
+        if kind in OURS and self.state == MAIN:
+            self.ofp_brick.send_event_to_observers(EventMessage(self, kind, xid, data), self.state)
+            return
+        if self.state not in PARSED.get(kind, ()) and not self._describes_ports(kind, data):
+            return
+        message = self._parse(version, kind, xid, data)
+        if kind == ofproto.OFPT_FEATURES_REPLY:
+            self._check_dpid(message.datapath_id)
+        event = ofp_event.ofp_msg_to_ev(message)
+        self.ofp_brick.send_event_to_observers(event, self.state)
+        for handler in self.ofp_brick.get_handlers(event, self.state):
+            handler(event)
+
+    def _check_dpid(self, dpid: int) -> None:
+        if self._names is not None and f"{dpid:016x}" not in self._names:
+            names = " and ".join(sorted(self._names)) or "nobody"
+            raise SwitchError(
+                f"has dpid {dpid:016x}, and its certificate is made out to {names}; `bicast bridge` on its host makes "
+                "one that names the dpid"
+            )
+
+    def _describes_ports(self, kind: int, data: bytes) -> bool:
+        return (
+            self.state == CONFIG
+            and self.id is not None
+            and kind == ofproto.OFPT_MULTIPART_REPLY
+            and data[8:10] == ofproto.OFPMP_PORT_DESC.to_bytes(2, "big")
+        )
+
+    def _parse(self, version: int, kind: int, xid: int, data: bytes) -> Any:
+        try:
+            return parser.msg_parser(self, version, kind, len(data), xid, data)
+        except (ParseError, struct.error, ValueError, LookupError, TypeError, AssertionError, AttributeError) as error:
+            raise SwitchError(f"sent a message of type {kind} that cannot be read ({type(error).__name__})") from error
+
+    def _agree(self, version: int, data: bytes) -> None:
+        versions = versions_offered(version, data)
+        if ofproto.OFP_VERSION in versions:
+            return
+        refusal = parser.OFPErrorMsg(
+            self, type_=ofproto.OFPET_HELLO_FAILED, code=ofproto.OFPHFC_INCOMPATIBLE, data=b"OpenFlow 1.3 is needed"
+        )
+        self.send_msg(refusal)
+        shown = ", ".join(f"0x{number:02x}" for number in sorted(versions)) or "none"
+        raise SwitchError(f"offers OpenFlow versions {shown}; 1.3 (0x04) is needed")
+
+    def _write(self) -> None:
+        """Writes what is waiting, and asks for a sign of life each second, until the reader has ended."""
+        started = time.monotonic()
+        silent, next_echo = 0, started + ECHO_S
+        while True:
+            try:
+                data = self._outgoing.get(timeout=max(next_echo - time.monotonic(), 0.001))
+                if data is None:
+                    break
+                self.socket.sendall(data)
+            except hub.QueueEmpty:
+                pass
+            except OSError:
+                self.refuse("does not take what is sent to it")
+            now = time.monotonic()
+            if now < next_echo:
+                continue
+            next_echo = now + ECHO_S
+            silent = 0 if self._heard else silent + 1
+            self._heard = False
+            if self.opened and silent >= SILENT_ECHOES:
+                self.refuse(f"has answered none of {silent} echo requests")
+            elif self.opened:
+                self.send_msg(parser.OFPEchoRequest(self))
+            elif now - started >= OPENING_S:
+                self.refuse(f"was not known as a switch within {OPENING_S:g} s")
+        self.close()

@@ -1,0 +1,152 @@
+"""Ethernet frames of ARP and neighbour discovery: those we send, and what received ones tell.
+
+What a stranger sends is read here: a frame that breaks RFC 826 or RFC 4861 tells nothing, and raises nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+
+from controller.model.config import Address
+from controller.protocol.switch_events import Advertise, Ask, NeighbourSeen, Solicited
+
+ETHERNET = struct.Struct("!6s6sH")
+ARP = struct.Struct("!HHBBH6s4s6s4s")
+IPV6 = struct.Struct("!IHBB16s16s")
+NEIGHBOUR = struct.Struct("!BBHI16s")  # type, code, checksum, flags, target
+
+ETH_ARP, ETH_IPV6 = 0x0806, 0x86DD
+ICMPV6 = 58
+SOLICITATION, ADVERTISEMENT = 135, 136
+SOURCE_LINK, TARGET_LINK = 1, 2  # options (RFC 4861 4.6)
+ROUTER, SOLICITED_FLAG, OVERRIDE = 0x8000_0000, 0x4000_0000, 0x2000_0000
+HOP_LIMIT = 255  # proves that no router was between (RFC 4861 7.1)
+REQUEST, REPLY = 1, 2
+BROADCAST = b"\xff" * 6
+ALL_NODES = IPv6Address("ff02::1")
+NOBODY = IPv6Address("::")
+
+
+def ask(order: Ask) -> bytes:
+    """An ARP request, or a neighbour solicitation to the target's solicited-node group."""
+    mac = _mac(order.source_mac)
+    if isinstance(order.target, IPv4Address):
+        header = ETHERNET.pack(BROADCAST, mac, ETH_ARP)
+        return header + ARP.pack(1, 0x0800, 6, 4, REQUEST, mac, order.source.packed, bytes(6), order.target.packed)
+    group = _solicited_node(order.target)
+    body = NEIGHBOUR.pack(SOLICITATION, 0, 0, 0, order.target.packed) + bytes((SOURCE_LINK, 1)) + mac
+    return _icmpv6(mac, _multicast_mac(group), IPv6Address(order.source), group, body)
+
+
+def advertise(order: Advertise) -> bytes:
+    """The answer to a solicitation; one who tests an address (`::`) is answered before all (RFC 4861 7.2.4).
+
+    For a terminal's address we are no router, and its own word counts more (7.2.8).
+    """
+    mac, target, asker = _mac(order.mac), IPv6Address(order.target), IPv6Address(order.asker)
+    flags = 0 if order.proxied else ROUTER | OVERRIDE
+    if asker == NOBODY:
+        receiver, receiver_mac = ALL_NODES, _multicast_mac(ALL_NODES)
+    else:
+        flags, receiver, receiver_mac = flags | SOLICITED_FLAG, asker, _mac(order.asker_mac)
+    body = NEIGHBOUR.pack(ADVERTISEMENT, 0, 0, flags, target.packed) + bytes((TARGET_LINK, 1)) + mac
+    return _icmpv6(mac, receiver_mac, target, receiver, body)
+
+
+def seen(session: int, in_port: int, frame: bytes) -> Iterator[NeighbourSeen | Solicited]:
+    """What a received frame tells."""
+    if len(frame) < ETHERNET.size:
+        return
+    _, source_mac, eth_type = ETHERNET.unpack_from(frame)
+    payload = frame[ETHERNET.size :]
+    if eth_type == ETH_ARP:
+        yield from _seen_arp(session, in_port, payload)
+    elif eth_type == ETH_IPV6:
+        yield from _seen_ipv6(session, in_port, source_mac, payload)
+
+
+def _seen_arp(session: int, in_port: int, data: bytes) -> Iterator[NeighbourSeen]:
+    if len(data) < ARP.size:
+        return
+    hardware, protocol, mac_size, address_size, operation, mac, address, _, _ = ARP.unpack_from(data)
+    if (hardware, protocol, mac_size, address_size) == (1, 0x0800, 6, 4) and operation in (REQUEST, REPLY):
+        yield from _neighbour(session, in_port, IPv4Address(address), mac)
+
+
+def _seen_ipv6(session: int, in_port: int, ethernet_source: bytes, data: bytes) -> Iterator[NeighbourSeen | Solicited]:
+    if len(data) < IPV6.size + NEIGHBOUR.size:
+        return
+    first, length, protocol, hop_limit, source, destination = IPV6.unpack_from(data)
+    body = data[IPV6.size : IPV6.size + length]
+    if first >> 28 != 6 or protocol != ICMPV6 or hop_limit != HOP_LIMIT or len(body) != length:
+        return
+    if length < NEIGHBOUR.size or _checksum(source, destination, body):
+        return
+    kind, code, _, flags, target_bytes = NEIGHBOUR.unpack_from(body)
+    options = _options(body[NEIGHBOUR.size :])
+    asker, target, receiver = IPv6Address(source), IPv6Address(target_bytes), IPv6Address(destination)
+    if code or options is None or target.is_multicast or asker.is_multicast:
+        return
+    if kind == ADVERTISEMENT and TARGET_LINK in options and not (receiver.is_multicast and flags & SOLICITED_FLAG):
+        yield from _neighbour(session, in_port, target, options[TARGET_LINK])
+    elif kind == SOLICITATION and target != NOBODY:
+        if asker == NOBODY and (SOURCE_LINK in options or receiver != _solicited_node(target)):
+            return
+        mac = options.get(SOURCE_LINK, ethernet_source)
+        if SOURCE_LINK in options:
+            yield from _neighbour(session, in_port, asker, mac)
+        if _is_unicast(mac):
+            yield Solicited(session, in_port, target, asker, mac.hex(":"))
+
+
+def _neighbour(session: int, in_port: int, address: Address, mac: bytes) -> Iterator[NeighbourSeen]:
+    nobody = address.is_unspecified or address.is_multicast or address == IPv4Address("255.255.255.255")
+    if not nobody and _is_unicast(mac):
+        yield NeighbourSeen(session, in_port, address, mac.hex(":"))
+
+
+def _is_unicast(mac: bytes) -> bool:
+    return mac != bytes(6) and not mac[0] & 1
+
+
+def _options(data: bytes) -> dict[int, bytes] | None:
+    """The link-layer options; None for a list that RFC 4861 4.6 says to discard the packet for."""
+    found: dict[int, bytes] = {}
+    while data:
+        if len(data) < 2 or data[1] == 0 or len(data) < 8 * data[1]:
+            return None
+        kind, size = data[0], 8 * data[1]
+        if size == 8:
+            found.setdefault(kind, data[2:8])
+        data = data[size:]
+    return found
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def _solicited_node(target: IPv6Address) -> IPv6Address:
+    return IPv6Address(IPv6Address("ff02::1:ff00:0").packed[:13] + target.packed[13:])
+
+
+def _multicast_mac(group: IPv6Address) -> bytes:
+    return b"\x33\x33" + group.packed[12:]  # RFC 2464 7
+
+
+def _checksum(source: bytes, destination: bytes, body: bytes) -> int:
+    """Of ICMPv6 with its pseudo header (RFC 8200 8.1); 0 when the body carries the right one."""
+    data = source + destination + struct.pack("!II", len(body), ICMPV6) + body + bytes(len(body) % 2)
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def _icmpv6(source_mac: bytes, receiver_mac: bytes, source: IPv6Address, receiver: IPv6Address, body: bytes) -> bytes:
+    checksum = _checksum(source.packed, receiver.packed, body)
+    body = body[:2] + checksum.to_bytes(2, "big") + body[4:]
+    header = IPV6.pack(6 << 28, len(body), ICMPV6, HOP_LIMIT, source.packed, receiver.packed)
+    return ETHERNET.pack(receiver_mac, source_mac, ETH_IPV6) + header + body

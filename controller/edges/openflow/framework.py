@@ -1,0 +1,216 @@
+"""The only file that knows whether os-ken or Ryu carries us: it chooses one, names its parts, and runs it in a thread.
+
+os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program is plain threads, so
+there are two doors between them: `Framework.call` runs a function in the framework's thread, and what the app
+hands out goes through a function (`post`) that must not block.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import logging
+import os
+import socket
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from controller.edges.openflow.errors import FrameworkError
+from controller.model.config import Endpoint
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "BICAST_FRAMEWORK"
+FRAMEWORKS = ("os_ken", "ryu")
+
+
+class SwitchError(Exception):
+    """What a peer sent cannot be meant; its connection ends, nobody else's."""
+
+
+def _choose() -> str:
+    wish = os.environ.get(VARIABLE)
+    if wish is not None and wish not in FRAMEWORKS:
+        raise FrameworkError(f"{VARIABLE} is {wish!r}; expected one of {', '.join(FRAMEWORKS)}")
+    for name in FRAMEWORKS if wish is None else (wish,):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise FrameworkError(f"{wish or 'neither os_ken nor ryu'} is installed nowhere here; install requirements.txt")
+
+
+NAME = _choose()
+
+
+def _part(path: str) -> Any:
+    return importlib.import_module(f"{NAME}.{path}")
+
+
+if NAME == "ryu":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # eventlet says that it is deprecated; Ryu has nothing else
+        eventlet_wsgi: Any = importlib.import_module("eventlet.wsgi")
+        green_socket: Any = importlib.import_module("eventlet.greenio").GreenSocket
+    # ryu.app.wsgi, which the app manager imports, wants this name; eventlet has dropped it.
+    if not hasattr(eventlet_wsgi, "ALREADY_HANDLED"):
+        eventlet_wsgi.ALREADY_HANDLED = object()
+else:
+
+    def green_socket(sock: socket.socket) -> Any:
+        return sock
+
+
+app_manager = _part("base.app_manager")  # before controller.controller, which looks for it
+ofp_event = _part("controller.ofp_event")
+hub = _part("lib.hub")
+ofproto = _part("ofproto.ofproto_v1_3")
+parser = _part("ofproto.ofproto_v1_3_parser")
+Datapath = _part("controller.controller").Datapath
+OFPHandler = _part("controller.ofp_handler").OFPHandler
+ParseError = _part("exception").OSKenException if NAME == "os_ken" else _part("exception").RyuException
+EventBase = _part("controller.event").EventBase
+_handler = _part("controller.handler")
+HANDSHAKE, CONFIG = _handler.HANDSHAKE_DISPATCHER, _handler.CONFIG_DISPATCHER
+MAIN, DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
+App = app_manager.OSKenApp if NAME == "os_ken" else app_manager.RyuApp
+
+
+class EventMessage(EventBase):  # type: ignore[misc, valid-type]
+    """A message that speaker.py reads itself: the framework's parsers give up a whole reply for one odd flow."""
+
+    def __init__(self, datapath: Any, kind: int, xid: int, data: bytes) -> None:
+        super().__init__()
+        self.datapath, self.kind, self.xid, self.data = datapath, kind, xid, data
+
+
+class Handshake(OFPHandler):  # type: ignore[misc, valid-type]
+    """The framework's own hello, features and echo, without its listener, which would choose addresses for us."""
+
+    _EVENTS = [EventMessage]  # noqa: RUF012  (the framework's own form)
+
+    def start(self) -> None:
+        App.start(self)
+
+
+class Fence:
+    """Keeps an error where it arose. The native hub calls every Exception a wish to exit, and would end the loop."""
+
+    def __init__(self, blame: Callable[[str], None], what: str) -> None:
+        self._blame, self._what = blame, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if isinstance(error, SwitchError):
+            self._blame(str(error))
+        else:
+            log.error("%s failed; its connection is closed", self._what, exc_info=error)
+            self._blame(f"{self._what} failed")
+        return True
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Handler = Callable[[T, Any], None]
+
+
+def handles(event_class: Any, state: str) -> Callable[[Handler[T]], Handler[T]]:
+    """Marks an app's method as the handler of an event; whatever it raises ends the event's connection at most."""
+
+    def decorate(handler: Handler[T]) -> Handler[T]:
+        @functools.wraps(handler)
+        def fenced(app: T, event: Any) -> None:
+            datapath = event.datapath if hasattr(event, "datapath") else event.msg.datapath
+            with Fence(datapath.refuse, handler.__name__):
+                handler(app, event)
+
+        marked: Handler[T] = _handler.set_ev_cls(event_class, state)(fenced)
+        return marked
+
+    return decorate
+
+
+class Framework:
+    """One app on the framework, and one socket on which it listens, until `stop`."""
+
+    def __init__(self, listen: Endpoint, app: Any, serve: Callable[[Any, Any], None], **arguments: Any) -> None:
+        """`app(**arguments)` gets the events; `serve(socket, address)` is called for each connection."""
+        self._listener = _listener(listen)
+        host, port = self._listener.getsockname()[:2]
+        self.address = Endpoint(host, port)
+        self._app_class, self._arguments, self._serve = app, arguments, serve
+        self._calls: deque[Callable[[], object]] = deque()
+        self._bell, self._ear = socket.socketpair()
+        self._bell.setblocking(False)
+        self._stopping = False
+        self._running = threading.Event()  # the hub's own Event().wait(timeout) never times out
+        # The framework's threads take after this one: being daemons they do not keep a process alive.
+        self._thread = threading.Thread(target=self._run, name=f"{NAME} framework", daemon=True)
+        self._thread.start()
+        while not self._running.wait(1):
+            if not self._thread.is_alive():
+                raise FrameworkError(f"{NAME} did not start; the reason is printed above")
+
+    def call(self, function: Callable[P, object], *arguments: P.args, **named: P.kwargs) -> None:
+        """From any thread: runs a function that does not block in the framework's thread, soon and in order."""
+        self._calls.append(functools.partial(function, *arguments, **named))
+        try:
+            self._bell.send(b"!")
+        except OSError:
+            return  # full: it will be heard anyway; closed: nobody is left to hear it
+
+    def close(self) -> None:
+        """Ends the listening."""
+        self._stopping = True
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting one; closing alone does not
+
+    def stop(self) -> None:
+        """Ends the app; connections are for others to end before."""
+        self._bell.close()
+        self._thread.join()
+
+    def _run(self) -> None:
+        logging.getLogger(app_manager.__name__).setLevel(logging.WARNING)  # that its parts start is no news to people
+        manager = app_manager.AppManager()
+        apps = [manager.instantiate(Handshake), manager.instantiate(self._app_class, **self._arguments)]
+        for app in apps:
+            app.start()
+        hub.spawn(self._accept, green_socket(self._listener))
+        ear = green_socket(self._ear)
+        self._running.set()
+        while ear.recv(4096):
+            while self._calls:
+                self._calls.popleft()()
+        for app in apps:
+            manager.uninstantiate(app.name)
+        ear.close()
+
+    def _accept(self, listener: Any) -> None:
+        while True:
+            try:
+                connection, address = listener.accept()
+            except OSError as error:
+                if self._stopping:
+                    listener.close()
+                    return
+                log.error("cannot take an OpenFlow connection: %s", error)
+                hub.sleep(1)  # out of descriptors, most likely: the next try fails likewise
+                continue
+            hub.spawn(self._serve, connection, address)
+
+
+def _listener(listen: Endpoint) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family, backlog=1024)
+    except OSError as error:
+        raise FrameworkError(
+            f"cannot listen for switches on {listen}: {error.strerror}; another controller may be running there"
+        ) from error

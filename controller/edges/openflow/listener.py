@@ -1,0 +1,211 @@
+"""Who is connected: each accepted connection, with its TLS, from its first byte to its end.
+
+The frameworks' own TLS is not used: os-ken's lets two threads into one SSL object, and Ryu's forgets, after the
+first switch, to ask for certificates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from controller.edges.openflow.connection import OPENING_S, Complaints, SwitchConnection, peer_of
+from controller.edges.openflow.errors import FrameworkError
+from controller.edges.openflow.framework import Fence, SwitchError, hub
+from controller.edges.state.files import readable
+from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
+from controller.model.config import Tls
+
+
+def server_context(tls: Tls) -> ssl.SSLContext:
+    """Ours for switches: they must show a certificate that our authority has signed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(readable(tls.certificate), readable(tls.key))
+    except OSError as error:
+        raise FrameworkError(
+            f"TLS certificate {tls.certificate} with key {tls.key}: {error}; expected a PEM certificate and its key"
+        ) from error
+    try:
+        context.load_verify_locations(readable(tls.ca))
+    except OSError as error:
+        raise FrameworkError(f"TLS authority {tls.ca}: {error}; expected PEM certificates") from error
+    return context
+
+
+class TlsSocket:
+    """What a connection needs of a socket, with TLS between."""
+
+    def __init__(self, sock: Any, context: ssl.SSLContext) -> None:
+        self._socket = sock
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_side=True)
+        self._lock = threading.Lock()  # never held while anything waits
+        self._sending = hub.Semaphore(1)  # held while the network waits, so it must be the hub's
+
+    def handshake(self, timeout_s: float) -> None:
+        """Raises SwitchError for a peer without a valid certificate, or without TLS, or too slow."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                try:
+                    data = self._socket.recv(16384)
+                except TimeoutError:
+                    raise SwitchError(f"no TLS handshake within {timeout_s:g} s") from None
+                if not data:
+                    raise SwitchError("ended in the middle of the TLS handshake") from None
+                self._received.write(data)
+            except ssl.SSLError as error:
+                self._flush()  # the alert, so that the other side can say why
+                raise SwitchError(f"TLS handshake refused: {error.reason or type(error).__name__}") from error
+            else:
+                self._flush()
+                return
+
+    def recv(self, size: int) -> bytes:
+        while True:
+            try:
+                with self._lock:
+                    return self._tls.read(size)
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLZeroReturnError:
+                return b""
+            self._flush()
+            data = self._socket.recv(16384)
+            if not data:
+                return b""
+            with self._lock:
+                self._received.write(data)
+
+    def sendall(self, data: bytes) -> None:
+        with self._lock:
+            self._tls.write(data)
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._sending:
+            with self._lock:
+                data = self._to_send.read()
+            if data:
+                self._socket.sendall(data)
+
+    def names(self) -> frozenset[str]:
+        """Return what the peer's certificate is made out to: its common name and its DNS names."""
+        shown: dict[str, Any] = self._tls.getpeercert() or {}
+        subject = [name for part in shown.get("subject", ()) for kind, name in part if kind == "commonName"]
+        return frozenset([*subject, *(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS")])
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._socket.setsockopt(level, option, value)
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._socket.settimeout(seconds)
+
+    def shutdown(self, how: int) -> None:
+        self._socket.shutdown(how)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+# Who is connected: each accepted connection, with its TLS, from its first byte to its end.
+#
+# Strangers fill places of their own alone: of the peers that are not known as switches yet only so many stay, and each
+# newcomer takes the place of another (edges/trust/admission.py).
+
+OPENING_AT_ONCE = 512  # peers that are not known as switches yet
+
+
+@dataclass(slots=True, eq=False)
+class AcceptedConnection:
+    accepted: Any
+    host: str
+    peer: str
+    connection: SwitchConnection | None = None  # None: still in the TLS handshake
+    sent_away: bool = False
+
+    @property
+    def unknown(self) -> bool:
+        return not self.sent_away and (self.connection is None or not self.connection.opened)
+
+    def end(self) -> None:
+        """Whoever serves it hears of it."""
+        with contextlib.suppress(OSError):  # it has ended by itself
+            self.accepted.shutdown(socket.SHUT_RDWR)
+
+
+class Reception:
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+        self._complaints = Complaints()
+        self._present: dict[AcceptedConnection, None] = {}  # in the order in which they came
+        self._familiar = Familiar()  # hosts of switches
+        self._admission = Admission(self._familiar, time.monotonic())
+        self._counting = threading.Lock()  # never held while anything waits
+        self._alone = threading.Event()
+        self._alone.set()
+
+    def serve(self, accepted: Any, address: Any) -> None:
+        guest = AcceptedConnection(accepted, host_of(str(address[0])), peer_of(address))
+        with self._counting:
+            self._recognise()
+            admitted = self._admission.admits(guest.host, time.monotonic())
+        if not admitted:
+            accepted.close()
+            self._complaints.about(guest.host, guest.peer, too_often())
+            return
+        with self._counting:
+            self._present[guest] = None
+            self._alone.clear()
+            oldest = superfluous([each for each in self._present if each.unknown], OPENING_AT_ONCE, self._familiar)
+            if oldest is not None:
+                oldest.sent_away = True
+        if oldest is not None:
+            reason = f"was the oldest of more than {OPENING_AT_ONCE} unknown peers"
+            self._complaints.about(oldest.host, oldest.peer, reason)
+            oldest.end()
+        try:
+            with Fence(lambda reason: self._complaints.about(guest.host, guest.peer, reason), "TLS"):
+                self._connection(guest, address).serve()
+        finally:
+            accepted.close()
+            with self._counting:
+                self._recognise()
+                del self._present[guest]
+                if not self._present:
+                    self._alone.set()
+
+    def _recognise(self) -> None:
+        """Remember the hosts of switches."""
+        for guest in self._present:
+            if guest.connection is not None and guest.connection.opened:
+                self._familiar.add(guest.host)
+
+    def close(self) -> None:
+        for guest in list(self._present):
+            guest.end()
+
+    def alone(self, timeout_s: float) -> bool:
+        """From a plain thread: waits until every connection has ended."""
+        return self._alone.wait(timeout_s)
+
+    def _connection(self, guest: AcceptedConnection, address: Any) -> SwitchConnection:
+        sock, names = guest.accepted, None
+        if self._context is not None:
+            sock = TlsSocket(guest.accepted, self._context)
+            sock.handshake(OPENING_S)
+            names = sock.names()
+        guest.connection = SwitchConnection(sock, address, self._complaints, names)
+        return guest.connection

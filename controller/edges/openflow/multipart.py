@@ -1,0 +1,300 @@
+"""A switch as it is being read: the pieces of several multipart replies, until they are one Installed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from controller.edges.openflow.framework import SwitchError, ofproto
+from controller.edges.openflow.oxm import MATCH, UNSPEAKABLE, decode_actions, decode_fields
+from controller.program.program import (
+    COOKIE,
+    COOKIE_MASK,
+    GROUP_IDS,
+    METER_IDS,
+    Action,
+    Bucket,
+    Counters,
+    Fields,
+    Flow,
+    FlowKey,
+    Group,
+    GroupKind,
+    Installed,
+    Meter,
+    PortCounters,
+    Program,
+)
+
+FLOW_REQUEST = struct.Struct(ofproto.OFP_FLOW_STATS_REQUEST_0_PACK_STR)
+GROUP_REQUEST = struct.Struct("!I4x")
+PORT_REQUEST = struct.Struct("!I4x")
+METER_REQUEST = struct.Struct("!I4x")
+
+FLOW = struct.Struct(ofproto.OFP_FLOW_STATS_0_PACK_STR)
+INSTRUCTION = struct.Struct("!HH")  # type, length
+GROUP = struct.Struct(ofproto.OFP_GROUP_DESC_STATS_PACK_STR)
+BUCKET = struct.Struct(ofproto.OFP_BUCKET_PACK_STR)
+GROUP_STATS = struct.Struct(ofproto.OFP_GROUP_STATS_PACK_STR)
+BUCKET_STATS = struct.Struct("!QQ")
+METER_STATS = struct.Struct("!IH6xIQQII")  # meter, length, flows, packets and bytes in, duration
+METER_BAND_STATS = struct.Struct("!QQ")  # packets, bytes
+METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
+BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
+PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
+
+# A site of 250 terminals takes 0.5 MB; the largest that a file may describe 15 MB in 53,000 records, its far end twice.
+LARGEST_READING = 32 << 20  # bytes
+MOST_RECORDS = 1 << 17  # flows, groups and their counters: each takes some 500 bytes of memory, however short it is
+NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # what a switch says of a counter it lacks (7.3.5.6)
+
+KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAILOVER}
+
+_ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
+_ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
+
+# The requests whose answers make an Installed, with their bodies.
+REQUESTS: dict[int, bytes] = {
+    ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
+    ofproto.OFPMP_GROUP_DESC: b"",
+    ofproto.OFPMP_METER_CONFIG: METER_REQUEST.pack(ofproto.OFPM_ALL),
+    ofproto.OFPMP_GROUP: GROUP_REQUEST.pack(ofproto.OFPG_ALL),
+    ofproto.OFPMP_PORT_STATS: PORT_REQUEST.pack(ofproto.OFPP_ANY),
+    ofproto.OFPMP_METER: METER_REQUEST.pack(ofproto.OFPM_ALL),
+}
+OF_METERS = (int(ofproto.OFPMP_METER_CONFIG), int(ofproto.OFPMP_METER))
+
+
+def _pieces(data: bytes, least: int, what: str) -> Iterator[bytes]:
+    """Records that begin with their own length."""
+    offset = 0
+    while offset < len(data):
+        length = int.from_bytes(data[offset : offset + 2], "big")
+        if length < least or offset + length > len(data):
+            raise SwitchError(f"sent a {what} of length {length}; expected {least} to {len(data) - offset}")
+        yield data[offset : offset + length]
+        offset += length
+
+
+class Understood:
+    """What the bytes of one reading meant: most of the next one's are the same, and are not looked into again."""
+
+    def __init__(self) -> None:
+        self.flows: dict[tuple[int, int, bytes], Flow] = {}  # by table, priority and what is behind the counters
+        self.groups: dict[bytes, Group] = {}
+
+
+class BucketCounters(Mapping[int, tuple[Counters, ...]]):
+    """By group. Of thousands that are read again and again somebody asks for a few, now and then: they are looked into
+    when somebody does.
+    """
+
+    def __init__(self, groups: list[bytes]) -> None:
+        self._groups = groups
+
+    @cached_property
+    def _counted(self) -> dict[int, tuple[Counters, ...]]:
+        counted = {}
+        for data in self._groups:
+            _, group_id, *_ = GROUP_STATS.unpack_from(data)
+            if group_id in GROUP_IDS and (len(data) - GROUP_STATS.size) % BUCKET_STATS.size == 0:
+                buckets = BUCKET_STATS.iter_unpack(data[GROUP_STATS.size :])
+                counted[group_id] = tuple(_counters(*bucket) for bucket in buckets)
+        return counted
+
+    def __getitem__(self, group_id: int) -> tuple[Counters, ...]:
+        return self._counted[group_id]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._counted)
+
+    def __len__(self) -> int:
+        return len(self._counted)
+
+
+class SwitchReading:
+    def __init__(self, ticket: int, xids: dict[int, int], before: Understood) -> None:
+        """`xids`: the number of each request, and what it asks for."""
+        self.ticket = ticket
+        self.xids = xids
+        self.understood = Understood()
+        self._before = before
+        self._missing = set(xids)
+        self._bytes = self._records = 0
+        self._flows: list[Flow] = []
+        self._groups: list[Group] = []
+        self._meters: list[Meter] = []
+        self._foreign: set[FlowKey] = set()
+        self._flow_counters: dict[FlowKey, Counters] = {}
+        self._groups_counted: list[bytes] = []
+        self._port_counters: dict[int, PortCounters] = {}
+        self._meter_passed: dict[int, int] = {}
+        self._meter_packets: dict[int, int] = {}
+
+    @property
+    def complete(self) -> bool:
+        return not self._missing
+
+    def refused(self, xid: int) -> bool:
+        """Whether the rest is worth reading: a datapath without meters may refuse to describe them."""
+        self._missing.discard(xid)
+        return self.xids[xid] in OF_METERS
+
+    def take(self, xid: int, kind: int, body: bytes, more: bool) -> None:
+        """Takes one piece of the answer to one request."""
+        if kind != self.xids[xid]:
+            raise SwitchError(f"answered multipart request {self.xids[xid]} with type {kind}")
+        self._bytes += len(body)
+        if self._bytes > LARGEST_READING:
+            raise SwitchError(f"describes itself in more than {LARGEST_READING} bytes")
+        READERS[kind](self, body)
+        if not more:
+            self._missing.discard(xid)
+
+    def installed(self) -> Installed:
+        return Installed(
+            Program.of(self._flows, self._groups, self._meters),
+            frozenset(self._foreign),
+            self._flow_counters,
+            BucketCounters(self._groups_counted),
+            self._port_counters,
+            self._meter_passed,
+            self._meter_packets,
+        )
+
+    def _each(self, body: bytes, least: int, what: str) -> Iterator[bytes]:
+        for piece in _pieces(body, least, what):
+            self._records += 1
+            if self._records > MOST_RECORDS:
+                raise SwitchError(f"describes itself in more than {MOST_RECORDS} flows and groups")
+            yield piece
+
+    def _take_flows(self, body: bytes) -> None:
+        for data in self._each(body, FLOW.size + 8, "flow"):
+            _, table, _, _, priority, _, _, _, cookie, packets, octets = FLOW.unpack_from(data)
+            place = table, priority, data[FLOW.size :]
+            if cookie & COOKIE_MASK != COOKIE:
+                self._foreign.add((table, priority, match_of(place[2])[0]))
+                continue
+            flow = self._before.flows.get(place) or _flow(*place)
+            self.understood.flows[place] = flow
+            self._flows.append(flow)
+            self._flow_counters[flow.key] = Counters(packets, octets)
+
+    def _take_groups(self, body: bytes) -> None:
+        for data in self._each(body, GROUP.size, "group"):
+            _, kind, group_id = GROUP.unpack_from(data)
+            if group_id in GROUP_IDS:
+                group = self._before.groups.get(data) or _group(group_id, kind, data[GROUP.size :])
+                self.understood.groups[data] = group
+                self._groups.append(group)
+
+    def _take_meters(self, body: bytes) -> None:
+        # A meter's length counts its flags first: ofp_meter_config begins with the length as all here do.
+        for data in _pieces(body, METER.size, "meter"):
+            _, flags, meter_id = METER.unpack_from(data)
+            if meter_id in METER_IDS:
+                self._meters.append(_meter(meter_id, flags, data[METER.size :]))
+
+    def _take_group_stats(self, body: bytes) -> None:
+        self._groups_counted += self._each(body, GROUP_STATS.size, "group's counters")
+
+    def _take_port_stats(self, body: bytes) -> None:
+        if len(body) % PORT_STATS.size:
+            raise SwitchError(f"sent port counters of {len(body)} bytes; each port's take {PORT_STATS.size}")
+        for number, rx, tx, rx_bytes, tx_bytes, rx_drops, tx_drops, *_ in PORT_STATS.iter_unpack(body):
+            self._port_counters[number] = PortCounters(
+                _counters(rx, rx_bytes), _counters(tx, tx_bytes), _counted(rx_drops), _counted(tx_drops)
+            )
+
+    def _take_meter_stats(self, body: bytes) -> None:
+        while body:
+            if len(body) < METER_STATS.size:
+                raise SwitchError(f"sent a meter's counters of {len(body)} bytes; they take {METER_STATS.size}")
+            meter_id, length, _, packets, octets, *_ = METER_STATS.unpack_from(body)
+            bands = body[METER_STATS.size : length]
+            if not METER_STATS.size <= length <= len(body) or len(bands) % METER_BAND_STATS.size:
+                raise SwitchError(f"sent a meter's counters of length {length} where {len(body)} bytes are left")
+            if meter_id in METER_IDS:
+                dropped = [_counters(*band) for band in METER_BAND_STATS.iter_unpack(bands)]
+                self._meter_passed[meter_id] = max(0, _counted(octets) - sum(each.bytes for each in dropped))
+                self._meter_packets[meter_id] = max(0, _counted(packets) - sum(each.packets for each in dropped))
+            body = body[length:]
+
+
+# Not bound to a reading: one that held its own methods would outlive its use until somebody looks for garbage.
+READERS: dict[int, Callable[[SwitchReading, bytes], None]] = {
+    ofproto.OFPMP_FLOW: SwitchReading._take_flows,
+    ofproto.OFPMP_GROUP_DESC: SwitchReading._take_groups,
+    ofproto.OFPMP_METER_CONFIG: SwitchReading._take_meters,
+    ofproto.OFPMP_GROUP: SwitchReading._take_group_stats,
+    ofproto.OFPMP_PORT_STATS: SwitchReading._take_port_stats,
+    ofproto.OFPMP_METER: SwitchReading._take_meter_stats,
+}
+
+
+def _counted(value: int) -> int:
+    return 0 if value == NOT_COUNTED else value
+
+
+def _counters(packets: int, octets: int) -> Counters:
+    return Counters(_counted(packets), _counted(octets))
+
+
+def _instructions(data: bytes) -> tuple[tuple[Action, ...], int | None, int | None]:
+    actions: tuple[Action, ...] = ()
+    goto = meter = None
+    offset = 0
+    while offset < len(data):
+        if len(data) - offset < 8:
+            raise SwitchError("sent a flow that ends in the middle of an instruction")
+        kind, length = INSTRUCTION.unpack_from(data, offset)
+        if length < 8 or offset + length > len(data):
+            raise SwitchError(f"sent an instruction of length {length} where {len(data) - offset} bytes are left")
+        match kind:
+            case ofproto.OFPIT_APPLY_ACTIONS:
+                actions = decode_actions(data[offset + 8 : offset + length])
+            case ofproto.OFPIT_GOTO_TABLE:
+                goto = data[offset + 4]
+            case ofproto.OFPIT_METER:
+                meter = int.from_bytes(data[offset + 4 : offset + 8], "big")
+            case _:
+                actions = (UNSPEAKABLE,)
+        offset += length
+    return actions, goto, meter
+
+
+def match_of(data: bytes) -> tuple[Fields, bytes]:
+    """The match with which this begins, and what is behind it."""
+    _, length = MATCH.unpack_from(data)
+    if length < MATCH.size or length > len(data):
+        raise SwitchError(f"sent a flow with a match of length {length}")
+    return decode_fields(data[MATCH.size : length]), data[(length + 7) // 8 * 8 :]
+
+
+def _flow(table: int, priority: int, data: bytes) -> Flow:
+    match, instructions = match_of(data)
+    return Flow(table, priority, match, *_instructions(instructions))
+
+
+def _group(group_id: int, kind: int, data: bytes) -> Group:
+    buckets = tuple(_bucket(piece) for piece in _pieces(data, BUCKET.size, "bucket"))
+    if kind not in KINDS:
+        kind, buckets = ofproto.OFPGT_ALL, (Bucket((UNSPEAKABLE,)),)
+    return Group(group_id, KINDS[kind], buckets)
+
+
+def _bucket(data: bytes) -> Bucket:
+    _, _, watched, _ = BUCKET.unpack_from(data)
+    return Bucket(decode_actions(data[BUCKET.size :]), None if watched == ofproto.OFPP_ANY else watched)
+
+
+def _meter(meter_id: int, flags: int, bands: bytes) -> Meter:
+    """A meter that drops nothing at all stands for one that Meter cannot describe: none such is wanted."""
+    wanted = ofproto.OFPMF_KBPS | ofproto.OFPMF_BURST
+    if len(bands) == BAND.size and flags & (wanted | ofproto.OFPMF_PKTPS) == wanted:
+        kind, _, rate, burst = BAND.unpack(bands)
+        if kind == ofproto.OFPMBT_DROP:
+            return Meter(meter_id, rate, burst)
+    return Meter(meter_id, 0, 0)

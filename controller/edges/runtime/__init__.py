@@ -1,0 +1,1 @@
+"""The process: the thread of the core and its inbox, the log and the wall clock."""

@@ -1,0 +1,94 @@
+"""What the process has of its machine: lines of the log, Python's search for garbage, and the wall clock."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from controller.policy.copies.budget import Moment
+
+# What a line of the log begins with: its time, where nobody else writes that beside it. systemd's journal does.
+
+TIME = "%(asctime)s.%(msecs)03d "
+WORDS = "%(levelname)s %(message)s"
+
+
+def begin() -> None:
+    """Times are local, as `status` and `why` show them."""
+    form = WORDS if _journal(sys.stderr) else TIME + WORDS
+    logging.basicConfig(level=logging.INFO, format=form, datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr)
+
+
+def _journal(stream: TextIO) -> bool:
+    """JOURNAL_STREAM of systemd.exec(5) is inherited by processes whose stderr goes elsewhere."""
+    there = os.fstat(stream.fileno())
+    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
+# Python's search for cyclic garbage, made short.
+#
+# It holds up every thread while it looks at all that lives, and of a house with hundreds of terminals most of that is
+# programs that live on: a fifth of a second each time, with every report and every wish waiting. So what has outlived
+# one search is not looked at again for an hour.
+
+YOUNG = 10_000  # made and not gone, until the youngest are searched; a compilation makes as many
+ALL_EVERY_S = 3600.0
+
+
+class _Spared:
+    def __init__(self) -> None:
+        self._all_at = time.monotonic() + ALL_EVERY_S
+
+    def __call__(self, phase: str, about: Mapping[str, Any]) -> None:
+        if phase != "stop" or about["generation"] != 2:
+            return
+        if time.monotonic() < self._all_at:
+            gc.freeze()
+        else:  # the next one sees all
+            self._all_at = time.monotonic() + ALL_EVERY_S
+            gc.unfreeze()
+
+
+def spare() -> None:
+    gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
+    gc.callbacks.append(_Spared())
+
+
+# The wall's clock and the calendar on it, for those who count by the day.
+
+TIME_ERROR = 5  # adjtimex(2): not synchronized
+TIMEX_BYTES = 208  # sizeof(struct timex) on 64 bits
+
+
+def moment(at: float) -> Moment:
+    """Of a time in Unix seconds, where this machine is."""
+    here = time.localtime(at)
+    midnight = time.mktime((here.tm_year, here.tm_mon, here.tm_mday + 1, 0, 0, 0, 0, 0, -1))
+    tomorrow = _day(time.localtime(midnight)) if synchronised() else None
+    return Moment(at, _day(here), midnight, here.tm_gmtoff, tomorrow)
+
+
+def _day(local: time.struct_time) -> str:
+    return time.strftime("%Y-%m-%d", local)
+
+
+def synchronised() -> bool:
+    """Return whether the kernel says that its clock is kept in step with another. Where it says nothing, it is not."""
+    try:
+        return adjtimex() != TIME_ERROR
+    except OSError:
+        return False
+
+
+def adjtimex() -> int:
+    """Return the clock's state; a struct of zeros changes nothing (modes = 0). Raise OSError."""
+    answer: int = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), "adjtimex")
+    return answer

@@ -1,0 +1,420 @@
+"""The one thread in which the core lives, its inbox, and the thread beside it in which probes are estimated."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import TypeVar
+
+from controller.core import overrides
+from controller.core.core import Core, Outcome
+from controller.edges.config import load as configuration
+from controller.edges.runtime.process import moment
+from controller.edges.state.store import Memory, Store, StoreError, measured
+from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.relays import requests as of_relays
+from controller.features.relays.manager import PendingAnswer, Walking
+from controller.features.relays.requests import Asked, Tried, WishOfRelays
+from controller.features.relays.view import DestinationView, TriedView
+from controller.features.steering.logbook import LogEntry, SwitchOutcome
+from controller.model.config import Address, Config, ConfigError, Mode
+from controller.model.known import WishedRelay
+from controller.program.program import Program
+from controller.protocol.enrolment import Binding, Vouched, bound
+from controller.protocol.orders import AgentEffect, HangUp
+from controller.protocol.reports import (
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    ProbeReport,
+    ReflexFired,
+    Reported,
+    Resulted,
+    Role,
+    Walked,
+)
+from controller.protocol.requests import NotAnswered, OverrideResult
+from controller.protocol.switch_events import Effect, NeighbourSeen, Solicited, SwitchEvent
+from controller.readout.build import snapshot
+from controller.readout.explain import course
+from controller.readout.snapshot import CourseView, Snapshot
+
+# What waits for the core's thread: what presses, in order, before what any terminal can have a switch say endlessly.
+#
+# A packet of a terminal's choice may be a word to the core. However many there are, a port that went down and a wish
+# are heard at once; of the packets only so many wait, those of each port in turn, and where there are too many, the
+# port that sends most loses its oldest.
+
+MOST_PACKETS = 1024  # that wait; a tenth of a second of the core's time
+
+Job = Callable[[], None] | None
+
+
+class Inbox:
+    """Filled from any thread, without waiting; emptied by one."""
+
+    def __init__(self) -> None:
+        self._pressing: deque[Job] = deque()
+        self._packets: dict[Hashable, deque[Job]] = {}  # by where they came from; the first is next
+        self._waiting = 0  # packets
+        self._changed = threading.Condition()  # never held while anything waits
+
+    def put(self, job: Job) -> None:
+        with self._changed:
+            self._pressing.append(job)
+            self._changed.notify()
+
+    def put_packet(self, origin: Hashable, job: Job) -> None:
+        with self._changed:
+            if self._waiting >= MOST_PACKETS:
+                self._oldest_of(max(self._packets, key=lambda each: len(self._packets[each])))
+            self._packets.setdefault(origin, deque()).append(job)
+            self._waiting += 1
+            self._changed.notify()
+
+    def get(self, timeout_s: float) -> tuple[Job, bool]:
+        """A job, and whether it pressed. Raises queue.Empty."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._pressing or self._packets, timeout_s):
+                raise queue.Empty
+            if self._pressing:
+                return self._pressing.popleft(), True
+            return self._oldest_of(next(iter(self._packets))), False
+
+    def presses(self) -> bool:
+        return bool(self._pressing)
+
+    def empty(self) -> bool:
+        with self._changed:  # which takes a sender's packets out and puts the others back
+            return not self._pressing and not self._packets
+
+    def _oldest_of(self, origin: Hashable) -> Job:
+        """Its others wait behind those of everybody else."""
+        others = self._packets.pop(origin)
+        job = others.popleft()
+        if others:
+            self._packets[origin] = others
+        self._waiting -= 1
+        return job
+
+
+# A thread beside the core's, in which probes are estimated: what may take a second holds up no packet and no wish.
+#
+# numpy comes with threads of its own, which take signals as the thread that imports it does: this one takes none.
+# Before signals are held back for who awaits them (__main__.py) it must not be there.
+
+
+class Estimator:
+    def __init__(self, post: Callable[[Estimated], None]) -> None:
+        """`post` must not block."""
+        self._post = post
+        self._orders: queue.SimpleQueue[Estimate | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="estimates", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, order: Estimate) -> None:
+        self._orders.put(order)
+
+    def stop(self) -> None:
+        self._orders.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        from controller.features.probing.estimation import estimated
+
+        while (order := self._orders.get()) is not None:
+            self._post(estimated(order))
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+TICK_S = 1.0
+ANSWER_WITHIN_S = 5.0
+AgentWord = AgentOpened | Reported | Resulted | ReflexFired | ProbeReport | Walked  # every AgentEvent but the end
+HANDS_WITHIN_S = 2.0  # and switches
+WALKED_WITHIN_S = 5.0
+
+
+class Service:
+    """Its public calls may come from any thread."""
+
+    def __init__(
+        self,
+        config_path: str,
+        config: Config,
+        store: Store,
+        perform: Callable[[Effect | AgentEffect], None],
+    ) -> None:
+        """`config` is what the file says now."""
+        self._config_path = config_path
+        self._perform = perform
+        now, offset_s = time.monotonic(), _wall_offset_s()
+        self._core = Core(config, store.load(), now, measured(store, now, offset_s))
+        self._memory = Memory(store, self._core)
+        self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by people: what hands make of it
+        self._inbox = Inbox()
+        self._failed: set[int] = set()  # sessions of agents that end because the core failed at a word of theirs
+        self._estimator = Estimator(self.post)
+        self._thread = threading.Thread(target=self._run, name="core", daemon=True)
+
+    def start(self) -> None:
+        self._estimator.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._inbox.put(None)
+        self._thread.join()
+        self._estimator.stop()
+
+    # From switches, agents and the estimator
+
+    def post(self, event: SwitchEvent | AgentEvent | Estimated, taken: Callable[[], None] | None = None) -> None:
+        """`taken` is called, in the core's thread, when the core has made of it what it will."""
+
+        def job() -> None:
+            if isinstance(event, AgentWord):
+                if not self._heard(event):
+                    return
+            else:
+                if isinstance(event, AgentClosed):
+                    self._failed.discard(event.session)
+                self._carry_out(self._core.handle(event, time.monotonic()))
+            if taken is not None:
+                taken()
+
+        if isinstance(event, NeighbourSeen | Solicited):
+            self._inbox.put_packet((event.session, event.in_port), job)
+        else:
+            self._inbox.put(job)
+
+    def bind(self, name: str, role: Role | None, terminal: str | None) -> Binding:
+        """The role of an agent that is to be enrolled; or Impossible."""
+        return self._ask(lambda: bound(self._core.config, self._core.wanted.relays, name, role, terminal))
+
+    def vouch(self, certificates: Vouched) -> None:
+        """The certificates of agents that count. It does not wait."""
+        self._inbox.put(lambda: self._carry_out(self._core.vouch(certificates, time.monotonic())))
+
+    # From people
+
+    def set_mode(self, terminal: str, mode: Mode | None, traffic: str | None = None) -> OverrideResult:
+        return self._made(terminal, lambda now: (*overrides.mode(self._core, terminal, mode, now, traffic), []))
+
+    def set_active(self, terminal: str, uplink: str) -> OverrideResult:
+        return self._made(terminal, lambda now: overrides.active(self._core, terminal, uplink, now))
+
+    def measure(self, uplink: str, site: str | None = None, link_bps: float | None = None) -> OverrideResult:
+        """Have both directions probed at once; what comes of it a snapshot tells. `site`: either end's, where others
+        have uplinks of that name. `link_bps`: the rate of a link that is known, by which these hosts are calibrated."""
+
+        def asked() -> OverrideResult:
+            answer = self._core.measuring.wish(site, uplink, link_bps)
+            self._carry_out(self._core.measuring.tend(time.monotonic()))
+            return answer
+
+        return self._ask(asked)
+
+    def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
+        return self._of_relays(of_relays.wished(name, relay))
+
+    def remove_relay(self, name: str) -> OverrideResult:
+        return self._of_relays(of_relays.unwished(name))
+
+    def drain_relay(self, name: str, draining: bool) -> OverrideResult:
+        return self._of_relays(of_relays.drained(name, draining))
+
+    def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
+        """By which relay it is reached, and why; what is not known of it is walked for, and waited for a little."""
+        return self._walked(lambda now: Asked(self._core.relaying, address, site, False, now))
+
+    def try_relay(self, name: str, address: Address | None) -> TriedView:
+        """How far it is just now, and what it does for a destination."""
+        return self._walked(lambda now: Tried(self._core.relaying, self._core.wanted, name, address, now))
+
+    def _walked(self, ask: Callable[[float], Walking[T]]) -> T:
+        answered = threading.Event()
+
+        def asked() -> Walking[T]:
+            walking = ask(time.monotonic())
+            self._carry_out(self._core.relaying.tend(self._core.wanted, time.monotonic()))
+            self._awaited.append((walking.inquiries, answered))
+            return walking
+
+        walking = self._ask(asked)
+        answered.wait(WALKED_WITHIN_S)
+
+        def told() -> T:
+            self._awaited = [each for each in self._awaited if each[1] is not answered]
+            return walking.told(time.monotonic())
+
+        return self._ask(told)
+
+    def _of_relays(self, wish: WishOfRelays) -> OverrideResult:
+        return self._ask(lambda: self._kept(*overrides.of_relays(self._core, wish, time.monotonic())))
+
+    def _made(
+        self, terminal: str, wish: Callable[[float], tuple[OverrideResult, list[Outcome], list[LogEntry]]]
+    ) -> OverrideResult:
+        """Waits a little until switches hold it, and for what agents make of it: what these say later is told by
+        `decisions`."""
+        answered = threading.Event()
+
+        def kept() -> tuple[OverrideResult, list[LogEntry], list[tuple[str, SwitchOutcome]]]:
+            answer, effects, entries = wish(time.monotonic())
+            sent = overrides.unconfirmed(self._core, terminal)
+            self._awaited.append(([*entries, *(moved for _, moved in sent)], answered))
+            return self._kept(answer, effects), entries, sent
+
+        answer, entries, sent = self._ask(kept)
+        answered.wait(HANDS_WITHIN_S)
+
+        def said() -> tuple[list[str], list[str]]:
+            self._awaited = [each for each in self._awaited if each[1] is not answered]
+            done = [sentence for entry in entries for sentence in entry.hands_say()]
+            could_not = [sentence for entry in entries for sentence in entry.hands_could_not()]
+            return done, [*(_not_in_force(*each) for each in sent if not each[1].done), *could_not]
+
+        done, failed = self._ask(said)
+        return replace(answer, done=(*answer.done, *done), failed=(*answer.failed, *failed))
+
+    def decisions(self, terminal: str) -> CourseView:
+        return self._ask(lambda: course(self._core, terminal, time.monotonic(), _wall_offset_s()))
+
+    def snapshot(self) -> Snapshot:
+        return self._ask(lambda: snapshot(self._core, self._config_path, time.monotonic(), _wall_offset_s()))
+
+    def program(self, site: str) -> Program | None:
+        return self._ask(lambda: self._program(site))
+
+    def reload(self) -> None:
+        """The file is read in the caller's thread; the core is only given what it says."""
+        try:
+            config = configuration.load(self._config_path)
+        except ConfigError as error:
+            refused = error
+            self._inbox.put(lambda: self._core.refuse_config(refused))
+            return
+        self._inbox.put(lambda: self._take(config))
+
+    # In the core's thread
+
+    def _heard(self, event: AgentWord) -> bool:
+        """Whether the core could bear an agent's word. If not, that agent's session ends, and nobody else's does."""
+        if event.session in self._failed:
+            return False
+        effects: list[Outcome] = []
+        failure = None
+        try:
+            for effect in self._core.handle(event, time.monotonic()):
+                effects.append(effect)
+        except Exception as error:  # of any kind: who chooses the word chooses where the core fails
+            failure = error
+        self._carry_out(effects)
+        if failure is None:
+            return True
+        self._failed.add(event.session)
+        name = event.name if isinstance(event, AgentOpened) else self._core.pilot.name_of(event.session)
+        word = type(event).__name__
+        log.error("the core failed at a word (%s) of agent %s: its session ends", word, name, exc_info=failure)
+        because = (
+            f"the controller failed at its word ({word}), and its log says where: report that as an error of bicast"
+        )
+        self._perform(HangUp(event.session, because, fault=True))
+        return False
+
+    def _run(self) -> None:
+        next_tick = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if now >= next_tick:  # however much is waiting: a flood of packets must not stop the clock
+                next_tick = now + TICK_S
+                self._core.tells_time(moment(time.time()), now)
+                self._carry_out(self._core.tick(now))
+                self._memory.keep_decisions(_wall_offset_s())
+            due = self._core.rests_at()
+            try:
+                job, pressed = self._inbox.get(max(0.0, min(next_tick, due or next_tick) - time.monotonic()))
+            except queue.Empty:
+                self._rest()
+                continue
+            if job is None:
+                self._core.keep_spent(time.monotonic())
+                self._memory.keep_decisions(_wall_offset_s())
+                return
+            job()
+            if self._awaited:
+                self._tell_those_who_wait()
+            if self._inbox.empty() or (pressed and not self._inbox.presses()):  # no flood of packets delays a move
+                self._rest()
+
+    def _rest(self) -> None:
+        self._carry_out(self._core.rest(time.monotonic()))
+
+    def _tell_those_who_wait(self) -> None:
+        for awaited, answered in self._awaited:
+            if all(each.answered for each in awaited):
+                answered.set()
+
+    def _carry_out(self, effects: Iterable[Outcome]) -> None:
+        for effect in effects:
+            if isinstance(effect, Estimate):
+                self._estimator.put(effect)
+            else:
+                self._perform(effect)
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+
+        def job() -> None:
+            if not answer.set_running_or_notify_cancel():
+                return
+            try:
+                answer.set_result(question())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._inbox.put(job)
+        try:
+            return answer.result(ANSWER_WITHIN_S)
+        except TimeoutError:
+            answer.cancel()
+            raise NotAnswered(f"the core did not answer within {ANSWER_WITHIN_S:.0f} s; try again") from None
+
+    def _kept(self, answer: OverrideResult, effects: list[Outcome]) -> OverrideResult:
+        self._carry_out(effects)
+        try:
+            self._memory.keep(_wall_offset_s())
+        except StoreError as error:
+            log.error("%s", error)
+            return replace(answer, failed=(*answer.failed, str(error)))
+        return answer
+
+    def _program(self, site: str) -> Program | None:
+        return next((each.expected() for each in self._core.switches.values() if each.site.name == site), None)
+
+    def _take(self, config: Config) -> None:
+        if config.settings != self._core.config.settings:
+            log.warning("what changed under `controller:` in %s counts from the next start on", self._config_path)
+        self._carry_out(self._core.reconfigure(config, time.monotonic()))
+        log.info("the configuration of %s is in force", self._config_path)
+
+
+def _not_in_force(gateway: str, moved: SwitchOutcome) -> str:
+    if moved.answered:
+        return f"gateway {gateway}: {moved.said}"
+    late = f"it was sent to gateway {gateway}, whose switch has not confirmed it within {HANDS_WITHIN_S:g} s"
+    return f"{late}; `./bicast status` tells how it is"
+
+
+def _wall_offset_s() -> float:
+    """From the core's clock to Unix time. Taken anew each time: only the one of them may be set."""
+    return time.time() - time.monotonic()

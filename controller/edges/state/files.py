@@ -1,0 +1,189 @@
+"""Files of the controller's own: replaced whole, locked, read with the place at hand; and what systemd hands in."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+
+from controller.edges.config.document import Node
+from controller.model.config import ConfigError
+
+# Files that only root may read, given to a service by systemd (systemd.exec(5), LoadCredential=).
+
+
+def readable(file: str) -> Path:
+    """Return systemd's copy of a file, known by the file's name, or the file itself where systemd gave none."""
+    copies = os.environ.get("CREDENTIALS_DIRECTORY")
+    if copies is None:
+        return Path(file)
+    copy = Path(copies, Path(file).name)
+    return copy if os.access(copy, os.R_OK) else Path(file)
+
+
+log = logging.getLogger(__name__)
+
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room on the file system that it lies on"),
+    errno.EROFS: "it lies on a file system that is read-only, or that systemd shows to the controller as such: mount "
+    "it writable, or name its directory in ReadWritePaths= of the unit",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "let the controller's user read and write it and its directory"),
+    errno.EIO: "the disk may be failing; the kernel's log (`dmesg`) tells",
+}
+OTHERWISE = "it must be a file, or nothing yet, in a directory that the controller's user may write"
+LARGEST = 16 << 20  # bytes; ten thousand agents take 3 MB
+MOST_COUNTED = (1 << 63) - 1  # bytes of a counter of 64 bits, and a sum of two of them has its place
+MOST_NUMBER = 1e18  # bits a second, and more than any line has
+TIMES_END = 253402300800.0  # the year 10000, which neither a certificate nor a calendar knows
+
+
+class InUse(Exception):
+    """One sentence: what another process holds, which one that is, and what to do."""
+
+
+def remedy(error: OSError) -> str:
+    """What to do where a file cannot be read or written."""
+    return REMEDIES.get(error.errno or 0, OTHERWISE)
+
+
+def read(path: Path) -> bytes:
+    """Raises OSError, also for what is no regular file (a FIFO would have us wait for a writer), or no file of ours."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe or a device, and no regular file")
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"it has more than {LARGEST >> 20} MiB, which none that is written here has")
+        return file.read(LARGEST)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file that is the controller's user's alone, and return when no power cut can undo it.
+
+    Raise OSError where the file is what it was, or, if the disk fails at the very end, may be either.
+    """
+    _make_directory(path.parent)
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)  # noqa: PTH105 (tests record what this module asks of os)
+        _sync_directory(path.parent)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def _make_directory(path: Path) -> None:
+    if not path.is_dir():
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the disk know the names in it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path, what: str, instead: str) -> Iterator[None]:
+    """Hold a lock file while the block runs, so that nobody else writes `what`. Raise InUse if another process does.
+
+    Where no file can be made, as on a read-only disk, nothing can be written either, and it is only logged. So it is
+    where the disk is full: the lock is held then, but does not tell by whom.
+    """
+    try:
+        _make_directory(path.parent)
+        # Unbuffered: closing it must not try again to write what a full disk has refused.
+        file = open(path, "rb+", buffering=0, opener=_to_lock)  # noqa: SIM115 (it is closed below)
+    except OSError as error:
+        log.warning("%s cannot be made (%s): another controller on %s would not be noticed", path, error.strerror, what)
+        file = None
+    if file is None:
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = file.read(32).decode(errors="replace").strip() or "of a number that it has not told"
+            raise InUse(
+                f"{what} is in use by another controller, process {holder}: stop that one, or {instead}"
+            ) from None
+        try:
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n".encode())
+        except OSError as error:
+            log.warning(
+                "%s cannot be written (%s), and does not tell which process holds %s: %s",
+                path,
+                error.strerror,
+                what,
+                remedy(error),
+            )
+        yield
+
+
+def _to_lock(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+
+
+def document(path: Path, text: bytes) -> Node:
+    """Raises ConfigError, as all that is asked of the Place does."""
+    try:
+        return Node(str(path), "", json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(path), "", text.decode(errors="replace"), f"JSON ({error})") from None
+
+
+def version(place: Node, *good: int) -> int:
+    """Of the whole document."""
+    found = place.named().get("version", Node(place.file, "version", None))
+    value = found.value
+    if not isinstance(value, int) or isinstance(value, bool) or value not in good:
+        raise found.wrong(f"a version that is known here: {' or '.join(map(str, good))}")
+    return value
+
+
+def count(place: Node) -> int:
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_COUNTED:
+        raise place.wrong("a whole number from 0 to 2^63 - 1")
+    return value
+
+
+def number(place: Node) -> float:
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+        raise place.wrong(f"a number between {-MOST_NUMBER:g} and {MOST_NUMBER:g}")
+    return float(value)
+
+
+def day(place: Node) -> str:
+    """As in 2026-11-22."""
+    try:
+        return date.fromisoformat(place.text()).isoformat()
+    except ValueError:
+        raise place.wrong("a day such as 2026-11-22") from None
+
+
+def moment(place: Node) -> float:
+    """Unix seconds."""
+    value = place.value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < TIMES_END:
+        raise place.wrong("a time in Unix seconds, before the year 10000")
+    return float(value)

@@ -1,0 +1,281 @@
+"""The state file: overrides, decisions, budgets and estimates that outlive a restart, kept up with the core.
+
+One small file, replaced whole, so never half written. Version 1 knew no decisions, 2 no sites, 3 no decisions of
+copies, and 4 no relays: they are read. Nothing may have been measured yet.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from controller.core.core import Core
+from controller.edges.config.document import Mapped, Node
+from controller.edges.config.load import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
+from controller.edges.state import files
+from controller.features.probing.estimates import PathEstimate, by_clock
+from controller.features.probing.paths import Sent
+from controller.features.probing.schedule import PathDirection
+from controller.model.config import ConfigError, Mode
+from controller.model.known import MOST_RANGES, MOST_RELAYS, Counted, PortRange, Spent, Wanted, WishedRelay
+from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
+from controller.protocol.enrolment import CONTROLLER, NAME
+
+# What was measured of roads, as the state file has it. Its times are Unix seconds.
+
+Pages = Mapping[PathDirection, PathEstimate]
+
+MOST_HEADINGS = MOST_SITES * (MOST_UPLINKS + 2 * MOST_TERMINALS)  # of an uplink's road two sites have one
+MOST_METHODS = 16
+MODES = {str(each): each for each in Mode}
+METHODS = {str(each): each for each in Method}
+DIRECTIONS = {"up": False, "down": True}
+
+
+def written_estimates(pages: Pages) -> list[dict[str, Any]]:
+    return [
+        {
+            "site": site,
+            "uplink": uplink,
+            "direction": "down" if down else "up",
+            "alpha": asdict(page.alpha) if page.alpha else None,
+            "measured": [{"method": one.method, "at": one.at, **asdict(one.rate)} for one in page.measured],
+            "spent": asdict(page.spent) if page.spent else None,
+        }
+        for ((site, uplink), down), page in sorted(pages.items())
+    ]
+
+
+def read_estimates(place: Node) -> dict[PathDirection, PathEstimate]:
+    return dict(_page(each) for each in place.each(MOST_HEADINGS, "directions of roads"))
+
+
+def _page(place: Node) -> tuple[PathDirection, PathEstimate]:
+    keys = place.mapping(required=("site", "uplink", "direction", "alpha", "measured", "spent"))
+    alpha = None if keys["alpha"].value is None else _alpha(keys["alpha"])
+    measured = tuple(_measurement(each) for each in keys["measured"].each(MOST_METHODS, "methods"))
+    spent = None if keys["spent"].value is None else _spent_on_probe(keys["spent"])
+    at = (keys["site"].text(), keys["uplink"].text())
+    return (at, keys["direction"].choice(DIRECTIONS)), PathEstimate(alpha=alpha, measured=measured, spent=spent)
+
+
+def _alpha(place: Node) -> Alpha:
+    keys = place.mapping(required=("s_per_byte", "error"))
+    return Alpha(files.number(keys["s_per_byte"]), files.number(keys["error"]))
+
+
+def _measurement(place: Node) -> Measured:
+    keys = place.mapping(required=("method", "at", "bps", "least_bps", "most_bps"))
+    bps, least, most = (files.number(keys[name]) for name in ("bps", "least_bps", "most_bps"))
+    if not 0 < least <= bps <= most:
+        raise place.wrong("a rate above 0, between its least and its most")
+    return Measured(keys["method"].choice(METHODS), Rate(bps, least, most), files.moment(keys["at"]))
+
+
+def _spent_on_probe(place: Node) -> Sent:
+    keys = place.mapping(required=("at", "bytes"))
+    return Sent(files.moment(keys["at"]), files.count(keys["bytes"]))
+
+
+VERSION = 5
+SINCE = ("decided", "once", "copies", "spent", "relays")  # version 2, version 3, two of 4, version 5
+SINCE_VERSION = {1: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # how many of them
+
+T = TypeVar("T")
+
+
+class StoreError(Exception):
+    """The sentence names the file, what is wrong with it and what to do."""
+
+
+class Store:
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def load(self) -> Wanted:
+        return self._read(_wanted, Wanted())
+
+    def measured(self) -> Pages:
+        """Its times are Unix seconds."""
+        return self._read(_estimates, {})
+
+    def _read(self, read: Callable[[Node], T], otherwise: T) -> T:
+        try:
+            text = files.read(self._path)
+        except FileNotFoundError:
+            return otherwise
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} cannot be read ({error.strerror}): {files.remedy(error)}, or move it away to forget"
+            ) from None
+        try:
+            return read(files.document(self._path, text))
+        except ConfigError as error:
+            raise StoreError(f"{error}; this is what was wished and decided: move it away to forget") from None
+
+    def save(self, wanted: Wanted, measured: Pages | None = None) -> None:
+        held = {
+            "version": VERSION,
+            "modes": dict(wanted.modes),
+            "active": dict(wanted.active),
+            "decided": dict(wanted.decided),
+            "once": sorted(wanted.once),
+            "copies": dict(wanted.copies),
+            "spent": {name: asdict(spent) for name, spent in wanted.spent.items()},
+            "relays": {name: {**asdict(each), "address": str(each.address)} for name, each in wanted.relays.items()},
+            "roads": written_estimates(measured or {}),
+        }
+        try:
+            files.replace(self._path, json.dumps(held, indent=1, sort_keys=True).encode())
+        except OSError as error:
+            raise StoreError(
+                f"{self._path} cannot be written ({error.strerror}), and a restart would forget the last of it: "
+                f"{files.remedy(error)}"
+            ) from None
+
+
+def _keys(place: Node) -> Mapped:
+    newer = SINCE[: SINCE_VERSION[files.version(place, *SINCE_VERSION)]]
+    return place.mapping("roads", required=("version", "modes", "active", *newer))
+
+
+def _estimates(place: Node) -> Pages:
+    return _keys(place).maybe("roads", read_estimates, {})
+
+
+def _wanted(place: Node) -> Wanted:
+    keys = _keys(place)
+    return Wanted(
+        {name: each.choice(MODES) for name, each in keys["modes"].named().items()},
+        _uplinks(keys["active"]),
+        keys.maybe("decided", _uplinks, {}),
+        keys.maybe("once", _names, frozenset()),
+        keys.maybe("copies", _copies, {}),
+        keys.maybe("spent", _spent, {}),
+        relays=keys.maybe("relays", _relays, {}),
+    )
+
+
+def _names(place: Node) -> frozenset[str]:
+    return frozenset(each.text() for each in place.each(MOST_SITES, "sites"))
+
+
+def _copies(place: Node) -> dict[str, bool]:
+    return {name: _flag(each) for name, each in place.named().items()}
+
+
+def _flag(place: Node) -> bool:
+    if not isinstance(place.value, bool):
+        raise place.wrong("true or false")
+    return place.value
+
+
+def _spent(place: Node) -> dict[str, Spent]:
+    found = {}
+    for name, each in place.named().items():
+        keys = each.mapping(required=("day", "copied_bytes", "used_up", "counted"))
+        used_up = None if keys["used_up"].value is None else files.count(keys["used_up"])
+        counted = {at: _counted(one) for at, one in keys["counted"].named().items()}
+        found[name] = Spent(files.day(keys["day"]), files.count(keys["copied_bytes"]), used_up, counted)
+    return found
+
+
+def _counted(place: Node) -> Counted:
+    keys = place.mapping(required=("passed_bytes", "rate_kbps"))
+    return Counted(files.count(keys["passed_bytes"]), files.count(keys["rate_kbps"]))
+
+
+def _relays(place: Node) -> dict[str, WishedRelay]:
+    found = place.named()
+    for name, each in found.items():
+        if not NAME.fullmatch(name) or name == CONTROLLER:
+            raise ConfigError(each.file, place.where, name, "a name that a relay can have")
+    return {name: _relay(each) for name, each in found.items()}
+
+
+def _relay(place: Node) -> WishedRelay:
+    keys = place.mapping(required=("address", "port", "allowed", "congestion", "draining", "number"))
+    return WishedRelay(
+        keys["address"].address(),
+        _port(keys["port"]),
+        tuple(_range(each) for each in keys["allowed"].each(MOST_RANGES, "ranges of ports")),
+        None if keys["congestion"].value is None else keys["congestion"].text(),
+        _flag(keys["draining"]),
+        _number(keys["number"]),
+    )
+
+
+def _number(place: Node) -> int:
+    number = files.count(place)
+    if number >= MOST_RELAYS:
+        raise place.wrong(f"a number below {MOST_RELAYS}")
+    return number
+
+
+def _range(place: Node) -> PortRange:
+    keys = place.mapping(required=("first", "last"))
+    return PortRange(_port(keys["first"]), _port(keys["last"]))
+
+
+def _port(place: Node) -> int:
+    port = files.count(place)
+    if not 1 <= port <= 65535:
+        raise place.wrong("a port, from 1 to 65535")
+    return port
+
+
+def _uplinks(place: Node) -> dict[str, str]:
+    return {name: each.text() for name, each in place.named().items()}
+
+
+# What a restart would find: kept up with the core, which knows no disk, and no clock that outlives it.
+
+log = logging.getLogger(__name__)
+
+
+def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
+    """What was known of roads when the controller ended, its times by the new core's clock."""
+    return {way: by_clock(page, lambda at: min(at - wall_offset_s, now)) for way, page in store.measured().items()}
+
+
+class Memory:
+    def __init__(self, store: Store, core: Core) -> None:
+        self._store, self._core = store, core
+        self._saved = self._lasting()  # what a restart would find
+        self._failed = ""  # why it may find something else: the sentence of the last try
+
+    def keep(self, wall_offset_s: float) -> None:
+        """Or StoreError: a restart would forget what is new, unless `keep_decisions` can write it later."""
+        lasting = self._lasting()
+        if self._failed or lasting != self._saved:  # what a failure has left on the disk is not known
+            wanted, pages = lasting
+            by_wall = {way: by_clock(page, lambda at: max(0.0, at + wall_offset_s)) for way, page in pages.items()}
+            try:
+                self._store.save(wanted, by_wall)
+            except StoreError as error:
+                self._failed = str(error)
+                raise
+        self._saved = lasting
+        self._failed = ""
+
+    def keep_decisions(self, wall_offset_s: float) -> None:
+        """Policies do not wait for a disk. What could not be kept, wishes too, is tried again; its failure is logged
+        once."""
+        failed = self._failed
+        if not failed and all(now is saved for now, saved in zip(self._lasting(), self._saved, strict=True)):
+            return
+        try:
+            self.keep(wall_offset_s)
+        except StoreError as error:
+            if str(error) != failed:
+                log.error("%s", error)
+            return
+        if failed:
+            log.info("what could not be written before is kept now, and a restart finds it")
+
+    def _lasting(self) -> tuple[Wanted, Pages]:
+        return self._core.wanted, self._core.measuring.pages

@@ -1,0 +1,108 @@
+"""Who of too many unauthenticated peers makes place for a newcomer, and how many may come in a second.
+
+The oldest one of the host that has most of them makes place: a host alone crowds out itself alone. And hosts from which
+none of ours ever came go first: many strangers crowd out none that is known. Who is ours is known within a few round
+trips, long before its turn.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Protocol, TypeVar
+
+MOST_FAMILIAR = 1024  # hosts
+MOST_RATED = 4096  # hosts; of others it is taken that they have been silent
+EACH_S = 100  # connections a second, of one host
+ALL_S = 200  # of all hosts from which none of ours came
+BURST_S = 5.0  # so many seconds' worth may come at once, as when a large house comes back
+PREFIX_BITS = 64  # of an IPv6 address: within them a host chooses by itself
+
+
+class Stranger(Protocol):
+    @property
+    def host(self) -> str: ...
+
+
+T = TypeVar("T", bound=Stranger)
+
+
+def host_of(address: str) -> str:
+    """Return the host whose address this is: all of one IPv6 /64 are one."""
+    parsed = ip_address(address.partition("%")[0])
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return f"{IPv6Address(int(parsed) >> 128 - PREFIX_BITS << 128 - PREFIX_BITS)}/{PREFIX_BITS}"
+
+
+def superfluous(strangers: Sequence[T], most: int, familiar: Collection[str] = ()) -> T | None:
+    """`strangers` are in the order in which they came. None: they are not too many."""
+    if len(strangers) <= most:
+        return None
+    of_each = Counter(stranger.host for stranger in strangers)
+    # The first of the hosts that have most.
+    return max(strangers, key=lambda stranger: (stranger.host not in familiar, of_each[stranger.host]))
+
+
+class Familiar(Collection[str]):
+    """Hosts from which one of ours came; of many the latest."""
+
+    def __init__(self) -> None:
+        self._hosts: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, host: str) -> None:
+        self._hosts[host] = None
+        self._hosts.move_to_end(host)
+        if len(self._hosts) > MOST_FAMILIAR:
+            self._hosts.popitem(last=False)
+
+    def __contains__(self, host: object) -> bool:
+        return host in self._hosts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._hosts)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+
+class TokenBucket:
+    """Connections that may come now, filled at a rate up to a burst."""
+
+    def __init__(self, rate_per_s: float, now: float) -> None:
+        self._rate_per_s, self._at = rate_per_s, now
+        self._left = rate_per_s * BURST_S
+
+    def take(self, now: float) -> bool:
+        self._left = min(self._left + (now - self._at) * self._rate_per_s, self._rate_per_s * BURST_S)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def too_often() -> str:
+    """Return what is said of a connection that was not admitted."""
+    return f"came while {EACH_S} connections a second come from that host, or {ALL_S} from hosts that are not known"
+
+
+class Admission:
+    """Whether one more connection may come in now. A host's own rate binds all, that of all hosts the unfamiliar."""
+
+    def __init__(self, familiar: Familiar, now: float) -> None:
+        self._familiar = familiar
+        self._all = TokenBucket(ALL_S, now)
+        self._each: OrderedDict[str, TokenBucket] = OrderedDict()  # the latest last
+
+    def admits(self, host: str, now: float) -> bool:
+        bucket = self._each.get(host)
+        if bucket is None:
+            bucket = self._each[host] = TokenBucket(EACH_S, now)
+        self._each.move_to_end(host)
+        if len(self._each) > MOST_RATED:
+            self._each.popitem(last=False)
+        return bucket.take(now) and (host in self._familiar or self._all.take(now))

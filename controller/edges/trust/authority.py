@@ -1,0 +1,335 @@
+"""The certificate authority of the agents, and who may connect by its signature and the ledger's word.
+
+                     ca.pem  (key and certificate)
+           ┌────────────┴─────────────┐
+    the controller's              an agent's: its key stays with it, so only its
+    (key, certificate, the CA's;  certificate is made here; and another one for the
+    anew at each start, and       same key, by which it is a relay
+    never on a disk)
+
+A certificate says what it is for, so that an agent's stolen key cannot play the controller.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import ssl
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from controller.edges.trust import ledger
+from controller.edges.trust.ledger import Issued, Ledger, check_name
+from controller.edges.trust.refusals import AgencyError, Reason, Refused
+from controller.protocol.enrolment import CONTROLLER, Binding, parsed
+
+log = logging.getLogger(__name__)
+
+AGENT_DAYS = 3650  # nobody renews a phone's certificate; a lost phone is revoked
+CA_DAYS = 2 * AGENT_DAYS
+EARLY = timedelta(days=1)  # an agent's clock may be behind ours
+
+PEM = serialization.Encoding.PEM
+DER = serialization.Encoding.DER
+
+
+class Authority:
+    def __init__(self, directory: Path) -> None:
+        path = directory / "ca.pem"
+        kept = ledger.read_file(path)
+        if kept is not None and path.stat().st_mode & stat.S_IRWXO:
+            raise AgencyError(
+                f"{path} holds the key that signs for agents, and every user of this machine may open it: `chmod o= "
+                f"{path}`; where somebody may have read it, move it away, and have each agent join again"
+            )
+        self.new = kept is None  # nothing is signed by it yet
+        self._key, self._certificate = _made(path) if kept is None else _parsed(path, kept)
+        self.controllers = self._controllers()  # PEM
+
+    @property
+    def pem(self) -> str:
+        return self._certificate.public_bytes(PEM).decode()
+
+    @property
+    def der(self) -> bytes:
+        return self._certificate.public_bytes(DER)
+
+    @property
+    def pin(self) -> str:
+        """By which an agent knows us at the first meeting: SHA-256 of the certificate, in base32 (api/agent.proto)."""
+        return base64.b32encode(hashlib.sha256(self.der).digest()).decode().lower().rstrip("=")
+
+    def derived(self, purpose: bytes) -> bytes:
+        """A secret of 32 bytes that only who has our key can make; it tells nothing of the key, nor of another one."""
+        raw = self._key.private_bytes(DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return HKDF(hashes.SHA256(), length=32, salt=None, info=b"bicast " + purpose).derive(raw)
+
+    def sign(self, name: str, request: bytes, binding: Binding) -> x509.Certificate:
+        """An agent's certificate. Of the request only the key counts; what else it wishes for is not given."""
+        key = requested_key(name, request)
+        leaf = self._leaf(name, key, self._agents_until(), ExtendedKeyUsageOID.CLIENT_AUTH)
+        role = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(binding.uri)])
+        return leaf.add_extension(role, critical=False).sign(self._key, hashes.SHA256())
+
+    def sign_relays(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.Certificate:
+        """By which gateways know a relay: for the key of the agent that is one, and good as long as an agent's."""
+        assert name != CONTROLLER, "nobody else is to be taken for the controller"
+        return self._server(name, key, self._agents_until())
+
+    def _controllers(self) -> bytes:
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = self._server(CONTROLLER, key.public_key(), self._certificate.not_valid_after_utc)
+        return _key_pem(key) + certificate.public_bytes(PEM) + self._certificate.public_bytes(PEM)
+
+    def _agents_until(self) -> datetime:
+        return min(_now() + timedelta(days=AGENT_DAYS), self._certificate.not_valid_after_utc)
+
+    def _server(self, name: str, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.Certificate:
+        leaf = self._leaf(name, key, until, ExtendedKeyUsageOID.SERVER_AUTH)
+        names = x509.SubjectAlternativeName([x509.DNSName(name)])
+        return leaf.add_extension(names, critical=False).sign(self._key, hashes.SHA256())
+
+    def _leaf(
+        self, name: str, key: ec.EllipticCurvePublicKey, until: datetime, purpose: x509.ObjectIdentifier
+    ) -> x509.CertificateBuilder:
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            _builder(name, self._certificate.subject, key, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+            .add_extension(issuer, critical=False)
+        )
+
+
+def requested_key(name: str, request: bytes) -> ec.EllipticCurvePublicKey:
+    """The key of a signing request that is signed with it and asks for this very name."""
+    try:
+        asked = x509.load_der_x509_csr(request)
+        key, signed = asked.public_key(), asked.is_signature_valid
+        names = [each.value for each in asked.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise Refused(Reason.REQUEST, "the signing request is none: expected PKCS #10 in DER") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise Refused(Reason.REQUEST, "the signing request is for another kind of key: expected ECDSA P-256")
+    if not signed:
+        raise Refused(Reason.REQUEST, "the signing request is not signed with its own key")
+    if names != [name]:
+        shown = ", ".join(repr(str(each))[:80] for each in names) or "nobody"
+        raise Refused(Reason.REQUEST, f"the signing request is for {shown}: expected {name!r}, once")
+    return key
+
+
+def serial_of(certificate: x509.Certificate) -> str:
+    return f"{certificate.serial_number:040x}"
+
+
+def name_of(certificate: x509.Certificate) -> str:
+    """Of one that our authority has signed."""
+    return str(certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+
+def binding_of(certificate: x509.Certificate) -> Binding | None:
+    """The role that our authority has signed; None: a certificate from before there were roles."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+    found = [parsed(uri) for uri in names.get_values_for_type(x509.UniformResourceIdentifier)]
+    return found[0] if len(found) == 1 else None
+
+
+def _made(path: Path) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    ledger.checked_clock(time.time())
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = "CA of a bicast controller's agents"
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        _builder(name, subject, key.public_key(), _now() + timedelta(days=CA_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    ledger.replace_file(path, _key_pem(key) + certificate.public_bytes(PEM))
+    return key, certificate
+
+
+def _parsed(path: Path, kept: bytes) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    try:
+        key = serialization.load_pem_private_key(kept, password=None)
+        certificate = x509.load_pem_x509_certificate(kept)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
+            raise ValueError("the key is another certificate's")
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise AgencyError(
+            f"{path} does not hold the agents' CA ({error}): bring it back, or move it away to begin anew; all agents "
+            "must join again then"
+        ) from None
+    if certificate.not_valid_after_utc <= _now():
+        raise AgencyError(f"the CA in {path} has expired: move it away to begin anew; all agents must join again then")
+    if certificate.not_valid_before_utc > _now():  # a clock that is behind is soon set: nobody is kept down by it
+        log.warning(
+            "the CA in %s is good from %s on only, and it is %s by the clock of this machine: no agent is let in; set "
+            "the clock, or, if it was ahead when the CA was made, move the file away to begin anew and have each agent "
+            "join again (`bicast enroll NAME`)",
+            path,
+            certificate.not_valid_before_utc.date(),
+            _now().date(),
+        )
+    return key, certificate
+
+
+def _builder(name: str, issuer: x509.Name, key: ec.EllipticCurvePublicKey, until: datetime) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_now() - EARLY)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+# Who may come in: the authority's signature and the ledger's word together.
+
+SECRET_BYTES = 16
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    name: str
+    token: str  # SECRET.PIN of api/agent.proto
+    until: float  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A certificate that our authority has signed; whether it counts is the ledger's to say."""
+
+    name: str
+    serial: str
+    key: bytes  # SubjectPublicKeyInfo, DER
+    binding: Binding | None  # None: it is from before there were roles
+
+
+class Trust:
+    def __init__(self, directory: str) -> None:
+        self._authority = Authority(Path(directory))
+        self.ledger = Ledger(Path(directory) / "ledger.json", self._authority.new)
+        self._of_this_start = secrets.token_bytes(KEY_BYTES)
+
+    def invite(self, name: str, binding: Binding) -> Invitation:
+        secret = base64.b32encode(secrets.token_bytes(SECRET_BYTES)).decode().lower().rstrip("=")
+        until = self.ledger.enrol(name, secret, binding)
+        return Invitation(name, f"{secret}.{self._authority.pin}", until)
+
+    def join(self, name: str, secret: str, request: bytes) -> tuple[bytes, bytes]:
+        """The agent's certificate and the CA's, in DER."""
+        made: list[x509.Certificate] = []
+
+        def issue(binding: Binding) -> Issued:
+            made.append(self._authority.sign(name, request, binding))
+            one = made[0]
+            times = one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()
+            return Issued(serial_of(one), *times, binding, _digest(one), hashlib.sha256(_key_of(one)).hexdigest())
+
+        check_name(name)
+        self.ledger.redeem(name, secret, issue)
+        return made[0].public_bytes(DER), self._authority.der
+
+    def relays(self, agent: Shown) -> bytes:
+        """The certificate, in DER, by which this agent is a relay."""
+        key = serialization.load_der_public_key(agent.key)
+        assert isinstance(key, ec.EllipticCurvePublicKey), "our authority signs no other keys"
+        return self._authority.sign_relays(agent.name, key).public_bytes(DER)
+
+    def key(self, vni: int, ends: Iterable[bytes]) -> bytes:
+        """The secret of a tunnel's two ends. It is the same after a restart, and another one as soon as the certificate
+        of either end (`ends`: their SHA-256) is another: the key of an agent that was revoked is worth nothing."""
+        return self._authority.derived(f"tunnel {vni} of {' '.join(each.hex() for each in ends)}".encode())
+
+    def meeting_key(self, meeting: int) -> bytes:
+        """By which two agents that measure know each other: of no other meeting, and of none after a restart."""
+        return hmac.digest(self._of_this_start, f"meeting {meeting}".encode(), "sha256")
+
+    def for_joining(self) -> ssl.SSLContext:
+        """Strangers come here, and are told who we are."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.set_alpn_protocols(["h2"])
+        context.num_tickets = 0  # each connection shows its certificate anew
+        try:
+            with _in_memory(self._authority.controllers) as path:
+                context.load_cert_chain(path)
+        except (OSError, ssl.SSLError) as error:
+            raise AgencyError(f"our own certificate cannot be used, though it was just made: {error}") from error
+        return context
+
+    def for_sessions(self) -> ssl.SSLContext:
+        """Nobody comes in here without a certificate of our authority, made for a client."""
+        context = self.for_joining()
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self._authority.pem)
+        return context
+
+
+def shown(certificate: bytes) -> Shown:
+    parsed = x509.load_der_x509_certificate(certificate)
+    return Shown(name_of(parsed), serial_of(parsed), _key_of(parsed), binding_of(parsed))
+
+
+@contextmanager
+def _in_memory(content: bytes) -> Iterator[str]:
+    """A path under which this process reads `content`: `ssl` takes a key from a file only, and a disk may be full."""
+    with os.fdopen(os.memfd_create("bicast"), "wb", buffering=0) as file:
+        file.write(content)
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _key_of(certificate: x509.Certificate) -> bytes:
+    return certificate.public_key().public_bytes(DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _digest(certificate: x509.Certificate) -> str:
+    return certificate.fingerprint(hashes.SHA256()).hex()

@@ -1,0 +1,341 @@
+"""What was given out, and to whom: tokens that are good once, and the certificates that count.
+
+A certificate counts because it stands here, not because it was never revoked: a ledger that is lost lets nobody in.
+Of one name the newest counts, and until it has been used once the one before it too: the answer that carries a new
+certificate may be lost on its way. Of a token only the hash is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from controller.edges.config.document import Node
+from controller.edges.state import files as kept
+from controller.edges.trust.refusals import AgencyError, Reason, Refused
+from controller.model.config import EVERYBODY, ConfigError
+from controller.protocol import enrolment
+from controller.protocol.enrolment import NAME, Binding, Credential, Vouched
+
+# Whether the clock is one by which something can be given out: a machine without a battery begins in 1970, and what is
+# written then is refused afterwards, or has run out.
+
+DAY_S = 86400.0
+SOONEST_S = DAY_S  # a certificate counts from a day before
+LATEST_S = kept.TIMES_END - 7301 * DAY_S  # and a CA for twenty years
+
+
+def checked_clock(now: float) -> float:
+    """Unix seconds."""
+    if not SOONEST_S <= now < LATEST_S:
+        raise AgencyError(
+            f"the clock of this machine says that it is {now:.0f} s after 1970 began, and nothing can be given out by "
+            "it: set the clock (`timedatectl`) and try again"
+        )
+    return now
+
+
+# The agency's files: what cannot be read or written is said with the path, the reason and what to do.
+
+
+def read_file(path: Path) -> bytes | None:
+    """None: it is not there."""
+    try:
+        return kept.read(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise AgencyError(f"{path} cannot be read ({error.strerror}): {kept.remedy(error)}") from None
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    try:
+        kept.replace(path, content)
+    except OSError as error:
+        raise AgencyError(
+            f"{path} cannot be written ({error.strerror}): {kept.remedy(error)}; controller.agents.directory in "
+            "gateway.yaml says where it lies"
+        ) from None
+
+
+# What stands in ledger.json: who has which certificates and tokens, as text and as values. What is not as we write it
+# is refused whole: who is let in is not guessed.
+
+VERSION = 3  # those before it had no roles
+DIGEST = re.compile(r"[0-9a-f]{64}")
+MOST = 1 << 16  # of one name; far above what can be, for a file that is not ours
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    digest: str
+    until: float
+    binding: Binding
+    used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    serial: str
+    since: float
+    until: float
+    binding: Binding
+    sha256: str  # of the certificate, in DER
+    key_sha256: str  # of its public key
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """What one name has. Times are Unix seconds."""
+
+    certificates: tuple[Issued, ...] = ()  # the newest last
+    revoked_at: float | None = None
+    tokens: tuple[Token, ...] = ()  # one that is good at most, and it is the last
+
+
+Entries = dict[str, LedgerEntry]
+
+
+def written_entries(entries: Mapping[str, LedgerEntry]) -> bytes:
+    agents = {name: _plain(entry) for name, entry in entries.items()}
+    return json.dumps({"version": VERSION, "agents": agents}, indent=1).encode()
+
+
+def _plain(entry: LedgerEntry) -> dict[str, object]:
+    """The entry as JSON has it."""
+    return {
+        "certificates": [{**asdict(each), "binding": each.binding.uri} for each in entry.certificates],
+        "revoked_at": entry.revoked_at,
+        "tokens": [{**asdict(each), "binding": each.binding.uri} for each in entry.tokens],
+    }
+
+
+def read_entries(path: Path, text: bytes) -> Entries:
+    """Raises ConfigError."""
+    place = kept.document(path, text)
+    kept.version(place, VERSION)
+    agents = place.mapping(required=("version", "agents"))["agents"]
+    return {_name(each, name): _entry(each) for name, each in agents.named().items()}
+
+
+def _name(place: Node, name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise ConfigError(place.file, "agents", name, "a name of an agent: a-z, 0-9 and '-', 63 at most, no '-' first")
+    return name
+
+
+def _entry(place: Node) -> LedgerEntry:
+    keys = place.mapping(required=("certificates", "revoked_at", "tokens"))
+    return LedgerEntry(
+        tuple(_issued(each) for each in keys["certificates"].each(MOST, "certificates")),
+        _maybe_moment(keys["revoked_at"]),
+        tuple(_token(each) for each in keys["tokens"].each(MOST, "tokens")),
+    )
+
+
+def _issued(place: Node) -> Issued:
+    keys = place.mapping(required=("serial", "since", "until", "binding", "sha256", "key_sha256"))
+    times = kept.moment(keys["since"]), kept.moment(keys["until"])
+    digests = _digest_in(keys["sha256"]), _digest_in(keys["key_sha256"])
+    return Issued(keys["serial"].text(), *times, _binding(keys["binding"]), *digests)
+
+
+def _digest_in(place: Node) -> str:
+    found = place.value
+    if not isinstance(found, str) or not DIGEST.fullmatch(found):
+        raise place.wrong("64 hexadecimal digits")
+    return found
+
+
+def _token(place: Node) -> Token:
+    keys = place.mapping(required=("digest", "until", "binding", "used_at"))
+    until, used_at = kept.moment(keys["until"]), _maybe_moment(keys["used_at"])
+    return Token(keys["digest"].text(), until, _binding(keys["binding"]), used_at)
+
+
+def _binding(place: Node) -> Binding:
+    found = enrolment.parsed(place.text())
+    if found is None:
+        raise place.wrong(f"a role such as {enrolment.PREFIX}gateway or {enrolment.PREFIX}terminal:NAME")
+    return found
+
+
+def _maybe_moment(place: Node) -> float | None:
+    return None if place.value is None else kept.moment(place)
+
+
+log = logging.getLogger(__name__)
+
+TOKEN_LIVES_S = 15 * 60.0
+USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known as such
+
+
+class Ledger:
+    """From any thread. What cannot be kept raises AgencyError, and then nothing has changed."""
+
+    def __init__(self, path: Path, new: bool, clock: Callable[[], float] = time.time) -> None:
+        """`new`: nothing can have been given out yet. Else a ledger that is not there is lost, and that is said."""
+        self._path, self._clock = path, clock
+        self._lock = threading.RLock()
+        self._entries = _load(path, new)
+        self._tell: Callable[[Vouched], None] = lambda _: None
+
+    def tell(self, who: Callable[[Vouched], None]) -> None:
+        """At once, and whenever it changes: the certificates that count. `who` must not wait."""
+        with self._lock:
+            self._tell = who
+            who(self.vouched())
+
+    def vouched(self) -> dict[str, Credential]:
+        """Of two that count it is the older one: it is in use until the newer one is."""
+        first = ((name, entry.certificates[0]) for name, entry in self._entries.items() if entry.certificates)
+        return {
+            name: Credential(one.binding.role, bytes.fromhex(one.sha256), bytes.fromhex(one.key_sha256))
+            for name, one in first
+        }
+
+    def entries(self) -> dict[str, LedgerEntry]:
+        return dict(self._entries)
+
+    def enrol(self, name: str, secret: str, binding: Binding) -> float:
+        """`secret` is good for this name and role from now on, and none before it; the time until when."""
+        check_name(name)
+        with self._lock:
+            now = checked_clock(self._clock())
+            entry = self._entries.get(name, LedgerEntry())
+            spent = tuple(each for each in entry.tokens if each.used_at and now - each.used_at < USED_REMEMBERED_S)
+            token = Token(_digest(secret), now + TOKEN_LIVES_S, binding)
+            self._keep(name, replace(entry, tokens=(*spent, token)))
+            return token.until
+
+    def redeem(self, name: str, secret: str, issue: Callable[[Binding], Issued]) -> None:
+        """Uses the token up, together with keeping what `issue` made; where that refuses, the token stays good."""
+        with self._lock:
+            token = self._good(name, secret)
+            now = checked_clock(self._clock())
+            issued = issue(token.binding)
+            entry = self._entries[name]
+            spent = replace(token, used_at=now)
+            self._keep(
+                name,
+                LedgerEntry(
+                    # Two of them: were each try kept, an agent that never gets its answer would fill the file.
+                    (*entry.certificates[-1:], issued),
+                    None,
+                    tuple(spent if each == token else each for each in entry.tokens),
+                ),
+            )
+
+    def revoke(self, name: str) -> float:
+        """Nothing of this name counts from now on; the time since when that is so."""
+        with self._lock:
+            entry = self._entries[name]
+            if entry.revoked_at is not None and not any(each.used_at is None for each in entry.tokens):
+                return entry.revoked_at
+            spent = tuple(each for each in entry.tokens if each.used_at is not None)
+            # Whatever the clock says, who is revoked is out.
+            now = min(max(self._clock(), 0.0), LATEST_S)
+            self._keep(name, LedgerEntry((), now, spent))
+            return now
+
+    def check(self, name: str, serial: str) -> None:
+        """Whether a certificate of our authority counts."""
+        entry = self._entries.get(name, LedgerEntry())
+        if any(each.serial == serial for each in entry.certificates):
+            return
+        again = f"`bicast enroll {name}` on the controller, and join again"
+        if entry.certificates:
+            raise Refused(Reason.REPLACED, f"a newer certificate of {name} has been used: {again}")
+        lost = "" if entry.revoked_at is not None else ", or stood in a ledger that is lost"
+        raise Refused(Reason.REVOKED, f"the certificate of {name} was revoked{lost}: {again}")
+
+    def newer(self, name: str, serial: str, than: str) -> bool:
+        order = [each.serial for each in self._entries[name].certificates]
+        return serial in order and (than not in order or order.index(serial) > order.index(than))
+
+    def used(self, name: str, serial: str) -> None:
+        """Those before it count no more."""
+        with self._lock:
+            entry = self._entries[name]
+            order = [each.serial for each in entry.certificates]
+            if serial not in order:
+                return
+            certificates = entry.certificates[order.index(serial) :]
+            if certificates != entry.certificates:
+                self._keep(name, replace(entry, certificates=certificates))
+
+    def _good(self, name: str, secret: str) -> Token:
+        digest = _digest(secret)
+        owner, token = next(
+            ((owner, each) for owner, entry in self._entries.items() for each in entry.tokens if each.digest == digest),
+            (None, None),
+        )
+        again = f"`bicast enroll {name}` makes a new one"
+        if token is None:
+            raise Refused(Reason.TOKEN_UNKNOWN, f"the token is not one that counts here: {again}")
+        if owner != name:
+            raise Refused(Reason.TOKEN_OF_ANOTHER, f"the token is for another name than {name}: {again}")
+        if token.used_at is not None:
+            raise Refused(Reason.TOKEN_USED, f"the token was used before; if that was not you, revoke {name}: {again}")
+        if self._clock() >= token.until:
+            raise Refused(Reason.TOKEN_OLD, f"the token is too old, it was good for 15 minutes: {again}")
+        return token
+
+    def _keep(self, name: str, entry: LedgerEntry) -> None:
+        entries = {**self._entries, name: entry}
+        replace_file(self._path, written_entries(entries))
+        before, self._entries = self.vouched(), entries
+        if self.vouched() != before:
+            self._tell(self.vouched())
+
+
+def check_name(name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise Refused(
+            Reason.NAME,
+            f"{name[:80]!r} is no name of an agent: expected letters a-z, digits and '-', 63 at most, no '-' first",
+        )
+    if name == EVERYBODY:
+        raise Refused(
+            Reason.NAME, f"{name!r} is no name of an agent: it stands for every terminal, so that none can be named so"
+        )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _load(path: Path, new: bool) -> Entries:
+    text = read_file(path)
+    if text is None:
+        if new:
+            replace_file(path, written_entries({}))
+        else:
+            log.warning(
+                "%s is gone, and its CA is not: no agent that has joined before is let in; bring the file back and "
+                "start the controller again, or have each agent join again (`bicast enroll NAME`)",
+                path,
+            )
+        return {}
+    try:
+        entries = read_entries(path, text)
+    except ConfigError as error:
+        raise AgencyError(
+            f"{error}; this is the ledger of agents: bring it back, or move it away to begin anew; all agents must "
+            "join again then"
+        ) from None
+    if new and any(entry.certificates for entry in entries.values()):
+        log.warning(
+            "%s names agents, and the CA that signed for them (ca.pem beside it) is gone: a new one was made, and none "
+            "of them is let in; bring the file back and start the controller again, or have each agent join again "
+            "(`bicast enroll NAME`)",
+            path,
+        )
+    return entries

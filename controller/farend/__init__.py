@@ -1,1 +1,0 @@
-"""What the two ends of the same uplinks know of each other's packets."""

@@ -1,0 +1,162 @@
+"""One access point whose rule is not off: who shares it, what it carries, and what is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from controller.model.config import AccessPoint, CapRule, Site, Terminal
+from controller.policy.bandwidth.rates import FusedRate
+from controller.policy.caps import flows as delivered
+from controller.policy.caps import sharers
+from controller.policy.caps.capacity import AirRate, Use, use
+from controller.policy.caps.caps import Released, Ruling, decide, explained_us
+from controller.policy.caps.flows import Pair, TcpFlow, TerminalDelivery
+from controller.policy.caps.release import Release
+from controller.policy.caps.sharers import SILENT_PERIODS, Sharer, silent
+from controller.policy.caps.windows import Window
+
+# What an access point carries, as far as its terminals' deliveries tell, where gateway.yaml does not.
+
+LATE_S = 1.0  # a report
+
+
+class CapacityMeter:
+    """What terminals deliver, and what an access point carries, where nobody wrote it."""
+
+    def __init__(self) -> None:
+        self.rate = AirRate()
+        # By terminal, as its gateway counts it, and as it says itself. Where the first is known the second is not
+        # asked: what a terminal says of itself is to change nothing for others.
+        self._passed: dict[str, TerminalDelivery] = {}
+        self._told: dict[str, TerminalDelivery] = {}
+
+    def passed(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
+        """Since the gateway's last report, which was so long ago."""
+        _count(self._passed, terminal, flows, seconds, now)
+
+    def told(self, terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float) -> None:
+        _count(self._told, terminal, flows, seconds, now)
+
+    def uses(self, sharers: Iterable[Sharer], ruling: Ruling, now: float) -> list[Use]:
+        """What terminals make of the air just now; `ruling` is in force."""
+        uses = (self._use(sharer, ruling, now) for sharer in sharers if not silent(sharer, now))
+        return [each for each in uses if each is not None]
+
+    def look(
+        self, uses: Collection[Use], active: int, now: float, probed: Callable[[], FusedRate | None]
+    ) -> int | None:
+        """What is divided from now on. `probed` is asked where nothing was delivered yet."""
+        self.rate = self.rate.after(uses, active, now)
+        if self.rate.asks_trains:
+            self.rate = self.rate.by_trains(probed(), now)
+        return None if self.rate.bps is None else round(self.rate.bps)
+
+    def _use(self, sharer: Sharer, ruling: Ruling, now: float) -> Use | None:
+        for counted in (self._passed, self._told):
+            one = counted.get(sharer.terminal)
+            if one is not None and now - one.heard_at <= SILENT_PERIODS * sharer.period_s and one.bps is not None:
+                return use(sharer, one.bps, ruling.caps.get(sharer.terminal))
+        return None
+
+
+def _count(
+    known: dict[str, TerminalDelivery], terminal: str, flows: Iterable[TcpFlow], seconds: float, now: float
+) -> None:
+    before = known.get(terminal)
+    if before is not None and now - before.heard_at > seconds + LATE_S:
+        before = None  # of what came meanwhile nobody knows how long it took
+    known[terminal] = delivered.heard(before, flows, seconds, now)
+
+
+TICK_S = 0.25  # between decisions, where nothing is reported, or many report
+SHORT_S = 1.0  # agents count what they hold each 200 ms, and tell it with their next report
+FEW = 32  # sharers, for whom all is decided as soon as one of them reports
+
+Probed = Callable[[str, str, float], FusedRate | None]
+
+
+"""What trains tell of an access point, by its site's name and its own; None: nothing of late."""
+
+
+class AccessPointState:
+    def __init__(self, site: Site, access_point: AccessPoint) -> None:
+        self.site, self.access_point = site, access_point
+        self.terminals = {each.name: each for each in site.terminals if each.access_point == access_point.name}
+        self.ruling = Ruling(access_point)
+        self.release = Release()
+        self.meter = CapacityMeter() if access_point.rule is CapRule.IDEAL else None  # the others divide nothing
+        self.ports = tuple(sorted({at.port for each in self.terminals.values() for at in each.own}))
+        self._sharers: dict[str, Sharer] = {}  # by terminal
+        self.unseen: Mapping[str, int] = {}  # by terminal: connections that send, and began before its gateway looked
+        self.unheld: Collection[str] = ()  # terminals
+        self.short: set[str] = set()  # terminals with more connections that send than sockets that their agents hold
+        self._short_since: dict[str, float] = {}
+        self._decided_at = 0.0
+        self._stale = True  # something was reported since
+
+    def resume(self, other: AccessPointState) -> None:
+        """What was known of those who are still here; a rule that has changed decides anew."""
+        here = self.terminals.keys() & other._sharers.keys()
+        self._sharers = {name: other._sharers[name] for name in here}
+        if self.access_point == other.access_point:
+            self.ruling, self.meter, self.release = other.ruling, other.meter, other.release
+
+    def heard(
+        self,
+        terminal: Terminal,
+        flows: Iterable[TcpFlow],
+        told_by: str | None,
+        period_s: float,
+        now: float,
+        cut: bool = False,
+        rides: str = "",
+    ) -> None:
+        """`told_by`: the agent that tells, its own; None: its gateway's tells, which counts from another
+        beginning. What who told before said of round trips is forgotten: he may have been somebody else.
+        `cut`: more was told than these flows; `rides`: by which uplinks its packets go."""
+        before, teller = self._sharers.get(terminal.name), told_by or ""
+        if before is not None and before.told_by != teller:
+            before = replace(before, heard_at=float("-inf"), bytes_sent={}, quiet_bytes={}, least={})
+        addresses = {str(at.address) for at in terminal.own}
+        sharer = sharers.heard(before, terminal.name, addresses, tuple(flows), now, period_s, cut, rides)
+        self._sharers[terminal.name] = replace(sharer, told_by=teller)
+        self._stale = True
+
+    def decide(self, now: float, probed: Probed) -> None:
+        """Or not yet: nothing is new, or so many report that it would be decided all the time."""
+        at_once = self._stale and len(self._sharers) <= FEW
+        if not at_once and now - self._decided_at < TICK_S:
+            return
+        access_point = self.access_point
+        if self.meter is not None:
+            uses = self.meter.uses(self._sharers.values(), self.ruling, now)
+            if access_point.bandwidth_bps is None:
+                by_trains = partial(probed, self.site.name, access_point.name, now)
+                measured_bps = self.meter.look(uses, self.ruling.active, now, by_trains)
+                access_point = replace(access_point, bandwidth_bps=measured_bps)
+            else:  # of a measured one less is allowed where less comes: slower air and a guest look alike there
+                held = [use for use in uses if use.terminal not in self.unheld and not self.unseen.get(use.terminal)]
+                explained = explained_us(self.ruling)
+                bps = access_point.bandwidth_bps
+                self.release = self.release.after(held, bps, self.ruling.active, explained, now)
+        self.ruling = decide(access_point, self._sharers.values(), self.ruling, now, self._released(now))
+        self._decided_at, self._stale = now, False
+
+    def _released(self, now: float) -> Released | None:
+        one = self.release
+        return Released(one.least_bps(now), one.queue_us) if one.is_on else None
+
+    def held(self, terminal: str, sockets: int | None, now: float) -> None:
+        """By its own agent; None: that one holds nothing. Of a connection that has just begun none is counted yet."""
+        cap = self.ruling.caps.get(terminal)
+        if sockets is None or cap is None or not cap.windows or sockets >= cap.connections:
+            self._short_since.pop(terminal, None)
+            self.short.discard(terminal)
+        elif now - self._short_since.setdefault(terminal, now) >= SHORT_S:
+            self.short.add(terminal)
+
+    def windows(self, terminal: str) -> Mapping[Pair, Window]:
+        cap = self.ruling.caps.get(terminal)
+        return cap.windows if cap else {}

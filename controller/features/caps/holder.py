@@ -1,0 +1,246 @@
+"""The agents that hold caps: who holds a terminal's, what one agent is to hold, and whether it does.
+
+    opened ──► asked to report oftener ──► heard of ◄──► silent (three periods without a report)
+                                             │
+                                             └──► ordered ──answered──► ordered again: it changed, or is to last
+                                                     └──► refused: somebody else's turn, and tried again after a while
+
+One order is on its way at a time: an agent carries out one after the other, and what changes meanwhile goes with the
+next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from controller.features.caps.access_point import AccessPointState
+from controller.model.config import Site
+from controller.policy.caps.flows import Pair
+from controller.policy.caps.windows import Window
+from controller.protocol.orders import Cap, Caps, Direct, Directive, ReportEvery, Tickets
+from controller.protocol.reports import CAPS, CLAMPS, NARROWS, REPORTS, AgentOpened, Capping, Reported, Resulted
+
+LEASE_MS = 3000
+RENEWED_AFTER_S = LEASE_MS / 1000 / 3
+OFTEN, SELDOM = ReportEvery(250), ReportEvery(1000)  # the second is what every session begins with
+MOST_PERIODS = 3  # without a report
+AGAIN_AFTER_S = 5.0  # what was refused
+ANSWERS_WITHIN_S = 60.0
+NOTHING = Caps(LEASE_MS)
+WHOLE_S = 0.9  # of reports, for those who count by the second; each may come a little early
+
+Order = TypeVar("Order", bound=Directive)
+
+
+class Errand(Generic[Order]):
+    """What an agent was last told of one kind, and what it said to it."""
+
+    def __init__(self, last: Order) -> None:
+        self.last = last
+        self.refused: str | None = None  # and why
+        self.at: float | None = None  # None: nothing was told in this session
+        self.done = False  # it said so, to this or to one of the same kind before
+        self._directive: int | None = None  # not answered yet
+
+    def may_go(self, now: float) -> bool:
+        """Not while one is on its way, nor at once after a refusal."""
+        if self.at is None:
+            return True
+        waits_s = ANSWERS_WITHIN_S if self._directive is not None else AGAIN_AFTER_S if self.refused else 0.0
+        return now - self.at >= waits_s
+
+    def owes(self, now: float) -> bool:
+        return self._directive is not None and self.at is not None and now - self.at > LEASE_MS / 1000
+
+    def goes(self, order: Order, directive: int, now: float) -> None:
+        self.last, self.at, self._directive = order, now, directive
+
+    def answered(self, event: Resulted) -> bool:
+        if event.directive != self._directive:
+            return False
+        self._directive, self.refused, self.done = None, None if event.done else event.said, event.done
+        return True
+
+
+class CapHolder:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session, self.role = event.name, event.session, event.role
+        self.capping: Capping | None = None  # as it said last
+        self._able = {each.name: None if each.available else each.reason for each in event.capabilities}
+        self._reporting = Errand(SELDOM)
+        self._capping = Errand(NOTHING)
+        self.period_s = SELDOM.interval_ms / 1000
+        self._heard_at: float | None = None  # or since when it is to report oftener
+        self._begins = True  # from one report nobody knows what is being sent
+        self._gathered_ms, self._whole_at = 0, 0.0
+
+    def can(self, capability: str) -> bool:
+        return self._able.get(capability, "") is None
+
+    def knows(self, *capabilities: str) -> bool:
+        """Whether it understands what it is told of them, able or not."""
+        return any(each in self._able for each in capabilities)
+
+    @property
+    def sees(self) -> bool:
+        """Whether that it tells of no connection means that there is none."""
+        return self._able.get(REPORTS) is None
+
+    def why_not(self, *capabilities: str) -> str:
+        """Of these it has none."""
+        told = [reason for each in capabilities if (reason := self._able.get(each))]
+        return "; ".join(told) or f"it does not say that it can ({' or '.join(capabilities)})"
+
+    @property
+    def refused(self) -> str | None:
+        """Why it did not do what it was told last."""
+        return self._capping.refused
+
+    @property
+    def reports_often(self) -> bool:
+        return self._reporting.last == OFTEN
+
+    # What it says
+
+    def reported(self, event: Reported, now: float) -> None:
+        self._begins = not self.heard_of_late(now)
+        self.capping, self._heard_at = event.capping, now
+
+    def whole(self, event: Reported, now: float) -> Reported | None:
+        """What was reported since a second ago, as one report; None: it is not over yet."""
+        if not self.reports_often and not self._gathered_ms:
+            self._whole_at = now
+            return event
+        self._gathered_ms += event.interval_ms
+        if self._heard_at is not None and now - self._whole_at < WHOLE_S:
+            return None
+        gathered, self._gathered_ms, self._whole_at = self._gathered_ms, 0, now
+        return replace(event, interval_ms=gathered)
+
+    def resulted(self, event: Resulted, now: float) -> bool:
+        """Whether it was an answer to one of these."""
+        if self._reporting.answered(event):
+            if event.done:
+                self.period_s = self._reporting.last.interval_ms / 1000
+                self._heard_at = now if self._heard_at is not None else None
+            return True
+        return self._capping.answered(event)
+
+    @property
+    def rests(self) -> bool:
+        """It holds nothing and reports as every agent does."""
+        told = self._reporting.last == SELDOM and self._capping.last == NOTHING
+        return told and self.capping is None and not self._reporting.refused and not self._capping.refused
+
+    def heard_of_late(self, now: float) -> bool:
+        return self._heard_at is not None and now - self._heard_at <= MOST_PERIODS * self.period_s
+
+    def owes(self, now: float) -> bool:
+        """It has not said whether it does what it was told."""
+        return self._capping.owes(now)
+
+    def holds(self, pairs: Set[Pair]) -> bool:
+        """Whether it has been told of these, and has said that it does."""
+        return self._capping.done and pairs <= {
+            (cap.terminal_address, cap.other_address) for cap in self._capping.last.caps
+        }
+
+    # What it is told
+
+    def tell(self, often: bool, order: Caps | None, tickets: Tickets, now: float) -> Iterator[Direct]:
+        """`order`: what it is to hold from now on; None: nothing, and what it may hold is undone."""
+        reporting = OFTEN if often else SELDOM
+        again = self._reporting.refused is not None
+        if (again or reporting != self._reporting.last) and self._reporting.may_go(now):
+            yield self._direct(self._reporting, reporting, tickets, now)
+        waits = not self.heard_of_late(now) or (self._begins and order is not None)  # and holds what it holds
+        if not waits and self._is_due(order, now) and self._capping.may_go(now):
+            yield self._direct(self._capping, order or NOTHING, tickets, now)
+
+    def _is_due(self, order: Caps | None, now: float) -> bool:
+        told = self._capping
+        if order is None:
+            undone = told.last == NOTHING and not told.refused
+            again = self.capping is not None and (told.at is None or now - told.at >= AGAIN_AFTER_S)
+            return not undone or again
+        return told.at is None or order != told.last or now - told.at >= RENEWED_AFTER_S
+
+    def _direct(self, errand: Errand[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+        directive = tickets.draw()
+        errand.goes(order, directive, now)
+        return Direct(self.session, directive, order)
+
+
+# Who holds a terminal's caps: its own agent, which has the sockets, before its gateway's, which has their windows.
+
+
+@dataclass(frozen=True, slots=True)
+class CapExecutor:
+    session: int
+    agent: str
+    capability: str
+    instead: str | None = None  # why the terminal's own agent does not
+
+
+def hand(site: Site, own: CapHolder | None, gateway: CapHolder | None, now: float) -> CapExecutor | str:
+    """Or why nobody does. `own` speaks for the terminal; `gateway` is the agent at its site."""
+    instead = None
+    for who, capabilities in ((own, (CAPS, CLAMPS)), (gateway, (NARROWS,))):
+        able = next((each for each in capabilities if who is not None and who.can(each)), None)
+        if who is None:
+            continue
+        if able is not None and not who.refused and who.heard_of_late(now) and not who.owes(now):
+            return CapExecutor(who.session, who.name, able, instead)
+        instead = _cannot(f"its agent {who.name}", who, now, *capabilities)
+    whose = "no agent speaks for it" if own is None else _cannot(f"its agent {own.name}", own, now, CAPS, CLAMPS)
+    if gateway is None:
+        return f"{whose}, and no agent of role gateway that was enrolled as {site.name} is connected"
+    there = _cannot(f"the gateway's agent {gateway.name}", gateway, now, NARROWS)
+    return f"{whose}, and {there}"
+
+
+def _cannot(name: str, who: CapHolder, now: float, *capabilities: str) -> str:
+    if not any(map(who.can, capabilities)):
+        return f"{name} cannot: {who.why_not(*capabilities)}"
+    if who.refused:
+        return f"{name} could not: {who.refused}"
+    if who.heard_of_late(now):
+        return f"{name} has not said for {LEASE_MS // 1000} s whether it does what it was told"
+    return f"{name} has not reported for three periods"
+
+
+# What one agent is to hold, put together from all the access points whose terminals it holds.
+
+MOST_CAPS, MOST_PORTS = 4096, 256  # of one order
+
+
+class CapsDraft:
+    def __init__(self) -> None:
+        self._windows: dict[str, Mapping[Pair, Window]] = {}  # by terminal
+        self._ports: set[str] = set()
+        self._sharers = 0
+        self._block_bytes = 0
+
+    def watch(self, ports: Iterable[str]) -> None:
+        self._ports.update(ports)
+
+    def share(self, place: AccessPointState) -> None:
+        if place.ruling.active >= self._sharers:  # of several, the one that is shared most
+            self._sharers, self._block_bytes = place.ruling.active, place.ruling.block_bytes
+
+    def hold(self, terminal: str, windows: Mapping[Pair, Window]) -> None:
+        self._windows[terminal] = windows
+
+    def order(self) -> Caps:
+        ports = sorted(self._ports)[:MOST_PORTS]
+        return Caps(LEASE_MS, tuple(self._caps()), self._sharers, self._block_bytes, tuple(ports))
+
+    def _caps(self) -> Iterable[Cap]:
+        """Where there are too many, each terminal has its part of the room: one with many takes nobody else's."""
+        sizes = [len(windows) for windows in self._windows.values() if windows]
+        most = MOST_CAPS if sum(sizes) <= MOST_CAPS else MOST_CAPS // len(sizes)
+        for terminal in sorted(self._windows):
+            for (own, other), window in sorted(self._windows[terminal].items())[:most]:
+                yield Cap(own, other, window.most, window.least, window.pace_bps)

@@ -1,0 +1,116 @@
+"""What is told of access points: those of the configuration, with what is known of the ones that have a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.features.caps.access_point import AccessPointState
+from controller.features.caps.holder import CapExecutor, CapHolder
+from controller.features.caps.view import AccessPointView, MeasuredView, SharerView, WindowView
+from controller.model.config import AccessPoint, CapRule, Config, Site
+from controller.model.text import counted
+from controller.policy.bandwidth.rates import Method
+from controller.protocol.reports import CAPS, CLAMPS, NARROWS, Role
+
+NAMES = {CAPS: "congestion-control", CLAMPS: "clamp", NARROWS: "window"}  # of hands
+OFF = "the rule of its access point is off"
+UNHEARD = "nobody tells of it"
+DELIVERED = "delivered"
+EVERY_PORT = "all"  # as an agent says where it cannot tell one from another
+
+
+def told(
+    config: Config,
+    places: Mapping[tuple[str, str], AccessPointState],
+    hands: Mapping[str, CapExecutor | str],
+    here: Mapping[int, CapHolder],
+    now: float,
+) -> Iterator[AccessPointView]:
+    """`hands`: by terminal, who holds it, or why nobody does; `here`: agents, by session."""
+    for site in config.sites:
+        for each in site.access_points:
+            place = places.get((site.name, each.name))
+            yield _place(site, place, hands, here, now) if place else _off(site, each)
+
+
+def _off(site: Site, one: AccessPoint) -> AccessPointView:
+    unheard = tuple(_unheard(each.name, OFF) for each in site.terminals if each.access_point == one.name)
+    return AccessPointView(one.name, site.name, one.rule, None, one.bandwidth_bps, None, 0, None, None, (), unheard)
+
+
+def _place(
+    site: Site,
+    place: AccessPointState,
+    hands: Mapping[str, CapExecutor | str],
+    here: Mapping[int, CapHolder],
+    now: float,
+) -> AccessPointView:
+    one, ruling = place.access_point, place.ruling
+    gateway = next((who for who in here.values() if who.role is Role.GATEWAY and who.name == site.name), None)
+    missing = gateway.capping.missing if gateway is not None and gateway.capping is not None else ()
+    return AccessPointView(
+        name=one.name,
+        gateway=site.name,
+        rule=one.rule,
+        tables=one.tables if one.rule is CapRule.PAPER else None,
+        bandwidth_bps=ruling.access_point.bandwidth_bps,
+        measured=_measured(place, now),
+        active=ruling.active,
+        block_bytes=ruling.block_bytes or None,
+        released=place.release.because,
+        missing=tuple((port, because) for port, because in missing if port in (*place.ports, EVERY_PORT)),
+        terminals=tuple(_sharer(place, name, hands.get(name, UNHEARD), here) for name in place.terminals),
+    )
+
+
+def _measured(place: AccessPointState, now: float) -> MeasuredView | None:
+    rate = place.meter.rate if place.meter is not None else None
+    if rate is None or rate.bps is None:
+        return None
+    by = str(Method.TRAINS) if rate.probed else DELIVERED
+    return MeasuredView(rate.least_bps, rate.most_bps, max(0.0, now - rate.at), by)
+
+
+def _sharer(place: AccessPointState, name: str, hand: CapExecutor | str, here: Mapping[int, CapHolder]) -> SharerView:
+    cap = place.ruling.caps.get(name)
+    if cap is None:
+        return _unheard(name, hand if isinstance(hand, str) else UNHEARD)
+    holder = here.get(hand.session) if isinstance(hand, CapExecutor) else None
+    by = hand if isinstance(hand, CapExecutor) and holder is not None and cap.windows else None
+    because = cap.because if isinstance(hand, CapExecutor) or not cap.windows else f"{hand}; it would be {cap.because}"
+    unseen = place.unseen.get(name, 0) if by is not None and by.capability == NARROWS else 0
+    if unseen:
+        because += f"; {counted(unseen, 'connections')} began before the gateway's agent looked: left as is"
+    short = by is not None and name in place.short
+    if short:
+        because += "; its agent holds fewer sockets than it has connections that send"
+    return SharerView(
+        terminal=name,
+        heard=True,
+        active=cap.active,
+        connections=cap.connections,
+        rtt_ratio=cap.ratio,
+        most_segments=cap.most_segments,
+        least_segments=None if by is not None and by.capability != CAPS else cap.least_segments,  # others hold none
+        windows=tuple(
+            WindowView(own, other, one.most, one.least, one.pace_bps)
+            for (own, other), one in sorted(cap.windows.items())
+        ),
+        agent=by.agent if by else None,
+        hand=_how(by, holder) if by else None,
+        instead=by.instead if by else None,
+        held=by is not None and holder is not None and holder.holds(cap.windows.keys()) and not unseen and not short,
+        because=because,
+        doubts=cap.doubts,
+        doubted=cap.doubted,
+    )
+
+
+def _how(hand: CapExecutor, holder: CapHolder | None) -> str:
+    """As its agent says; until then, as it is expected to."""
+    said = holder.capping.hand if holder is not None and holder.capping is not None else ""
+    return said or NAMES[hand.capability]
+
+
+def _unheard(name: str, because: str) -> SharerView:
+    return SharerView(name, False, False, 0, None, None, None, (), None, None, None, False, because, (), 0)

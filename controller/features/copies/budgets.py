@@ -1,0 +1,106 @@
+"""What copies have used of uplinks with limits, by the counters of both their ends; and what follows for them.
+
+readings of switches ──► accounts (policy/copies/budget.py) ──► uplinks that are barred, and why
+                                                    └──► the rate that copies are held to
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.model.config import UNLIMITED, Config, Site
+from controller.model.known import CopyRateLimit, Port, Spent
+from controller.policy.copies import budget
+from controller.policy.copies.budget import Account, CounterReading, Moment
+from controller.program.metering import counted, through
+from controller.program.program import Installed
+
+Metered = tuple[str, str]  # home and uplink
+PARTS = 16  # of what is left, at each end: a second's rate, and a burst
+FASTEST_KBPS = 4_000_000  # a meter's numbers have 32 bits, and datapaths count bits
+
+
+def named(metered: Metered) -> str:
+    return "/".join(metered)
+
+
+class Budgets:
+    def __init__(self, config: Config, kept: Mapping[str, Spent]) -> None:
+        self._kept = kept  # by a controller before this one
+        self._moment: Moment | None = None
+        self._accounts: dict[Metered, Account] = {}
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        self._limits = {
+            (site.name, uplink.name): uplink.limits
+            for site in config.sites
+            if site.mirrors is None
+            for uplink in site.uplinks
+            if uplink.limits != UNLIMITED
+        }
+        self._kept = {**self._kept, **self.spent}
+        self._accounts = {}
+        if self._moment is not None:
+            self.tells_time(self._moment)
+
+    # What is seen
+
+    def tells_time(self, moment: Moment) -> None:
+        self._moment = moment
+        for at, limits in self._limits.items():
+            if at not in self._accounts:
+                self._accounts[at] = budget.opened(limits, self._kept.get(named(at)), moment)
+
+    def read(self, site: Site, ports: Mapping[str, Port], installed: Installed) -> None:
+        """By one end's switch."""
+        outer = {ports[uplink.port].number: uplink.outer_bytes for uplink in site.uplinks if uplink.port in ports}
+        sent = {number: counters.sent for number, counters in installed.port_counters.items() if number in outer}
+        carried = {number: each.bytes + each.packets * outer[number] for number, each in sent.items()}
+        tables = through(site)
+        for uplink, copied in counted(site, installed).items():
+            account = self._accounts.get((site.home, uplink))
+            if account is not None and self._moment is not None:
+                reading = CounterReading(f"{site.dpid:016x}/{tables[uplink].table}", copied, carried)
+                self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
+
+    # What follows
+
+    @property
+    def spent(self) -> dict[str, Spent]:
+        return {named(at): account.spent for at, account in self._accounts.items()}
+
+    def account(self, home: str, uplink: str) -> Account | None:
+        return self._accounts.get((home, uplink))
+
+    def why(self, home: str, uplink: str) -> str | None:
+        """Why there may be no copies by it; None: there may."""
+        account = self._accounts.get((home, uplink))
+        return budget.barred(account, self._moment) if account is not None and self._moment is not None else None
+
+    @property
+    def barred(self) -> dict[str, frozenset[str]]:
+        """By home, uplinks."""
+        found: dict[str, frozenset[str]] = {}
+        for home, uplink in self._accounts:
+            if self.why(home, uplink) is not None:
+                found[home] = found.get(home, frozenset()) | {uplink}
+        return found
+
+    def rates(self, home: str) -> Mapping[str, CopyRateLimit]:
+        """By uplink with a budget, at each of its ends."""
+        return dict(self._rates(home))
+
+    def _rates(self, home: str) -> Iterator[tuple[str, CopyRateLimit]]:
+        for (at, uplink), account in self._accounts.items():
+            budget_bytes = account.limits.budget_bytes_per_day
+            if at == home and budget_bytes is not None:
+                yield uplink, _rate(budget_bytes - account.spent.copied_bytes)
+
+
+def _rate(left_bytes: int) -> CopyRateLimit:
+    """Such that until two readings from now, each of which may be of a second ago, not all of it can be used. In steps,
+    so that a meter is seldom changed: each change fills its bucket anew."""
+    step = 1 << max(left_bytes, 1).bit_length() - 1
+    kbits = min(max(1, step * 8 // PARTS // 1000), FASTEST_KBPS)
+    return CopyRateLimit(kbits, kbits)

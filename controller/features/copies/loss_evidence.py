@@ -1,0 +1,153 @@
+"""Evidence of loss for copies: by those who sent, by small packets, and by the site where copies arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from controller.model.config import Mode, Site, Terminal
+from controller.model.known import Wanted
+from controller.policy.copies.tallies import Evidence, Source, Tally, of_copies, of_senders
+from controller.policy.paths.evidence import Ledger, weigh
+from controller.policy.paths.uplinks import Home, Leaves, Way, way
+from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
+
+# What senders tell of copies: an agent's report and the one before it, as evidence of terminals' active uplinks.
+#
+# What a terminal sends is copied, so what it sent again counts. What others send to it does where the other end of its
+# uplinks is ours, and copies, too; a plain router brings that back as its routes say, copies or not.
+
+
+class Senders:
+    def __init__(self) -> None:
+        self._ledgers: dict[int, Ledger] = {}  # by session
+
+    def closed(self, session: int) -> None:
+        self._ledgers.pop(session, None)
+
+    def told(
+        self, event: Reported, at_terminal: bool, homes: Mapping[str, Home], wanted: Wanted
+    ) -> dict[str, Evidence]:
+        """By terminal. Of whose packets some are copied and some not, nothing: which one was lost no report tells."""
+        active: dict[str, str] = {}  # of those of whom it counts
+
+        ways: dict[str, Way] = {}
+
+        def way_of(home: Home) -> Way:
+            """Whether it is copied or not, all of it rides the active uplink."""
+            name = home.terminal.name
+            if name not in ways:
+                found = way(home.site, home.terminal, wanted)
+                if found.leaves in (Leaves.BY_ACTIVE, Leaves.BY_ALL):
+                    active[name] = found.active
+                ways[name] = replace(found, leaves=Leaves.BY_ACTIVE)
+            return ways[name]
+
+        home_of = homes.get if at_terminal else _mirrored(homes.get)
+        before = self._ledgers.get(event.session)
+        weighed = weigh(before, event.connections, event.interval_ms, at_terminal, home_of, way_of, event.confirmed)
+        self._ledgers[event.session] = weighed.ledger
+        lasted_s = event.interval_ms / 1000
+        return {
+            terminal: of_senders(reading, weighed.late[terminal, uplink], lasted_s)
+            for (terminal, uplink), reading in weighed.readings.items()
+            if active.get(terminal) == uplink
+        }
+
+
+def _mirrored(home_of: Callable[[str], Home | None]) -> Callable[[str], Home | None]:
+    """What goes there leaves as what comes from there does, whatever the address's subnet."""
+
+    def found(address: str) -> Home | None:
+        home = home_of(address)
+        return replace(home, uplink=None) if home is not None and home.site.other_end is not None else None
+
+    return found
+
+
+# What small packets tell of an uplink: a path's counts, and those of the report before it, as evidence.
+
+
+class Probes:
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, str], PathHealth] = {}  # by session and uplink
+
+    def closed(self, session: int) -> None:
+        self._before = {at: path for at, path in self._before.items() if at[0] != session}
+
+    def told(self, event: Reported, uplinks: Collection[str]) -> dict[str, Evidence]:
+        """By uplink, of those that there are. Who lost which direction's packet does not matter: copies go both ways.
+        Where none comes back by any of several it is who answers that is away, which says nothing of any."""
+        found = {}
+        for path in (each for each in event.health if each.name in uplinks):
+            before, self._before[event.session, path.name] = self._before.get((event.session, path.name)), path
+            if before is None or path.because or path.sent < before.sent:
+                continue  # nothing is sent, or it counts anew
+            sent, lost, late = path.sent - before.sent, path.lost - before.lost, path.late - before.late
+            if 0 <= lost <= sent and 0 <= late <= sent:
+                found[path.name] = Evidence(Source.PROBES, event.interval_ms / 1000, Tally(sent, lost, late))
+        sent_by = [each.tally for each in found.values() if each.tally.packets]
+        return {} if len(sent_by) > 1 and all(tally.lost == tally.packets for tally in sent_by) else found
+
+
+# What each uplink brought of the packets that came by all of them, at each site where copies come in.
+#
+# Of what another uplink brought, and the active one did not, it is known that it was lost: as long as nothing is sent
+# by that other one alone.
+
+SETTLED_S = 0.5  # after a change of modes: switches follow, and what is under way arrives
+
+Riding = frozenset[tuple[str, frozenset[Mode], str]]  # of each terminal: its name, modes and active uplink
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalReport:
+    paths: Mapping[str, PathCopies]
+    riding: Riding
+    since: float  # they ride so, as far as was looked
+
+
+class CopyArrivals:
+    def __init__(self) -> None:
+        self._told: dict[str, ArrivalReport] = {}  # by site, the last word
+
+    def told(
+        self, here: Site, there: Site, told: Elimination, lasted_s: float, wanted: Wanted, now: float
+    ) -> dict[str, Evidence]:
+        """By active uplink."""
+        home = here if here.mirrors is None else there  # a mode is of both directions
+        riding = frozenset(_ridden(home, each, wanted) for each in home.terminals)
+        before = self._told.get(here.name)
+        same = before is not None and before.riding == riding
+        now_told = ArrivalReport(
+            {path.name: path for path in told.paths}, riding, before.since if before and same else now
+        )
+        self._told[here.name] = now_told
+        if before is None or not same or now - lasted_s - before.since < SETTLED_S or here.name not in wanted.once:
+            return {}
+        alone = frozenset(_alone(riding, there))
+        found = {}
+        without = wanted.barred.get(home.name, frozenset())  # of what rides another uplink they get no copies
+        for uplink in {active for _, _, active in riding if alone <= {active}} - without:
+            evidence = of_copies(uplink, before.paths, now_told.paths, lasted_s)
+            if evidence is not None:
+                found[uplink] = evidence
+        return found
+
+
+def _ridden(home: Site, terminal: Terminal, wanted: Wanted) -> tuple[str, frozenset[Mode], str]:
+    modes = (wanted.acting_of(home, terminal, traffic.name) for traffic in home.named)
+    return (
+        terminal.name,
+        frozenset((wanted.acting(home, terminal), *modes)),
+        wanted.active_uplink(home, terminal),
+    )
+
+
+def _alone(riding: Riding, there: Site) -> Iterator[str]:
+    """The uplinks by which something comes of which no copy does."""
+    for _, modes, active in riding:
+        if Mode.OFF in modes:
+            yield from (uplink.name for uplink in there.uplinks)
+        if Mode.SINGLE in modes or there.bicast_once.protocols:
+            yield active

@@ -1,0 +1,262 @@
+"""Which terminals have copies, in mode auto: evidence in, decisions out. What is decided of each is policy/adaptive's.
+
+reports ─┬─► senders ──► of a terminal ─┐
+         ├─► brought ──► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
+         └─► probes ───► likewise ──────┤
+ports, reflexes, silence ──► it is dead ┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.features.copies.budgets import Budgets
+from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders
+from controller.features.copies.traffic import Downloads, Traffic
+from controller.features.peer_sites.manager import PeerSites
+from controller.features.steering.manager import SteeringManager
+from controller.features.steering.terminal import Steered
+from controller.model.config import Mode, Site
+from controller.model.known import Wanted, without
+from controller.policy.copies import adaptive
+from controller.policy.copies.adaptive import CopyDecision, Watch
+from controller.policy.copies.tallies import Evidence
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.uplinks import Leaves, way
+from controller.protocol.reports import AgentClosed, AgentEvent, Reported, Role
+
+UNHEARD_S = 10.0  # on one path: agents come back
+UNTOLD_S = 2.0  # it sends on one path what no agent tells of: reports and readings are not of one moment
+MOST_COUNTED = 64  # terminals in mode auto, for whom switches are read each second
+TOLD_LATELY_S = 10.0
+QUIET_S = 10.0  # who has sent nothing for so long
+LOOKS_APART_S = 0.1
+UNTOLD = "; but nobody would tell how it fares alone"
+
+
+class CopiesManager:
+    def __init__(self, pilot: SteeringManager, ends: PeerSites, budgets: Budgets, wanted: Wanted) -> None:
+        self._pilot, self._ends, self._budgets = pilot, ends, budgets
+        self._decided_of: dict[str, None] = {}  # terminals, in order
+        self._senders, self._brought, self._probes = Senders(), CopyArrivals(), Probes()
+        self._downloads = Downloads()
+        self.traffic = Traffic()
+        self._watches: dict[str, Watch] = {}  # by terminal
+        self._probed_at: dict[tuple[str, str], float] = {}  # by home and uplink
+        self._looked_at = float("-inf")
+        self.watched: frozenset[tuple[str, str]] = frozenset()  # by home: uplinks that carry, alone, what none tells of
+        self._unheard_since: dict[str, float] = {}  # terminals on one path of which nobody tells
+        self._told_at: dict[str, dict[str, float]] = {}  # by terminal and agent: the last evidence
+        self._sent_at: dict[str, float] = {}  # by terminal, as its own agent told last
+        self.keep(wanted)
+
+    def watch(self, terminal: str) -> Watch | None:
+        """None: nothing was heard of it in mode auto."""
+        return self._watches.get(terminal)
+
+    def barred(self, steered: Steered, wanted: Wanted) -> str | None:
+        """Why no uplink may carry copies of its packets; None: one may."""
+        site = steered.site
+        if wanted.may_copy(site, steered.terminal):
+            return None
+        whys = ((uplink.name, self._budgets.why(site.home, uplink.name)) for uplink in site.uplinks)
+        return "; ".join(f"{name}: {why}" for name, why in whys if why is not None)
+
+    def wants_often(self, session: int) -> bool:
+        """Whether this agent should report as often as it may: it speaks for somebody who sends by one path, or probes
+        a path of whose packets nobody else tells. With copies nothing presses, and who sends nothing loses nothing."""
+        ends, speaker = self._ends.at(session), self._pilot.speaker(session)
+        if ends is not None and any(home == ends[0].home for home, _ in self.watched):
+            return True
+        return speaker is not None and speaker.sends and any(map(self._presses, speaker.terminals))
+
+    def _presses(self, name: str) -> bool:
+        watch, sent_at = self._watches.get(name), self._sent_at.get(name, float("-inf"))
+        return watch is not None and not watch.copies and self._looked_at - sent_at < QUIET_S
+
+    def keep(self, wanted: Wanted) -> Wanted:
+        """Of those alone who are in mode auto: who comes back to it begins anew."""
+        here = self._pilot.steered
+        self.traffic.keep(here)
+        self._decided_of = dict.fromkeys(name for name, each in here.items() if _has_choice(each, wanted))
+        few = len(self._decided_of) <= MOST_COUNTED
+        self._counted = frozenset(here[name].site.home for name in self._decided_of) if few else frozenset[str]()
+        gone = {*wanted.copies, *self._watches} - self._decided_of.keys()
+        if not gone:
+            return wanted
+        self._watches = without(self._watches, gone)
+        self._sent_at = without(self._sent_at, gone)
+        self._unheard_since = without(self._unheard_since, gone)
+        self._told_at = without(self._told_at, gone)
+        return replace(wanted, copies=without(wanted.copies, gone))
+
+    def counts(self, site: Site) -> bool:
+        """Whether it is to be known each second what this site's terminals send."""
+        return site.home in self._counted
+
+    # What is heard
+
+    def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        """Every report, however many an agent makes in a second."""
+        match event:
+            case AgentClosed():
+                self._senders.closed(event.session)
+                self._downloads.closed(event.session)
+                self._probes.closed(event.session)
+            case Reported() if self._decided_of:
+                yield from self._measured(event, wanted, now)
+                yield from self._sent(event, wanted, now)
+
+    def _sent(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        speaker = self._pilot.speaker(event.session)
+        if speaker is None or (speaker.sends and not any(map(self.decides_of, speaker.terminals))):
+            self._senders.closed(event.session)  # whom it speaks for has another mode: counts begin when that ends
+            self._downloads.closed(event.session)
+            return
+        told = self._senders.told(event, speaker.sends, speaker.homes, wanted)
+        if speaker.sends:
+            sent = {name: evidence.tally.packets for name, evidence in told.items()}
+            self._downloads.told(event, speaker.homes, sent, now)
+        for name, evidence in told.items():
+            explained = self._downloads.explained(name) if speaker.sends else 0
+            self.traffic.told(name, evidence.tally.packets, explained, now)
+            if speaker.sends and evidence.tally.packets:
+                self._sent_at[name] = now
+            yield from self._told(self._pilot.steered[name], evidence, event.session, wanted, now)
+
+    def _measured(self, event: Reported, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        """What the agent at a site tells of its uplinks."""
+        ends = self._ends.at(event.session)
+        if ends is None:
+            return
+        here, there = ends
+        lasted_s, home = event.interval_ms / 1000, here if here.mirrors is None else there
+        told = list(self._probes.told(event, [uplink.name for uplink in home.uplinks]).items())
+        self._probed_at |= {(home.name, uplink): now for uplink, _ in told}
+        if event.elimination is not None:
+            told += self._brought.told(here, there, event.elimination, lasted_s, wanted, now).items()
+        for uplink, evidence in told:
+            for steered in (self._pilot.steered[terminal.name] for terminal in home.terminals):
+                if wanted.active_uplink(home, steered.terminal) == uplink:
+                    yield from self._told(steered, evidence, event.session, wanted, now)
+
+    @property
+    def next_at(self) -> float | None:
+        """When it is worth while to ask at rest."""
+        return self._looked_at + LOOKS_APART_S if self._watches and self._pilot.told_of_paths else None
+
+    def rest(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        """As soon as others know something new; but a port may come and go a thousand times a second."""
+        if self.next_at is not None and now >= self.next_at:
+            yield from self.look(wanted, now)
+
+    def look(self, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        """What time tells, and what others know of active uplinks."""
+        self._pilot.told_of_paths, self._looked_at = False, now
+        self.watched = frozenset(self._watched(wanted, now))
+        for steered in (self._pilot.steered[name] for name in self._decided_of):
+            watch = self._as_others_know(self._watch(steered, wanted, now), steered, now)
+            unheard = self._unheard(steered, watch, wanted, now)
+            decision = adaptive.unheard(steered.name, watch, unheard, now) if unheard is not None else None
+            yield from self._decided(steered, watch, wanted, now, decision)
+
+    def _watched(self, wanted: Wanted, now: float) -> Iterator[tuple[str, str]]:
+        for steered in (self._pilot.steered[name] for name in self._decided_of):
+            alone = wanted.acting(steered.site, steered.terminal) is Mode.SINGLE
+            if alone and self.traffic.untold(steered.name, now) is not None:
+                yield steered.site.home, wanted.active_uplink(steered.site, steered.terminal)
+
+    def _as_others_know(self, watch: Watch, steered: Steered, now: float) -> Watch:
+        path = steered.paths[watch.active]
+        if path.health is not UplinkHealth.DEAD:
+            return adaptive.revived(watch)
+        return adaptive.dead(watch, path.because, now) if watch.dead is None else watch
+
+    def _unheard(self, steered: Steered, watch: Watch, wanted: Wanted, now: float) -> str | None:
+        """Why, where that is so for some time."""
+        untold = None if watch.copies else self._untold(steered, watch.active, wanted, now)
+        if untold is None:
+            self._unheard_since.pop(steered.name, None)
+            return None
+        patience_s = UNTOLD_S if self.traffic.untold(steered.name, now) is not None else UNHEARD_S
+        return untold if now - self._unheard_since.setdefault(steered.name, now) >= patience_s else None
+
+    def _untold(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> str | None:
+        """Why, on one path, there is nobody who would find out that it loses; None: there is."""
+        senders = {Role.GATEWAY if steered.terminal.relayed else Role.TERMINAL}
+        if steered.site.other_end is not None:
+            senders.add(Role.RELAY)
+        probed_at = self._probed_at.get((steered.site.home, uplink), float("-inf"))
+        if now - probed_at < UNHEARD_S:
+            return None
+        alone = replace(wanted, copies={steered.name: False})
+        if way(steered.site, steered.terminal, alone).leaves is not Leaves.BY_ACTIVE:
+            return "some of its TCP is in another mode, and which packets were lost no sender tells"
+        if not any(agent.role in senders for agent in steered.agents.values()):
+            return f"nobody tells how {uplink} fares"
+        if self._downloads.mostly(steered.name, now):
+            return "it mostly receives, and of acknowledgements no sender tells that they were lost"
+        return self.traffic.untold(steered.name, now)
+
+    def _told(
+        self, steered: Steered, evidence: Evidence, session: int, wanted: Wanted, now: float
+    ) -> Iterator[CopyDecision]:
+        if steered.name not in self._decided_of or steered.moved_since(now - evidence.lasted_s):
+            return  # in the second case a part of it was another uplink's
+        agent = self._pilot.name_of(session)
+        if agent is not None and (evidence.tally.packets or evidence.stalled_ms):
+            self._told_at.setdefault(steered.name, {})[agent] = now
+        watch = adaptive.told(self._watch(steered, wanted, now), evidence, now)
+        yield from self._decided(steered, watch, wanted, now)
+
+    def _watch(self, steered: Steered, wanted: Wanted, now: float) -> Watch:
+        active = wanted.active_uplink(steered.site, steered.terminal)
+        known = self._watches.get(steered.name)
+        if known is None and steered.name in wanted.copies:
+            return Watch(active, now, wanted.copies[steered.name], "it was decided before this controller was started")
+        if known is None:
+            return Watch(active, now)
+        return adaptive.moved(known, active, now)
+
+    def bounded(self, before: Wanted, after: Wanted, now: float) -> Iterator[CopyDecision]:
+        """What it means for terminals that other uplinks may carry copies now than before."""
+        for steered in self._pilot.steered.values():
+            may, why = after.may_copy(steered.site, steered.terminal), self.barred(steered, after)
+            if before.may_copy(steered.site, steered.terminal) == may:
+                continue
+            if steered.name in self._decided_of:
+                yield from self._decided(steered, self._watch(steered, after, now), after, now)
+            elif after.mode(steered.terminal) is Mode.BICAST:
+                because = why or "they may be had again: what they may use of an uplink is not used up any more"
+                yield CopyDecision(steered.name, may, because, now, barred=not may)
+
+    def _decided(
+        self, steered: Steered, watch: Watch, wanted: Wanted, now: float, decision: CopyDecision | None = None
+    ) -> Iterator[CopyDecision]:
+        name, barred = steered.name, self.barred(steered, wanted)
+        if barred is not None or decision is None:
+            decision = adaptive.decide(name, watch, now, barred)
+        ends = decision is not None and not (decision.copies or decision.barred)
+        if ends and self._untold(steered, watch.active, wanted, now) is not None:
+            decision, watch = None, replace(watch, because=watch.because.removesuffix(UNTOLD) + UNTOLD)
+        self._watches[name] = watch if decision is None else adaptive.decided(watch, decision)
+        if decision is not None:
+            reporters = () if decision.barred else self._reporters(steered.name, now)
+            yield replace(decision, reporters=reporters)
+
+    def _reporters(self, terminal: str, now: float) -> tuple[str, ...]:
+        lately = self._told_at.get(terminal, {}).items()
+        return tuple(agent for agent, at in lately if now - at <= TOLD_LATELY_S)
+
+    def decides_of(self, name: str) -> bool:
+        return name in self._decided_of
+
+
+def _has_choice(steered: Steered, wanted: Wanted) -> bool:
+    """It is in mode auto, or a class of its traffic, and there is another uplink."""
+    terminal = steered.terminal
+    if len(steered.site.uplinks) < 2:
+        return False
+    of_classes = (wanted.mode_of(terminal, each.name) is Mode.AUTO for each in steered.site.named)
+    return wanted.mode(terminal) is Mode.AUTO or any(of_classes)

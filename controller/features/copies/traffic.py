@@ -1,0 +1,189 @@
+"""How much terminals send and receive: packets by the switches' counters, and who mostly downloads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from controller.model.config import Site
+from controller.model.known import without
+from controller.policy.paths.uplinks import Home, rides_none
+from controller.program.program import Group, GroupKind, Installed, ToGroup
+from controller.program.readback import LeavingGroup, leaving_ways
+from controller.protocol.reports import Reported, SubflowKey
+
+# Who mostly receives. What such a terminal sends are acknowledgements: that some were lost slows down what comes, and
+# no sender tells of it.
+
+DOWNLOADS_OVER_S = 10.0
+LITTLE_BYTES = 500_000  # in that time: it does not matter how fast so few come
+SEGMENT_BYTES = 1400
+PART = 0.1  # of what it receives: who sends as much would find out by that
+
+
+class Downloads:
+    def __init__(self) -> None:
+        self._before: dict[int, dict[SubflowKey, int]] = {}  # by session: bytes received
+        self._of_late: dict[str, deque[tuple[float, int, int]]] = {}  # by terminal: when, bytes received, segments sent
+
+    def closed(self, session: int) -> None:
+        self._before.pop(session, None)
+
+    def told(self, event: Reported, homes: Mapping[str, Home], sent: Mapping[str, int], now: float) -> None:
+        """A report of a terminal's own agent; `sent` is what it says of segments with data, by terminal."""
+        before, seen, came = self._before.get(event.session), {}, dict.fromkeys(sent, 0)
+        for subflow in (each for connection in event.connections for each in connection.subflows):
+            home = homes.get(subflow.local_address)
+            if home is None or rides_none(home, subflow.remote_address):
+                continue
+            key = subflow.key
+            seen[key] = subflow.bytes_received
+            if before is not None:
+                new = subflow.bytes_received - before.get(key, 0)
+                came[home.terminal.name] = came.get(home.terminal.name, 0) + max(0, new)
+        self._before[event.session] = seen
+        for name, received in came.items():
+            of_late = self._of_late.setdefault(name, deque())
+            of_late.append((now, received, sent.get(name, 0)))
+            while not 0 <= now - of_late[0][0] <= DOWNLOADS_OVER_S:
+                of_late.popleft()
+
+    def explained(self, terminal: str) -> int:
+        """Packets that the terminal sent by its agent's last report: with data, or as acknowledgements."""
+        of_late = self._of_late.get(terminal)
+        if not of_late:
+            return 0
+        _, received, sent = of_late[-1]
+        return sent + received // SEGMENT_BYTES
+
+    def mostly(self, terminal: str, now: float) -> bool:
+        of_late = [each for each in self._of_late.get(terminal, ()) if 0 <= now - each[0] <= DOWNLOADS_OVER_S]
+        received = sum(bytes_ for _, bytes_, _ in of_late)
+        sent = sum(segments for _, _, segments in of_late)
+        return received > LITTLE_BYTES and sent * SEGMENT_BYTES < PART * received
+
+
+SHOWN_OVER_S = 60.0  # what is shown to people
+JUDGED_S = 3.0  # of which agents must have told: a report and a reading are a second apart, or more
+KEPT_FOR_S = 40.0  # agents' words: two readings of a large site
+READ_WITHIN_S = 60.0  # of each other: else nobody knows when it was that packets passed
+UNTOLD_PER_S = 10.0  # packets a second: fewer are name service and keepalives beside what agents tell of
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Packets of one class, in one direction."""
+
+    traffic: str  # the name of the class
+    sent: bool  # by the terminal; else to it
+    copied: int  # by several uplinks
+    alone: int  # by one
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficStep:
+    """What one reading showed since the one before it."""
+
+    begun_at: float
+    at: float
+    passed: tuple[Passed, ...]
+
+    @property
+    def sent(self) -> int:
+        return sum(each.copied + each.alone for each in self.passed if each.sent)
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficReport:
+    """What one report says of a terminal."""
+
+    at: float
+    evidence: int  # packets of which it says whether they were lost
+    explained: int  # packets that the terminal sent by this
+
+
+@dataclass(slots=True)
+class _Terminal:
+    steps: deque[TrafficStep] = field(default_factory=deque)
+    told: deque[TrafficReport] = field(default_factory=deque)
+
+
+class Traffic:
+    def __init__(self) -> None:
+        self._terminals: dict[str, _Terminal] = {}
+        self._before: dict[int, tuple[float, Mapping[int, int]]] = {}  # by dpid: when, and packets by group
+
+    def keep(self, terminals: Collection[str]) -> None:
+        self._terminals = without(self._terminals, self._terminals.keys() - set(terminals))
+
+    def read(self, site: Site, installed: Installed, now: float) -> None:
+        """One end's switch was read."""
+        counted = _packets(installed)
+        before_at, before = self._before.get(site.dpid, (float("-inf"), counted))
+        self._before[site.dpid] = (now, counted)
+        if not 0 < now - before_at <= READ_WITHIN_S:
+            return
+        found: dict[str, list[Passed]] = {}
+        for group_id, way in leaving_ways(site).items():
+            packets = counted.get(group_id, 0) - before.get(group_id, 0)
+            if packets < 0:  # its flows are new
+                packets = counted.get(group_id, 0)
+            found.setdefault(way.terminal, []).append(_passed(way, installed.program.groups.get(group_id), packets))
+        for terminal, passed in found.items():
+            steps = self._terminals.setdefault(terminal, _Terminal()).steps
+            steps.append(TrafficStep(before_at, now, tuple(passed)))
+            while not now - steps[0].at < SHOWN_OVER_S:
+                steps.popleft()
+
+    def told(self, terminal: str, evidence: int, explained: int, now: float) -> None:
+        told = self._terminals.setdefault(terminal, _Terminal()).told
+        told.append(TrafficReport(now, evidence, explained))
+        while not now - told[0].at < KEPT_FOR_S:
+            told.popleft()
+
+    def passed(self, terminal: str, now: float) -> tuple[float, tuple[Passed, ...]]:
+        """The seconds of which something is known, of the last minute, and what passed in them."""
+        steps = [each for each in self._of(terminal).steps if 0 <= now - each.at < SHOWN_OVER_S]
+        sums: dict[tuple[str, bool], Passed] = {}
+        for each in (passed for step in steps for passed in step.passed):
+            before = sums.get((each.traffic, each.sent), Passed(each.traffic, each.sent, 0, 0))
+            copied, alone = before.copied + each.copied, before.alone + each.alone
+            sums[each.traffic, each.sent] = Passed(each.traffic, each.sent, copied, alone)
+        since = min((step.begun_at for step in steps), default=now)
+        return min(now - since, SHOWN_OVER_S), tuple(sums.values())
+
+    def untold(self, terminal: str, now: float) -> str | None:
+        """Why what agents tell of this terminal is not what it sends; None: it is, or it sends next to nothing."""
+        known = self._of(terminal)
+        newest = known.steps[-1].at if known.steps else now
+        recent = list(takewhile(lambda step: newest - step.at < JUDGED_S, reversed(known.steps)))
+        if not recent or now - newest > READ_WITHIN_S:
+            return None
+        begun_at = min(step.begun_at for step in recent)
+        over_s, sent = newest - begun_at, sum(step.sent for step in recent)
+        told = [each for each in known.told if each.at > begun_at]
+        rest = sent - sum(each.explained for each in told)
+        if rest < UNTOLD_PER_S * max(over_s, 1.0) or sum(each.evidence for each in told) >= rest:
+            return None
+        return f"of {rest} of the {sent} packets that it sent in {over_s:.0f} s no agent tells (calls and games, say)"
+
+    def _of(self, terminal: str) -> _Terminal:
+        return self._terminals.get(terminal, _Terminal())
+
+
+def _passed(way: LeavingGroup, group: Group | None, packets: int) -> Passed:
+    copied = group is not None and group.kind is GroupKind.ALL and len(group.buckets) > 1
+    return Passed(way.traffic, way.sent, packets if copied else 0, 0 if copied else packets)
+
+
+def _packets(installed: Installed) -> dict[int, int]:
+    """By group, of the flows that lead to it: a group's own counters begin anew when it is modified."""
+    found: dict[int, int] = {}
+    for key, counters in installed.flow_counters.items():
+        flow = installed.program.flows.get(key)
+        for action in flow.actions if flow else ():
+            if isinstance(action, ToGroup):
+                found[action.group_id] = found.get(action.group_id, 0) + counters.packets
+    return found

@@ -1,0 +1,1 @@
+"""Peer sites: elimination of copies at the other end of the same uplinks, and the tunnels to it."""

@@ -1,0 +1,118 @@
+"""The agent that eliminates copies at a site, and the uplinks that have fallen silent there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from controller.agents.order_slot import OrderSlot
+from controller.model.config import Mode, Site
+from controller.model.known import Port, Wanted
+from controller.policy.paths import arrivals
+from controller.protocol.orders import Eliminate
+from controller.protocol.reports import ELIMINATES, AgentOpened, Elimination, Resulted
+
+# One session of the agent at a site that lets the first of several copies pass: what it is told, and whether it does.
+#
+# It does as long as its reports say so: not once it is silent, nor while it has no program at a port.
+
+SILENT_AFTER_S = 2.5  # without a report; the agent's programs let everything pass 3 s after they were last tended
+
+
+class Eliminator:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name = event.name
+        self.session = event.session
+        self.told: Elimination | None = None  # its last report
+        self._standing = OrderSlot[Eliminate](event, ELIMINATES)
+        self._reported_at: float | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """It has reported nothing yet."""
+        return self._reported_at is None and self._standing.refused is None
+
+    def is_due(self, order: Eliminate, now: float) -> bool:
+        """Whether it is to be told, or told again."""
+        idle = not order.paths and self.told is None
+        return self._standing.is_due(order, idle, self.fulfils(order, now), now)
+
+    def ordered(self, order: Eliminate, directive: int, now: float) -> None:
+        self._standing.ordered(order, directive, now)
+
+    def resulted(self, event: Resulted) -> None:
+        self._standing.resulted(event)
+
+    def reported(self, told: Elimination | None, now: float) -> None:
+        self.told, self._reported_at = told, now
+
+    def fulfils(self, order: Eliminate, now: float) -> bool:
+        if self.told is None:
+            return not order.paths
+        wholly = not self.told.missing and _names(self.told) == {name for name, _, _ in order.paths}
+        return wholly and self._heard_of_late(now)
+
+    def why_not(self) -> str:
+        unwilling = self._standing.unable or self._standing.refused
+        if unwilling:
+            return unwilling
+        if self.told is not None and self.told.missing:
+            port, because = self.told.missing[0]
+            return f"{port}: {because}"
+        return f"the agent {self.name} has not said lately that it does"
+
+    def _heard_of_late(self, now: float) -> bool:
+        return self._reported_at is not None and now - self._reported_at <= SILENT_AFTER_S
+
+
+def _names(told: Elimination) -> set[str]:
+    return {path.name for path in told.paths}
+
+
+log = logging.getLogger(__name__)
+
+Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch shows them
+
+
+class Silence:
+    def __init__(self) -> None:
+        self._sites: dict[str, arrivals.SiteArrivals] = {}
+
+    def at(self, site: str) -> dict[str, str]:
+        return self._sites[site].silent if site in self._sites else {}
+
+    def look(
+        self, here: Site, there: Site, told: Elimination, once: bool, wanted: Wanted, ports: Ports, now: float
+    ) -> None:
+        """`once`: one copy of each packet passes here."""
+        up = set(_up_at_both(here, there, ports))
+        up -= wanted.barred.get(here.home, frozenset())  # that one brings none is as it should be
+        brought = {path.name: path.arrived for path in told.paths if path.name in up}
+        whole = once and _copies_all(here, there, wanted)
+        before = self.at(here.name)
+        self._sites[here.name] = arrivals.silence_after(
+            self._sites.get(here.name, arrivals.SiteArrivals()), brought, whole, now
+        )
+        after = self.at(here.name)
+        for name in after.keys() - before.keys():
+            log.warning("%s: %s: %s", here.name, name, after[name])
+        for name in before.keys() - after.keys():
+            log.info("%s: %s is not taken to be silent any more", here.name, name)
+
+
+def _copies_all(here: Site, there: Site, wanted: Wanted) -> bool:
+    """Whether all that comes to `here` by the uplinks comes by each of them."""
+    home = here if here.mirrors is None else there  # a mode is of both directions
+    modes = (wanted.acting(home, each) for each in home.terminals)
+    of_classes = (wanted.acting_of(home, each, traffic.name) for each in home.terminals for traffic in home.named)
+    return not there.bicast_once.protocols and all(mode is Mode.BICAST for mode in chain(modes, of_classes))
+
+
+def _up_at_both(here: Site, there: Site, ports: Ports) -> Iterator[str]:
+    """Of a port that is down it is known anyway."""
+    for uplink in here.uplinks:
+        ends = ((here, uplink.port), (there, there.uplink(uplink.name).port))
+        seen = [ports.get(site.dpid, {}).get(port) for site, port in ends]
+        if all(port is not None and port.up for port in seen):
+            yield uplink.name

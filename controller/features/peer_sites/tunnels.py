@@ -1,0 +1,159 @@
+"""Which tunnels each site's agent is to make, and what it says of the other ends."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from controller.agents.order_slot import OrderSlot
+from controller.model.config import Config, Site
+from controller.protocol.enrolment import Vouched
+from controller.protocol.orders import Direct, Tickets, TunnelOrder, Tunnels
+from controller.protocol.reports import (
+    TUNNELS,
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    Reported,
+    Resulted,
+    Role,
+    TunnelEnd,
+    Tunnelling,
+)
+
+log = logging.getLogger(__name__)
+
+NOTHING = Tunnels()
+
+
+class Tunneller:
+    """One session of a site's agent."""
+
+    def __init__(self, event: AgentOpened) -> None:
+        self.name = event.name
+        self.session = event.session
+        self.told: Tunnelling | None = None  # its last report
+        self.standing = OrderSlot[Tunnels](event, TUNNELS)
+
+    def is_due(self, order: Tunnels, now: float) -> bool:
+        """Also that it is to have none: one before it may have been killed, and its tunnels live on."""
+        return self.standing.is_due(order, False, self._holds(order), now)
+
+    def _holds(self, order: Tunnels) -> bool:
+        told = {end.name for end in self.told.ends} if self.told else set()
+        return told == {each.name for each in order.tunnels}
+
+
+class SiteTunnels:
+    def __init__(self, tickets: Tickets) -> None:
+        self._tickets = tickets
+        self._here: dict[int, Tunneller] = {}  # by session
+        self._config: Config | None = None
+        self._vouched: Vouched = {}
+        self._orders: dict[str, Tunnels] = {}  # by site
+        self._down: dict[tuple[str, str], str] = {}  # by site and uplink, as it was said last
+
+    def reconfigure(self, config: Config) -> None:
+        self._config = config
+        self._draft()
+
+    def vouch(self, vouched: Vouched) -> None:
+        """Agents have joined, or were revoked."""
+        self._vouched = vouched
+        self._draft()
+
+    def _draft(self) -> None:
+        sites = self._config.sites if self._config is not None else ()
+        self._orders = {
+            site.name: _order(site, self._certificates(site))
+            for site in sites
+            if any(each.tunnel for each in site.uplinks)
+        }
+
+    def _certificates(self, site: Site) -> tuple[bytes, ...]:
+        """Of both sites' agents, the same at both ends; b"" where there is none that counts."""
+        names = sorted({site.name, site.other_end or site.name})
+        found = (self._vouched.get(name) for name in names)
+        return tuple(one.sha256 if one is not None and one.role is Role.GATEWAY else b"" for one in found)
+
+    def hear(self, event: AgentEvent) -> None:
+        here = self._here.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                self._here[event.session] = Tunneller(event)
+            case AgentClosed():
+                gone = self._here.pop(event.session, None)
+                self._down = {at: why for at, why in self._down.items() if gone is None or at[0] != gone.name}
+            case Resulted() if here:
+                here.standing.resulted(event)
+            case Reported() if here:
+                here.told = event.tunnelling
+                self._say(here)
+
+    def tend(self, now: float) -> Iterator[Direct]:
+        for each in self._here.values():
+            order = self._orders.get(each.name, NOTHING)
+            if each.is_due(order, now):
+                directive = self._tickets.draw()
+                each.standing.ordered(order, directive, now)
+                yield Direct(each.session, directive, order)
+
+    def told(self, site: Site) -> Tunnelling | None:
+        """The last word of the site's agent; None: it has none, or said nothing."""
+        who = self._at(site)
+        return who.told if who else None
+
+    def ends(self, site: Site) -> dict[str, TunnelEnd]:
+        """By uplink, as the site's agent has them; nothing where none tells."""
+        told, names = self.told(site), {uplink.name for uplink in site.uplinks if uplink.tunnel}
+        return {end.name: end for end in told.ends if end.name in names} if told else {}
+
+    def dead(self, site: Site) -> dict[str, str]:
+        """Uplinks by whose tunnel nobody is heard at this site, and why they are taken to be dead."""
+        return {name: f"tunnel: {end.because}" for name, end in self.ends(site).items() if end.because}
+
+    def why_not(self, site: Site, uplink: str) -> str | None:
+        """None: the tunnel stands, and the other end is heard."""
+        end = self.ends(site).get(uplink)
+        if end is not None:
+            return end.because or None
+        who = self._at(site)
+        if who is None:
+            return f"no agent of role gateway that was enrolled as {site.name} is connected"
+        return who.standing.unable or who.standing.refused or f"the agent {site.name} has not said yet that it stands"
+
+    def _at(self, site: Site) -> Tunneller | None:
+        return next((each for each in self._here.values() if each.name == site.name), None)
+
+    def _say(self, who: Tunneller) -> None:
+        ordered = {each.name for each in self._orders.get(who.name, NOTHING).tunnels}
+        for end in who.told.ends if who.told else ():
+            if end.name not in ordered:
+                continue  # an invention of its own
+            at = (who.name, end.name)
+            before = self._down.pop(at, "")
+            if end.because:
+                self._down[at] = end.because
+            if end.because and not before:
+                log.warning("%s: the tunnel %s is down: %s", *at, end.because)
+            elif before and not end.because:
+                log.info("%s: the tunnel %s is up: the other end is at %s", *at, end.peer)
+
+
+def _order(site: Site, certificates: tuple[bytes, ...]) -> Tunnels:
+    return Tunnels(
+        tunnels=tuple(
+            TunnelOrder(
+                name=uplink.name,
+                port=uplink.port,
+                vni=uplink.tunnel.vni,
+                udp_port=uplink.tunnel.udp_port,
+                device=uplink.tunnel.device,
+                remote=str(uplink.tunnel.remote) if uplink.tunnel.remote else None,
+                ends=certificates,
+            )
+            for uplink in site.uplinks
+            if uplink.tunnel
+        ),
+        fitted_ports=site.inside_ports,
+    )

@@ -1,0 +1,1 @@
+"""Probing: the paths between sites, measured by small packets and by probes that agents send each other."""

@@ -1,0 +1,313 @@
+"""Roads, measured: by small packets all the time, and by probes now and then. What is found is told,
+kept, and evidence for others; nothing is decided here.
+
+    configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
+                                                           └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import repeat
+
+from controller.features.probing import estimates, readout
+from controller.features.probing.estimates import Delivering, Estimate, Estimated, PathEstimate, WayOf
+from controller.features.probing.paths import At, End, Road, Sent, Unmeasured, roads, wanted
+from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
+from controller.features.probing.sessions import Host, Meetings
+from controller.features.probing.view import RoadView
+from controller.model.config import Config
+from controller.policy.bandwidth.rates import FusedRate, Measured, said
+from controller.policy.paths.uplinks import Home
+from controller.protocol.orders import Direct, Tickets
+from controller.protocol.reports import (
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    PathHealth,
+    ProbeReport,
+    Reported,
+    Resulted,
+    Role,
+)
+from controller.protocol.requests import Impossible, OverrideResult
+
+log = logging.getLogger(__name__)
+
+Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
+"""Whether this session's agent stands at the terminals' end, and the homes of which it tells."""
+
+
+class ProbingManager:
+    def __init__(
+        self,
+        config: Config,
+        tickets: Tickets,
+        kept: Mapping[PathDirection, PathEstimate],
+        speaker: Speaker,
+        way_of: WayOf,
+    ) -> None:
+        """`kept` is what was known when the controller ended, its times by this one's clock. `speaker` tells of whose
+        connections a session reports, `way_of` by which uplinks a terminal's packets go."""
+        self._speaker, self._way_of = speaker, way_of
+        self._tickets = tickets
+        self._here: dict[int, Host] = {}  # by session
+        self._at: dict[End, Host] = {}  # who came last
+        self._meetings = Meetings(tickets)
+        self._turns = Turns()
+        self._estimating: set[PathDirection] = set()
+        self._timetable = Timetable(self._turns)
+        self._delivering = Delivering()
+        self._delivered: dict[PathDirection, Measured] = {}  # the most that flows got of late
+        self.pages: Mapping[PathDirection, PathEstimate] = kept  # a new one whenever anything in it changes
+        self._roads: dict[At, Road] = {}
+        self.watched: frozenset[At] = frozenset()  # roads whose loss is to be known soon, as somebody else needs it
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        found, before = list(roads(config)), self._roads
+        self._roads = {road.at: road for road in found if isinstance(road, Road)}
+        self._roads_of: dict[End, list[Road]] = {}  # by either end
+        for road in self._roads.values():
+            for end in road.ends:
+                self._roads_of.setdefault(end, []).append(road)
+        self._unmeasured = tuple(road for road in found if isinstance(road, Unmeasured))
+        self._meetings.keep(self._roads)
+        headings = {(at, down) for at in self._roads for down in DIRECTIONS}
+        self._turns.keep(headings)
+        others = {at for at, road in before.items() if at in self._roads and self._roads[at].way != road.way}
+        self.pages = {
+            heading: estimates.of_another_way(page) if heading[0] in others else page
+            for heading, page in self.pages.items()
+            if heading in headings
+        }
+        self._timetable.keep(self._roads)
+        self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
+
+    # What agents say
+
+    def hear(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
+        here = self._here.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY | Role.TERMINAL):
+                host = Host(event)
+                self._here[event.session] = self._at[host.end] = host
+            case AgentClosed():
+                self._here.pop(event.session, None)
+                self._at = {host.end: host for host in self._here.values()}
+                self._delivering.closed(event.session)
+                for turn in self._turns.gone(event.session):
+                    self._failed(turn, f"the agent {turn.road.near} went away while it probed")
+            case Resulted() if here:
+                self._meetings.answered(here.resulted(event))
+                self._begun(event, now)
+            case Reported():
+                self._reported(here, event, now)
+            case ProbeReport():
+                yield from self._probed(event, now)
+        who = here or self._here.get(event.session)
+        if who is not None:
+            yield from self._tell(who.end, now, isinstance(event, Reported))
+
+    def _reported(self, who: Host | None, event: Reported, now: float) -> None:
+        if who is not None:
+            who.reported(event)
+            self._look(who, now)
+        if self._roads and (who is None or who.role is Role.TERMINAL):
+            self._deliver(event, now)
+
+    def _begun(self, event: Resulted, now: float) -> None:
+        turn = None if event.done else self._turns.end(event.directive)
+        if turn is not None:
+            self._timetable.refused(turn.heading, now)
+            self._write(turn.heading, replace(self._page(turn.heading), spent=turn.before))
+            self._failed(turn, f"agent {turn.road.near}: {event.said}")
+
+    def _probed(self, event: ProbeReport, now: float) -> Iterator[Estimate]:
+        turn = self._turns.end(event.directive)
+        if turn is None or turn.heading not in self._headings():
+            return
+        if self._roads[turn.road.at].way != turn.road.way:
+            self._failed(turn, "gateway.yaml has another way for it since that was begun")
+            return
+        if not event.packets:
+            self._failed(turn, event.because or "no packet of it was sent")
+            return
+        self._estimating.add(turn.heading)
+        (site, uplink), down = turn.heading
+        yield Estimate(site, uplink, down, event, self._page(turn.heading).alpha, turn.link_bps, now)
+
+    def estimated(self, event: Estimated, now: float) -> None:
+        """`now` is later than what was estimated."""
+        heading: PathDirection = ((event.of.site, event.of.uplink), event.of.down)
+        self._estimating.discard(heading)
+        if heading not in self._headings():
+            return
+        self._write(heading, estimates.written(self._page(heading), event))
+        figure = self._page(heading).figure(self._delivered.get(heading), now, self._roads[heading[0]].kept_s)
+        found = said(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.because}"
+        log.info("%s: %s %s: %s", event.of.site, event.of.uplink, readout.named(event.of.down), found)
+
+    def _failed(self, turn: Turn, because: str) -> None:
+        page, direction = self._page(turn.heading), readout.named(turn.down)
+        if because != page.error:
+            log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, direction, because)
+        self._write(turn.heading, estimates.failed(page, because))
+
+    def _look(self, who: Host, now: float) -> None:
+        for road in (each for each in self._roads_of.get(who.end, ()) if each.near_end == who.end):
+            path = who.health.get(road.uplink)
+            if path is not None and path.answers:
+                self._timetable.answers(road, now)
+            else:
+                self._timetable.silent(road)
+
+    def _deliver(self, event: Reported, now: float) -> None:
+        speaker = self._speaker(event.session)
+        for one in self._delivering.told(event, *speaker, self._way_of, now) if speaker is not None else ():
+            road = self._road(one.site, one.uplink)
+            if road is not None:
+                heading = (road.at, one.sent != (road.near == one.site))
+                self._delivered[heading] = estimates.most(self._delivered.get(heading), one.bps, now)
+
+    # What they are told
+
+    def tend(self, now: float) -> Iterator[Direct]:
+        """What all of them are to do, and whose turn it is."""
+        for end in tuple(self._at):
+            yield from self._tell(end, now, alone=True)
+        for heading in tuple(self._turns.asked):
+            because = self.why_not(self._roads[heading[0]])
+            if because is not None:
+                del self._turns.asked[heading]
+                self._write(heading, estimates.failed(self._page(heading), because))
+        for turn in self._turns.late(now):
+            self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
+        yield from self._probe(now)
+
+    def _tell(self, end: End, now: float, alone: bool) -> Iterator[Direct]:
+        """An agent, and those at the other ends of its roads; `alone`: they have their own turn."""
+        for road in self._roads_of.get(end, ()):
+            near, far = self._at.get(road.near_end), self._at.get(road.far_end)
+            if near is None or far is None or near.unable or far.unable:
+                continue
+            if self._meetings.meet(road, near, far, self._is_watched(road)):
+                self._timetable.silent(road)
+        others = () if alone else (each for road in self._roads_of.get(end, ()) for each in road.ends)
+        for each in sorted({end, *others} & self._at.keys()):
+            host, roads = self._at[each], self._roads_of.get(each, ())
+            answer, health = self._meetings.answer(host, roads), self._meetings.health(host, roads)
+            yield from host.tell(answer, health, self._tickets, now)
+
+    def _probe(self, now: float) -> Iterator[Direct]:
+        for at, down in self._timetable.due(self._headings(), self.pages, now):
+            road = self._roads[at]
+            near, met = self._at.get(road.near_end), self._meetings.of(road)
+            if near is not None and met is not None and met.near == near.session and self._turns.is_free(road):
+                planned = self._timetable.plan((at, down), self.pages)
+                directive = self._tickets.draw()
+                page = self._page((at, down))
+                self._turns.begin(road, down, near.session, planned.lasts_s, page.spent, directive, now)
+                self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
+                yield Direct(near.session, directive, planned.order(road, down, met.number))
+
+    # What people wish
+
+    def wish(self, site: str | None, uplink: str, link_bps: float | None) -> OverrideResult:
+        """Both directions of these at once, whatever they have cost today; or Impossible."""
+        meant = wanted((*self._roads.values(), *self._unmeasured), site, uplink)
+        for road in meant:
+            because = self.why_not(road)
+            if because is not None:
+                raise Impossible(f"{road.uplink} of {road.site} cannot be measured: {because}")
+        for road in meant:
+            for down in DIRECTIONS:
+                self._turns.ask((road.at, down), link_bps)
+        return OverrideResult(tuple(f"{road.uplink} of {road.site} is measured, both ways" for road in meant), True, 0)
+
+    # What is known
+
+    def health(self, site: str, uplink: str) -> PathHealth | None:
+        """As it was told last, by who is in session. `site` is either end."""
+        road = self._road(site, uplink)
+        host = self._at.get(road.near_end) if road is not None else None
+        return host.health.get(uplink) if host is not None else None
+
+    def over_air(self, site: str, access_point: str, now: float) -> FusedRate | None:
+        """The greatest that trains of any of its terminals told within the last hour, either way: all have the air
+        together, and whose trains go while others send gets less."""
+        roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air == access_point)
+        pages = (self._page((road.at, down)) for road in roads for down in DIRECTIONS)
+        return max(
+            filter(None, (estimates.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None
+        )
+
+    def uplink_bps(self, site: str, now: float) -> float | None:
+        """What the fastest of a site's uplinks carries towards it; None: of none is it known. What flows got is no
+        bound: they may have been slow for other reasons."""
+        roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air is None)
+        headings = ((road, (road.at, road.near == site)) for road in roads)
+        figures = (
+            self._page(heading).figure(self._delivered.get(heading), now, road.kept_s) for road, heading in headings
+        )
+        bounded = (figure for figure in figures if isinstance(figure, FusedRate) and math.isfinite(figure.most_bps))
+        return max((figure.bps for figure in bounded), default=None)
+
+    def told(self, now: float) -> tuple[RoadView, ...]:
+        return (*map(self._told, self._roads.values(), repeat(now)), *map(readout.unmeasured, self._unmeasured))
+
+    def _told(self, road: Road, now: float) -> RoadView:
+        directions = (
+            readout.direction(
+                down,
+                self._page((road.at, down)),
+                self._delivered.get((road.at, down)),
+                road.kept_s,
+                self._is_running((road.at, down)),
+                self._timetable.due_at((road.at, down), self.pages, now),
+                now,
+            )
+            for down in DIRECTIONS
+        )
+        return readout.road(road, self.why_not(road), self.health(road.site, road.uplink), tuple(directions))
+
+    def _is_watched(self, road: Road) -> bool:
+        """It is of a site's uplink, and not paid for by the byte."""
+        return road.at in self.watched and road.budget_bytes_per_day is None and road.air is None
+
+    def why_not(self, road: Road) -> str | None:
+        """None: it is measured."""
+        near, far = self._at.get(road.near_end), self._at.get(road.far_end)
+        if near is None or far is None:
+            role, name = road.far_end if near else road.near_end
+            return f"no agent of role {role} that was enrolled as {name} is connected"
+        said = far.answering.because if far.answering is not None else ""
+        because = near.unable or far.unable or far.does_not_answer or said
+        if because:
+            return because
+        if self._meetings.of(road) is None:
+            return f"the agent {road.far} has not said yet that it answers"
+        path = near.health.get(road.uplink)
+        if path is None:
+            return near.does_not_send or f"the agent {road.near} has not told of it yet"
+        return path.because or None
+
+    def _road(self, site: str, uplink: str) -> Road | None:
+        """`site` is either end."""
+        return next((road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.uplink == uplink), None)
+
+    def _is_running(self, heading: PathDirection) -> bool:
+        return heading in self._turns.asked or self._turns.runs(heading) or heading in self._estimating
+
+    def _headings(self) -> list[PathDirection]:
+        return [(at, down) for at in self._roads for down in DIRECTIONS]
+
+    def _page(self, heading: PathDirection) -> PathEstimate:
+        return self.pages.get(heading, NEW)
+
+    def _write(self, heading: PathDirection, page: PathEstimate) -> None:
+        if heading[0] in self._roads:
+            self.pages = {**self.pages, heading: page}

@@ -1,0 +1,170 @@
+"""The paths that are measured, and how seldom each is probed.
+
+    near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent
+      starts, measures both ways                                                         answers
+
+A tunnel is measured outside of it, from host to host: by the end that knows where the other one is, as it is the one
+that starts the tunnel. Over the air the terminal starts, for it is the one that is reached no longer when it sleeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from controller.model.config import Config, Site, Uplink
+from controller.policy.bandwidth.rates import KEPT_S
+from controller.protocol.orders import MeasuredWay
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible
+
+# How seldom roads are probed: a hundredth of what they carry at most, and of what may be spent on one in a day.
+
+PART = 0.01
+SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the other direction
+SELDOM_S = 600.0  # from one probe to the next of the same road and direction, at least
+ASSUMED_BPS = 1e6  # where nothing is known yet
+DAY_S = 86_400.0
+KEPT_PAID_S = 3 * DAY_S  # a figure of what is paid for by the byte: it may be probed every second day alone
+FIRST_AFTER_S = 5.0  # of answers
+PAUSE_MS = 100  # between packets of its health
+PAUSE_WATCHED_MS = 20  # where somebody sends what nobody else tells of
+PAUSE_SPARED_MS = 1000  # where it is paid for by the byte, or many share the air
+AGAIN_AFTER_S = 30.0  # where a probe could not begin
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    at: float  # when the probe began
+    bytes: int
+
+
+def period_s(sent_bytes: int, bps: float | None, back_bps: float | None) -> float:
+    """The slower direction counts: long packets by the one's probes and small ones by the other's are in its part."""
+    slower_bps = min(bps or ASSUMED_BPS, back_bps or math.inf)
+    return max(SELDOM_S, 8 * sent_bytes / (SMALL_DIFFER * PART * slower_bps))
+
+
+def paid_at(spent: Iterable[Sent], wanted_bytes: int, budget_bytes: int) -> float | None:
+    """When so many bytes more are within their part of the day's budget, whenever a day is taken to begin: half of the
+    part is the last probe's, and what was sent before it has been waited for. None: never."""
+    half = PART / 2 * budget_bytes
+    if wanted_bytes > half:
+        return None
+    last = max(spent, key=lambda one: one.at, default=None)
+    return last.at + DAY_S * last.bytes / half if last is not None else 0.0
+
+
+HEALTH_PORT = 8620
+PROBE_PORTS = 8630  # and a road's number
+
+FIRST_OVER_AIR = 17  # above all uplinks' numbers
+MOST_OVER_AIR = 239  # of a site: an agent answers 256
+
+At = tuple[str, str]  # a site's name, of uplinks the one that mirrors no other, and a road's
+End = tuple[Role, str]  # an agent; a terminal may have a site's name
+
+
+@dataclass(frozen=True, slots=True)
+class Road:
+    site: str  # whose uplinks these are
+    uplink: str  # or TERMINAL@ACCESS_POINT, which is no name that an uplink can have
+    near: str  # sites, or a terminal, and agents
+    far: str
+    way: MeasuredWay
+    number: int  # of its session; apart from those of all roads that end there
+    budget_bytes_per_day: int | None  # where it is paid for by the byte
+    air: str | None = None  # the access point of the terminal that is its near end; None: that is a site
+
+    @property
+    def at(self) -> At:
+        return self.site, self.uplink
+
+    @property
+    def kept_s(self) -> float:
+        """For how long what was measured counts."""
+        return KEPT_S if self.budget_bytes_per_day is None else KEPT_PAID_S
+
+    @property
+    def near_end(self) -> End:
+        return Role.GATEWAY if self.air is None else Role.TERMINAL, self.near
+
+    @property
+    def far_end(self) -> End:
+        return Role.GATEWAY, self.far
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        return self.near_end, self.far_end
+
+    @property
+    def probe_port(self) -> int:
+        return PROBE_PORTS + self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    site: str
+    uplink: str
+    near: str
+    far: str
+    because: str
+
+
+def roads(config: Config) -> Iterator[Road | Unmeasured]:
+    for home in config.sites:
+        far = config.other_end(home)
+        if home.mirrors is None and far is not None:
+            for number, uplink in enumerate(sorted(home.uplinks, key=lambda each: each.name), 1):
+                yield _road(home, far, uplink, number)
+    for site in config.sites:
+        yield from _over_air(site)
+
+
+def wanted(there: Collection[Road | Unmeasured], site: str | None, uplink: str) -> tuple[Road, ...]:
+    """Those that a person means, by either end's name; or Impossible."""
+    named = [road for road in there if road.uplink == uplink]
+    meant = [road for road in named if site in (None, road.site, road.near, road.far)]
+    if not meant:
+        found = ", ".join(sorted(f"{road.uplink} of {road.site}" for road in there)) or "none"
+        at = f" of {site}" if site is not None else ""
+        raise Impossible(f"no uplink {uplink}{at} leads to a site of ours; those that do: {found}")
+    roads = tuple(road for road in meant if isinstance(road, Road))
+    if not roads:
+        whys = {one.site: one.because for one in meant if isinstance(one, Unmeasured)}
+        raise Impossible("; ".join(f"{uplink} of {at} is not measured: {because}" for at, because in whys.items()))
+    return roads
+
+
+def _road(home: Site, far: Site, uplink: Uplink, number: int) -> Road | Unmeasured:
+    for here, there in ((home, far), (far, home)):
+        way = _way(here.uplink(uplink.name))
+        if way is not None:
+            budget = uplink.limits.budget_bytes_per_day
+            return Road(home.name, uplink.name, here.name, there.name, way, number, budget)
+    because = f"it is of kind ethernet, and `measure` is written at it neither at {home.name} nor at {far.name}"
+    return Unmeasured(home.name, uplink.name, home.name, far.name, because)
+
+
+def _over_air(site: Site) -> Iterator[Road | Unmeasured]:
+    reached = {each.name: each.measure for each in site.access_points if each.measure is not None}
+    there = (each for each in site.terminals if each.access_point in reached)
+    for number, terminal in enumerate(sorted(there, key=lambda each: each.name), FIRST_OVER_AIR):
+        air = terminal.access_point
+        assert air is not None
+        name, way = f"{terminal.name}@{air}", MeasuredWay(None, None, str(reached[air]))
+        if number < FIRST_OVER_AIR + MOST_OVER_AIR:
+            yield Road(site.name, name, terminal.name, site.name, way, number, None, air)
+        else:
+            because = f"an agent of role gateway answers {MOST_OVER_AIR} terminals, and this one is beyond them"
+            yield Unmeasured(site.name, name, terminal.name, site.name, because)
+
+
+def _way(uplink: Uplink) -> MeasuredWay | None:
+    """None: the other end starts, or nobody does."""
+    if uplink.tunnel is not None and uplink.tunnel.remote is not None:
+        return MeasuredWay(uplink.tunnel.device, None, str(uplink.tunnel.remote))
+    if uplink.measure is not None:
+        return MeasuredWay(None, str(uplink.measure.local), str(uplink.measure.remote))
+    return None

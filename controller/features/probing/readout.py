@@ -1,0 +1,70 @@
+"""What is told of roads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.paths import Road, Unmeasured
+from controller.features.probing.view import DirectionView, MethodView, RoadHealthView, RoadView
+from controller.policy.bandwidth.rates import FusedRate, Measured
+from controller.protocol.reports import PathHealth
+
+
+def road(one: Road, why_not: str | None, health: PathHealth | None, directions: tuple[DirectionView, ...]) -> RoadView:
+    return RoadView(one.site, one.uplink, one.near, one.far, why_not, _health(health) if health else None, directions)
+
+
+def unmeasured(one: Unmeasured) -> RoadView:
+    return RoadView(one.site, one.uplink, one.near, one.far, one.because, None, ())
+
+
+def direction(
+    down: bool,
+    page: PathEstimate,
+    delivered: Measured | None,
+    kept_s: float,
+    running: bool,
+    next_at: float | None,
+    now: float,
+) -> DirectionView:
+    found = page.figure(delivered, now, kept_s)
+    figure = found if isinstance(found, FusedRate) else None
+    return DirectionView(
+        direction=named(down),
+        bps=figure.bps if figure else None,
+        least_bps=figure.least_bps if figure else None,
+        most_bps=figure.most_bps if figure and math.isfinite(figure.most_bps) else None,
+        age_s=figure.age_s(now) if figure else None,
+        methods=tuple(map(str, figure.methods)) if figure else (),
+        because="" if isinstance(found, FusedRate) else found.because,
+        by_method=tuple(_methods(page, now)),
+        alpha_ns_per_byte=page.alpha.s_per_byte * 1e9 if page.alpha else None,
+        running=running,
+        ended=page.ended,
+        next_in_s=max(0.0, next_at - now) if next_at is not None else None,
+        error=page.error,
+        sent=page.sent,
+        lost=page.lost,
+        reordered=page.reordered,
+        mtu_bytes=page.mtu_bytes,
+    )
+
+
+def named(down: bool) -> str:
+    return "down" if down else "up"
+
+
+def _methods(page: PathEstimate, now: float) -> Iterator[MethodView]:
+    why = dict(page.unknown)
+    for one in page.measured:
+        rate = one.rate
+        age_s = max(0.0, now - one.at)
+        yield MethodView(one.method, rate.bps, rate.least_bps, rate.most_bps, age_s, why.pop(one.method, ""))
+    for method, because in why.items():
+        yield MethodView(method, None, None, None, None, because)
+
+
+def _health(told: PathHealth) -> RoadHealthView:
+    return RoadHealthView(told.sent, told.lost, told.lost_there, told.lost_back, told.late, told.windows)

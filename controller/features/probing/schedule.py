@@ -1,0 +1,249 @@
+"""When each path is probed, whose turn it is, and what one probe sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.paths import AGAIN_AFTER_S, FIRST_AFTER_S, At, Road, Sent, paid_at, period_s
+from controller.protocol.orders import Probe
+
+# What one probe sends, for how long, and how many bytes that is.
+#
+# Packets that wait for one another tell nothing: so the slower a road is known to be, the longer the pause between
+# them, also where it is the small ones whose way is slow. Of a road that nobody has probed yet it is not known how slow
+# it is. On a fast one the time that a packet takes is little beside the time of a processor, and more of them have to
+# tell it. On a slow one, and where each byte is paid for, there are as few as tell anything.
+
+SHORTEST_UP = 16  # bytes of UDP payload
+SHORTEST_DOWN = 64
+LONGEST = 1440
+STEP = 16
+TRAINS, TRAIN_PACKETS = 10, 40
+TRAINS_FEW, TRAIN_PACKETS_PAID = 8, 18
+SLOW_BPS, FAST_BPS = 2e6, 50e6
+TRIES, TRIES_FAST, TRIES_FEW = 10, 100, 3
+PAUSE_US, PAUSE_FAST_US = 10_000, 1_000
+PAUSE_NEW_US = 40_000  # 0.3 Mbit/s
+LONGEST_PAUSE_US = 500_000
+APART = 10  # so many times what the longest packet takes
+HEADERS = 62  # bytes of Ethernet, IPv6 and UDP: of IPv4 it is less
+SMALL = 64 + HEADERS  # an answer, or what asks for a long one
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    shortest: int
+    tries: int
+    pause_us: int
+    trains: int
+    train_packets: int
+
+    @property
+    def lasts_s(self) -> float:
+        return self.packets * self.pause_us / 1e6  # trains are as far apart as their packets would be
+
+    @property
+    def packets(self) -> int:
+        return len(self._lengths) * self.tries + self.trains * self.train_packets
+
+    @property
+    def bytes(self) -> int:
+        """In both directions."""
+        long = self.tries * sum(self._lengths) + self.trains * self.train_packets * LONGEST
+        return long + self.packets * (HEADERS + SMALL)
+
+    @property
+    def _lengths(self) -> range:
+        return range(self.shortest, LONGEST + 1, STEP)
+
+    def order(self, road: Road, down: bool, meeting: int) -> Probe:
+        return Probe(
+            name=road.uplink,
+            way=road.way,
+            port=road.probe_port,
+            down=down,
+            shortest_bytes=self.shortest,
+            longest_bytes=LONGEST,
+            step_bytes=STEP,
+            tries=self.tries,
+            pause_us=self.pause_us,
+            trains=self.trains,
+            train_packets=self.train_packets,
+            meeting=meeting,
+        )
+
+
+def plan(down: bool, bps: float | None, paid: bool = False, back_bps: float | None = None, new: bool = False) -> Plan:
+    """`bps` as it was last measured, and of the other direction; None: not known. `new`: nobody has tried it yet."""
+    shortest = SHORTEST_DOWN if down else SHORTEST_UP
+    long_us, small_us = _apart_us(LONGEST + HEADERS, bps), _apart_us(SMALL, back_bps)
+    if bps is not None and bps > FAST_BPS and small_us <= PAUSE_US and not paid:
+        return Plan(shortest, TRIES_FAST, max(PAUSE_FAST_US, small_us), TRAINS, TRAIN_PACKETS)
+    pause_us = min(max(PAUSE_NEW_US if new else PAUSE_US, long_us, small_us), LONGEST_PAUSE_US)
+    if paid:
+        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS_PAID)
+    if new or (bps is not None and bps < SLOW_BPS):
+        return Plan(shortest, TRIES_FEW, pause_us, TRAINS_FEW, TRAIN_PACKETS)
+    return Plan(shortest, TRIES, pause_us, TRAINS, TRAIN_PACKETS)
+
+
+def _apart_us(length: int, bps: float | None) -> int:
+    return round(APART * length * 8e6 / bps) if bps else 0
+
+
+# Whose turn it is to be probed: one road in one direction at a time of each agent, and first what a person asked for.
+#
+# due ──► begun ──► told of (whole or not) ──► due again, as paths.py says
+#           │
+#           └──► refused, or its agent gone: the turn is free
+
+PathDirection = tuple[At, bool]  # a road, and whether down
+
+TOLD_WITHIN_S = 60.0  # of when a probe should be over
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    road: Road
+    down: bool
+    session: int  # of the near end's agent
+    until: float
+    link_bps: float | None
+    before: Sent | None  # by the probe before
+
+    @property
+    def heading(self) -> PathDirection:
+        return self.road.at, self.down
+
+
+class Turns:
+    def __init__(self) -> None:
+        self.asked: dict[PathDirection, float | None] = {}  # by people, in this order; with the rate of a known link
+        self._running: dict[int, Turn] = {}  # by directive
+
+    def ask(self, heading: PathDirection, link_bps: float | None) -> None:
+        self.asked.pop(heading, None)
+        self.asked[heading] = link_bps
+
+    def keep(self, headings: Iterable[PathDirection]) -> None:
+        there = set(headings)
+        self.asked = {heading: link for heading, link in self.asked.items() if heading in there}
+
+    def is_free(self, road: Road) -> bool:
+        """Neither of its ends measures anything."""
+        return {end for turn in self._running.values() for end in turn.road.ends}.isdisjoint(road.ends)
+
+    def runs(self, heading: PathDirection) -> bool:
+        return any(turn.heading == heading for turn in self._running.values())
+
+    def begin(
+        self, road: Road, down: bool, session: int, lasts_s: float, before: Sent | None, directive: int, now: float
+    ) -> None:
+        until = now + 2 * lasts_s + TOLD_WITHIN_S
+        link_bps = self.asked.pop((road.at, down), None)
+        self._running[directive] = Turn(road, down, session, until, link_bps, before)
+
+    def end(self, directive: int) -> Turn | None:
+        return self._running.pop(directive, None)
+
+    def gone(self, session: int) -> list[Turn]:
+        """Those of an agent that is."""
+        return self._end(directive for directive, turn in self._running.items() if turn.session == session)
+
+    def late(self, now: float) -> list[Turn]:
+        return self._end(directive for directive, turn in self._running.items() if now > turn.until)
+
+    def _end(self, directives: Iterable[int]) -> list[Turn]:
+        return [self._running.pop(directive) for directive in list(directives)]
+
+
+# When each road is to be probed, each way, and by how much: from when its far end was first seen to answer, and from
+# what probes before have cost.
+#
+# Those who share an access point have one turn together: the air is one, whoever of them sends, and whichever way.
+
+NEW = PathEstimate()
+DIRECTIONS = (False, True)  # down or not
+
+Pages = Mapping[PathDirection, PathEstimate]
+Air = tuple[str, str]  # a site's name, and an access point's
+
+
+class Timetable:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._roads: Mapping[At, Road] = {}
+        self._answer_since: dict[At, float] = {}  # roads by which the far end is seen to answer
+        self._not_before: dict[PathDirection, float] = {}  # where a probe could not begin
+        self._seen: Pages = {}  # of which this is the last that went over the air:
+        self._last: Mapping[Air, PathDirection] = {}
+
+    def keep(self, roads: Mapping[At, Road]) -> None:
+        self._roads, self._seen, self._last = roads, {}, {}
+        self._answer_since = {at: since for at, since in self._answer_since.items() if at in roads}
+        self._not_before = {heading: at for heading, at in self._not_before.items() if heading[0] in roads}
+
+    def answers(self, road: Road, now: float) -> None:
+        self._answer_since.setdefault(road.at, now)
+
+    def silent(self, road: Road) -> None:
+        self._answer_since.pop(road.at, None)
+
+    def refused(self, heading: PathDirection, now: float) -> None:
+        self._not_before[heading] = now + AGAIN_AFTER_S
+
+    def due(self, headings: Iterable[PathDirection], pages: Pages, now: float) -> list[PathDirection]:
+        """First what a person asked for, and then what has waited longest."""
+        found = []
+        for heading in headings:
+            at = self.due_at(heading, pages, now)
+            if at is not None and at <= now:
+                spent = _page(pages, heading).spent
+                found.append((heading not in self._turns.asked, at, spent.at if spent else float("-inf"), heading))
+        return [heading for *_, heading in sorted(found)]
+
+    def due_at(self, heading: PathDirection, pages: Pages, now: float) -> float | None:
+        """None: nothing says when."""
+        at, road = heading[0], self._roads[heading[0]]
+        if heading in self._turns.asked or at not in self._answer_since:
+            return now if heading in self._turns.asked else None
+        due_at = max(self._answer_since[at] + FIRST_AFTER_S, self._not_before.get(heading, now), _again(heading, pages))
+        last = self._last_over((road.site, road.air), pages) if road.air is not None else None
+        if last is not None:
+            due_at = max(due_at, _again(last, pages))
+        budget = road.budget_bytes_per_day
+        if budget is None:
+            return due_at
+        spent = (_page(pages, (at, down)).spent for down in DIRECTIONS)
+        paid = paid_at((one for one in spent if one is not None), self.plan(heading, pages).bytes, budget)
+        return None if paid is None else max(due_at, paid)
+
+    def plan(self, heading: PathDirection, pages: Pages) -> Plan:
+        """A person has the whole probe made, whatever it costs."""
+        (at, down), page, asked = heading, _page(pages, heading), heading in self._turns.asked
+        bps, back_bps = self._turns.asked.get(heading) or page.probed_bps(), _page(pages, (at, not down)).probed_bps()
+        paid = self._roads[at].budget_bytes_per_day is not None and not asked
+        return plan(down, bps, paid, back_bps, bps is None and page.spent is None and not asked)
+
+    def _last_over(self, air: Air, pages: Pages) -> PathDirection | None:
+        if pages is not self._seen:
+            spent = ((page.spent.at, heading) for heading, page in pages.items() if page.spent is not None)
+            there = ((self._roads[heading[0]], heading) for _, heading in sorted(spent) if heading[0] in self._roads)
+            self._last = {(road.site, road.air): heading for road, heading in there if road.air is not None}
+            self._seen = pages
+        return self._last.get(air)
+
+
+def _again(heading: PathDirection, pages: Pages) -> float:
+    at, down = heading
+    page = _page(pages, heading)
+    if page.spent is None:
+        return float("-inf")
+    back_bps = _page(pages, (at, not down)).probed_bps()
+    return page.spent.at + period_s(page.spent.bytes, page.probed_bps(), back_bps)
+
+
+def _page(pages: Pages, heading: PathDirection) -> PathEstimate:
+    return pages.get(heading, NEW)

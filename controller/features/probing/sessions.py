@@ -1,0 +1,139 @@
+"""The agents at both ends of a path: what each is to answer and to send, and when they have met.
+
+    both here ──► met ──► the far one is told to answer ──► it does ──► the near one is told to send
+
+What is met stays so while one of them is away: agents go on with what they were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from controller.agents.order_slot import OrderSlot
+from controller.features.probing.paths import HEALTH_PORT, PAUSE_MS, PAUSE_SPARED_MS, PAUSE_WATCHED_MS, At, End, Road
+from controller.protocol.orders import AnswerProbes, AnswerSession, Direct, HealthPath, HealthProbes, Tickets
+from controller.protocol.reports import PROBE, AgentOpened, Answering, PathHealth, Reported, Resulted
+
+# One session of a site's agent, or a terminal's: what it is to answer and to send, and what it says of both.
+
+
+class Host:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.role = event.name, event.role
+        self.session = event.session
+        self.answering: Answering | None = None  # as it said last
+        self.health: dict[str, PathHealth] = {}  # likewise, by uplink
+        self._answer = OrderSlot[AnswerProbes](event, PROBE)
+        self._send = OrderSlot[HealthProbes](event, PROBE)
+        self._knows = any(one.name == PROBE for one in event.capabilities)
+        self._unanswered: dict[int, AnswerProbes] = {}  # by directive
+
+    @property
+    def end(self) -> End:
+        return self.role, self.name
+
+    @property
+    def unable(self) -> str | None:
+        if not self._knows:
+            return f"the agent {self.name} is of a version that measures nothing: install that of this controller"
+        return self._answer.unable
+
+    @property
+    def does_not_answer(self) -> str | None:
+        """Why, as it said to the order."""
+        return self._answer.refused
+
+    @property
+    def does_not_send(self) -> str | None:
+        """Likewise, by some uplink or by all: which it is its reports say."""
+        return self._send.refused
+
+    def tell(self, answer: AnswerProbes, health: HealthProbes, tickets: Tickets, now: float) -> Iterator[Direct]:
+        """What it does not know yet, or does not hold. What it refused it may hold as soon as it can: that it does
+        is said to who tells it again."""
+        if self.unable:
+            return
+        holds = self._answer.refused is None and (self.answering is not None) == bool(answer.sessions)
+        if self._answer.is_due(answer, not answer.sessions and self.answering is None, holds, now):
+            directive = tickets.draw()
+            self._answer.ordered(answer, directive, now)
+            self._unanswered[directive] = answer
+            yield Direct(self.session, directive, answer)
+        holds = self._send.refused is None and self.health.keys() == {path.name for path in health.paths}
+        if self._send.is_due(health, not health.paths and not self.health, holds, now):
+            directive = tickets.draw()
+            self._send.ordered(health, directive, now)
+            yield Direct(self.session, directive, health)
+
+    def reported(self, event: Reported) -> None:
+        self.answering = event.answering
+        self.health = {path.name: path for path in event.health}
+
+    def resulted(self, event: Resulted) -> frozenset[int]:
+        """The meetings that it answers from now on, where it says so."""
+        self._answer.resulted(event)
+        self._send.resulted(event)
+        order = self._unanswered.pop(event.directive, None)
+        return frozenset(one.meeting for one in order.sessions) if order and event.done else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    road: Road
+    near: int  # sessions
+    far: int
+    number: int
+    watched: bool  # its packets follow each other fast
+
+
+class Meetings:
+    def __init__(self, tickets: Tickets) -> None:
+        self._tickets = tickets
+        self._of: dict[At, Meeting] = {}
+        self._answered: frozenset[int] = frozenset()  # numbers
+
+    def keep(self, roads: Mapping[At, Road]) -> None:
+        """Those of other roads are over."""
+        self._of = {at: met for at, met in self._of.items() if roads.get(at) == met.road}
+
+    def meet(self, road: Road, near: Host, far: Host, watched: bool) -> bool:
+        """Whether they had not met yet. At another pace they meet anew: no number of a packet is answered twice."""
+        met = self._of.get(road.at)
+        is_new = met is None or (met.near, met.far, met.watched) != (near.session, far.session, watched)
+        if is_new:
+            self._of[road.at] = Meeting(road, near.session, far.session, self._tickets.draw(), watched)
+        return is_new
+
+    def answered(self, numbers: Iterable[int]) -> None:
+        current = {met.number for met in self._of.values()}
+        self._answered = self._answered.union(numbers) & current
+
+    def of(self, road: Road) -> Meeting | None:
+        """In which the far end answers; None: it does not yet."""
+        met = self._of.get(road.at)
+        return met if met is not None and met.number in self._answered else None
+
+    # What follows from it
+
+    def answer(self, far: Host, roads: Iterable[Road]) -> AnswerProbes:
+        """`roads`: those that it is an end of."""
+        return AnswerProbes(tuple(_session(met) for met in self._met(roads) if met.far == far.session))
+
+    def health(self, near: Host, roads: Iterable[Road]) -> HealthProbes:
+        ours = (met for met in self._met(roads) if met.near == near.session and met.number in self._answered)
+        return HealthProbes(tuple(map(_path, ours)))
+
+    def _met(self, roads: Iterable[Road]) -> Iterator[Meeting]:
+        return (self._of[road.at] for road in roads if road.at in self._of)
+
+
+def _session(met: Meeting) -> AnswerSession:
+    return AnswerSession(met.road.number, HEALTH_PORT, met.road.probe_port, met.number)
+
+
+def _path(met: Meeting) -> HealthPath:
+    road = met.road
+    spared = road.budget_bytes_per_day is not None or road.air is not None
+    pause_ms = PAUSE_SPARED_MS if spared else PAUSE_WATCHED_MS if met.watched else PAUSE_MS
+    return HealthPath(road.uplink, road.way, HEALTH_PORT, road.number, pause_ms, met.number)

@@ -1,0 +1,178 @@
+"""Sessions of the agents that have to do with relays, and the traces of distances that they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from controller.agents.order_slot import OrderSlot
+from controller.protocol.orders import Choices, Direct, Relay, Take, Tickets, Walk, WalkTo
+from controller.protocol.reports import (
+    RELAYS,
+    TAKES,
+    WALKS,
+    AgentOpened,
+    Distance,
+    RelayReached,
+    RelayReport,
+    Reported,
+    Resulted,
+    Taking,
+    Walked,
+)
+
+# One agent that finds out how far places are: all that is wanted of it at once, and one walk at a time.
+
+MOST_AT_ONCE = 64  # as api/agent.proto has it
+MOST_WANTED = 256
+TOLD_WITHIN_S = 15.0  # an agent takes 3 s for each of some places, and waits for what it does besides
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    directive: int
+    to: tuple[WalkTo, ...]
+    until: float
+
+
+class Walker:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session = event.name, event.session
+        said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]
+        self.unable: str | None = said[0] if said else "it is of a version that does not walk"  # and why
+        self._wanted: dict[str, WalkTo] = {}  # by address, in this order
+        self._underway: Underway | None = None
+
+    def want(self, to: WalkTo) -> None:
+        """What is on its way is not walked twice, and what is too much not at all: who seeks it seeks it again."""
+        if self.unable is None and not self.is_on_its_way(to.address) and len(self._wanted) < MOST_WANTED:
+            self._wanted[to.address] = to
+
+    def is_on_its_way(self, address: str) -> bool:
+        underway = self._underway.to if self._underway else ()
+        return address in self._wanted or any(to.address == address for to in underway)
+
+    def begin(self, tickets: Tickets, now: float) -> Direct | None:
+        if not self._wanted or self._underway is not None:
+            return None
+        to = tuple(self._wanted.values())[:MOST_AT_ONCE]
+        for each in to:
+            del self._wanted[each.address]
+        self._underway = Underway(tickets.draw(), to, now + TOLD_WITHIN_S)
+        return Direct(self.session, self._underway.directive, Walk(to))
+
+    def resulted(self, event: Resulted) -> tuple[Distance, ...]:
+        """What is known of places by that: where it will not walk, that they are not."""
+        if event.done or self._underway is None or event.directive != self._underway.directive:
+            return ()
+        return self._ended((), event.said)
+
+    def walked(self, event: Walked) -> tuple[Distance, ...]:
+        if self._underway is None or event.directive != self._underway.directive:
+            return ()
+        return self._ended(event.ways, f"the agent {self.name} told nothing of it")
+
+    def late(self, now: float) -> tuple[Distance, ...]:
+        if self._underway is None or now <= self._underway.until:
+            return ()
+        return self._ended((), f"the agent {self.name} has not told what came of it")
+
+    def given_up(self) -> tuple[str, ...]:
+        """Its stream has ended: the addresses of which it tells nothing any more, and nothing is known by that."""
+        underway = self._underway.to if self._underway else ()
+        given_up = (*self._wanted, *(to.address for to in underway))
+        self._wanted.clear()
+        self._underway = None
+        return given_up
+
+    def _ended(self, ways: Iterable[Distance], otherwise: str) -> tuple[Distance, ...]:
+        asked = self._underway.to if self._underway else ()
+        self._underway = None
+        told = {way.address: way for way in ways}
+        return tuple(told.get(to.address, Distance(to.address, otherwise, 0, ())) for to in asked)
+
+
+Order = TypeVar("Order", Relay, Take, Choices)
+
+
+class RelayClientAgent:
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session = event.name, event.session
+        self.walker = Walker(event)
+        self.told: Taking | None = None  # its last report
+        self.relays: dict[str, RelayReached] = {}  # in that
+        self.take = OrderSlot[Take](event, TAKES)
+        self._choices = OrderSlot[Choices](event, TAKES)
+
+    def tell(self, take: Take, choices: Choices, tickets: Tickets, now: float) -> Iterator[Direct]:
+        idle = not take.terminals and self.told is None
+        holds = self.take.refused is None and (self.told is not None) == bool(take.terminals)
+        if self.take.is_due(take, idle, holds, now):
+            yield _told(self.session, self.take, take, tickets, now)
+        if self.told is None:
+            return  # whom it reaches is not known yet, and what it was told before stands
+        # Also that there are none: it may have those of a controller before, and tells of no place that is in them.
+        if self._choices.is_due(choices, not take.terminals, self._choices.refused is None, now):
+            yield _told(self.session, self._choices, choices, tickets, now)
+
+    def resulted(self, event: Resulted) -> None:
+        self.take.resulted(event)
+        self._choices.resulted(event)
+
+    def reported(self, event: Reported) -> bool:
+        """Whether others can be reached than before."""
+        before, self.told = self.reached, event.taking
+        self.relays = {one.name: one for one in event.taking.relays} if event.taking else {}
+        return self.reached != before
+
+    @property
+    def reached(self) -> set[str]:
+        return {name for name, one in self.relays.items() if not one.because}
+
+    @property
+    def why_not(self) -> str | None:
+        """None: it takes what it is to."""
+        if self.told is not None and self.take.refused is None:
+            return self.told.because or None
+        return self.take.unable or self.take.refused or f"the agent {self.name} has not said yet that it does"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a relay told of itself."""
+
+    told: RelayReport
+    at: float
+
+
+class RelayAgent:
+    """At which a relay stands, or is to stand."""
+
+    def __init__(self, event: AgentOpened) -> None:
+        self.name, self.session = event.name, event.session
+        self.walker = Walker(event)
+        self.told: RelayReport | None = None  # its last report
+        self._relay = OrderSlot[Relay](event, RELAYS)
+
+    def tell(self, order: Relay, tickets: Tickets, now: float) -> Iterator[Direct]:
+        idle = not order.port and self.told is None
+        holds = self._relay.refused is None and (self.told is not None) == bool(order.port)
+        if self._relay.is_due(order, idle, holds, now):
+            yield _told(self.session, self._relay, order, tickets, now)
+
+    def resulted(self, event: Resulted) -> None:
+        self._relay.resulted(event)
+
+    @property
+    def why_not(self) -> str | None:
+        """None: it stands."""
+        if self.told is not None and self._relay.refused is None:
+            return self.told.because or None
+        return self._relay.unable or self._relay.refused or f"the agent {self.name} has not said yet that it stands"
+
+
+def _told(session: int, standing: OrderSlot[Order], order: Order, tickets: Tickets, now: float) -> Direct:
+    directive = tickets.draw()
+    standing.ordered(order, directive, now)
+    return Direct(session, directive, order)

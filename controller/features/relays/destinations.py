@@ -1,0 +1,417 @@
+"""From a destination that is sought to its relay: distances, the choice, and who must trace what.
+
+sought ─► walks: gateway to the place, gateway to each relay, each relay to the place ─► ways ─► choice
+
+So much for a place as there are relays, and nothing for places that nobody seeks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from zlib import crc32
+
+from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent, Walker
+from controller.model.config import Choosing, Fallback, Site
+from controller.model.known import WishedRelay
+from controller.policy.paths.relays import (
+    BUSY_FROM,
+    OLD_S,
+    Candidate,
+    Leg,
+    LegRouter,
+    RelaySelection,
+    parallel,
+    ping,
+    predicted,
+    traceroute,
+)
+from controller.protocol.orders import Choices, RelayChoice, WalkTo
+from controller.protocol.reports import Distance, RelayReport, SoughtDestination
+
+# How far places are from where agents walked to them, as they told it last.
+
+KEPT_S = OLD_S
+RENEWED_AFTER_S = KEPT_S / 2  # when somebody asks for it
+FAILED_KEPT_S = 60.0
+MOST = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDistance:
+    way: Distance
+    at: float
+    tried_at: float  # later: it was not to be had again
+
+    def leg(self, who: str, now: float) -> Leg | None:
+        """None: it is not known how far that is. Of loss five packets tell nothing."""
+        if not self.way.rtt_us or now - self.at > KEPT_S:
+            return None
+        routers = (
+            LegRouter(router.address or f"{who}, {number} away", router.rtt_us / 1e3)  # silent ones are like no other
+            for number, router in enumerate(self.way.routers, 1)
+        )
+        return Leg(self.way.rtt_us / 1e3, age_s=now - self.at, routers=tuple(routers))
+
+
+class Distances:
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], KnownDistance] = {}  # by agent and address; the newest last
+
+    def tell(self, who: str, way: Distance, now: float) -> None:
+        """That it is not known now does not end what is known of before."""
+        known = self._known.pop((who, way.address), None)
+        lasts = known is not None and known.way.rtt_us and now - known.at <= KEPT_S
+        if known is not None and lasts and not way.rtt_us:
+            self._known[who, way.address] = replace(known, tried_at=now)
+        else:
+            self._known[who, way.address] = KnownDistance(way, now, now)
+        while len(self._known) > MOST:
+            del self._known[next(iter(self._known))]
+
+    def forget(self, who: str) -> None:
+        self._known = {key: known for key, known in self._known.items() if key[0] != who}
+
+    def get(self, who: str, address: str) -> KnownDistance | None:
+        return self._known.get((who, address))
+
+    def leg(self, who: str, address: str, now: float) -> Leg | None:
+        known = self.get(who, address)
+        return known.leg(who, now) if known else None
+
+    def is_open(self, who: str, address: str, now: float) -> bool:
+        """Whether nobody has tried for so long that it may be known as well as not."""
+        known = self.get(who, address)
+        return known is None or (known.way.rtt_us > 0 and now - known.at > KEPT_S)
+
+    def is_due(self, who: str, address: str, now: float, routers: bool = False) -> bool:
+        """Whether it is worth a walk."""
+        known = self.get(who, address)
+        if known is None:
+            return True
+        if not known.way.rtt_us or known.tried_at > known.at:
+            return now - known.tried_at > FAILED_KEPT_S
+        return now - known.at > RENEWED_AFTER_S or (routers and not known.way.routers)
+
+
+# Which relays a site's connections to one place go by: the policy that is written, asked with what is known.
+
+MOST_TOGETHER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RelayQuery:
+    """What a choice follows from."""
+
+    place: str
+    direct: Leg
+    candidates: tuple[Candidate, ...]  # those that are heard first: of equals the first is chosen
+    present: tuple[str, ...]  # what was chosen before
+    uplink_bps: float | None  # what comes to the site by one uplink, which each terminal's packets ride
+
+
+def candidate(name: str, near: Leg, far: Leg, told: RelayReport | None) -> Candidate:
+    """`told`: what the relay said of itself, the last time."""
+    overhead_ms = told.overhead_us / 1e3 if told and told.overhead_us else None
+    return Candidate(name, near, far, told.busy_percent / 100 if told else None, overhead_ms)
+
+
+def _ping(asked: RelayQuery) -> RelaySelection:
+    return ping(asked.direct, asked.candidates)
+
+
+def _traceroute(asked: RelayQuery) -> RelaySelection:
+    return traceroute(asked.direct, asked.candidates, _draw(asked))
+
+
+def _predicted(asked: RelayQuery) -> RelaySelection:
+    return predicted(asked.direct, asked.candidates, asked.present)
+
+
+def _parallel(asked: RelayQuery) -> RelaySelection:
+    return parallel(
+        asked.direct, asked.candidates, most=MOST_TOGETHER, present=asked.present, uplink_bps=asked.uplink_bps
+    )
+
+
+def _draw(asked: RelayQuery) -> float:
+    """The paper's dice, thrown once for a place and those that there are: the same after a restart."""
+    names = ",".join(sorted(each.name for each in asked.candidates))
+    return crc32(f"{asked.place} {names}".encode()) / 2**32
+
+
+CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
+    Choosing.PREDICTED: _predicted,
+    Choosing.PARALLEL: _parallel,
+    Choosing.PING: _ping,
+    Choosing.TRACEROUTE: _traceroute,
+}
+
+
+"""What is not here, `nearest`, asks nobody: the gateway takes the relay that it reaches fastest."""
+
+
+def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
+    """What each way to choose would; that of routers where they were told of."""
+    walked = (asked.direct, *(each.far for each in asked.candidates))
+    told = all(leg.routers for leg in walked)
+    return {each: way(asked) for each, way in CHOOSE.items() if told or each is not Choosing.TRACEROUTE}
+
+
+# Places that a site's terminals seek, and what was chosen for each.
+
+SETTLES_S = 5.0  # by then what walks have told is what there is to choose by
+REVIEWED_EVERY_S = 60.0  # what it follows from has become older
+MOST_REVIEWED = 32  # at once: each is weighed for every relay
+
+
+@dataclass(slots=True)
+class Destination:
+    prefix: str
+    address: str  # that was sought there first: it stands for all
+    port: int
+    walked_for_at: float | None = None
+    choice: RelaySelection | None = None  # None: it is not made yet, or was too long ago
+    present: tuple[str, ...] = ()  # what was chosen last, however long ago
+    chosen_at: float = 0.0
+    due: bool = field(default=False, repr=False)  # something that it follows from is another
+
+    def settles(self, now: float) -> bool:
+        return self.walked_for_at is not None and now - self.walked_for_at < SETTLES_S
+
+
+class Destinations:
+    """Of one site."""
+
+    def __init__(self) -> None:
+        self.by_prefix: dict[str, Destination] = {}  # who was sought last, last
+
+    def sought(self, one: SoughtDestination) -> Destination:
+        place = self.by_prefix.pop(one.prefix, None)
+        self.by_prefix[one.prefix] = place or Destination(one.prefix, one.address, one.port, due=True)
+        return self.by_prefix[one.prefix]
+
+    def forget_oldest(self) -> None:
+        del self.by_prefix[next(iter(self.by_prefix))]
+
+    def touch(self, address: str | None = None) -> None:
+        """All of them, or those of an address, follow from something else than before."""
+        for place in self.by_prefix.values():
+            if address in (None, place.address):
+                place.due = True
+
+    def to_choose(self, waits: Callable[[Destination], bool], now: float) -> Iterator[Destination]:
+        found = 0
+        for place in self.by_prefix.values():
+            old = place.choice is not None and now - place.chosen_at > REVIEWED_EVERY_S
+            if not (place.due or old) or (place.settles(now) and waits(place)):
+                continue
+            found += 1
+            if found > MOST_REVIEWED:
+                return
+            yield place
+
+    def together(self) -> frozenset[tuple[str, ...]]:
+        """Those that were chosen at once, also where it is being found out whether they would be again."""
+        return frozenset(each.present for each in self.by_prefix.values() if len(each.present) > 1)
+
+    def choices(self, usable: Container[str], may_go_direct: bool) -> tuple[RelayChoice, ...]:
+        """Of relays that are out of use none is named; where no other is left, nothing is chosen for the time."""
+        found = (self._choice(place, usable, may_go_direct) for place in self.by_prefix.values())
+        return tuple(sorted((each for each in found if each is not None), key=lambda one: one.prefix))
+
+    def _choice(self, place: Destination, usable: Container[str], may_go_direct: bool) -> RelayChoice | None:
+        if place.choice is None:
+            return None
+        left = tuple(name for name in place.choice.relays if name in usable)
+        if not left and (place.choice.relays or not may_go_direct):
+            return None
+        return RelayChoice(place.prefix, left, together=len(left) > 1)
+
+
+NONE = Choices()
+MOST_PLACES = 256  # of all sites together
+FELT_PERCENT = round(100 * BUSY_FROM)
+
+UplinkBps = Callable[[str, float], float | None]
+
+
+"""What a site's fastest uplink carries towards it just now; None: nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A site, and by whom its connections may go."""
+
+    site: Site
+    gateway: RelayClientAgent
+    relays: Mapping[str, WishedRelay]  # that it reaches and that take something new, those that are heard first
+    stations: Mapping[str, RelayAgent]  # of those that are heard
+    figures: Mapping[str, Figures]
+
+    @property
+    def method(self) -> Choosing:
+        assert self.site.relaying is not None
+        return self.site.relaying.choose
+
+    @property
+    def may_go_direct(self) -> bool:
+        assert self.site.relaying is not None
+        return self.site.relaying.fallback is Fallback.DIRECT
+
+
+class Seeking:
+    def __init__(self, uplink_bps: UplinkBps) -> None:
+        self._uplink_bps = uplink_bps
+        self.ways = Distances()
+        self._places: dict[str, Destinations] = {}  # by site
+        self._moods: dict[str, tuple[tuple[str, bool, int, int], ...]] = {}  # likewise: of relays, at the last choice
+
+    def keep(self, sites: Iterable[str]) -> None:
+        self._places = {site: self._places.get(site, Destinations()) for site in sites}
+
+    def place(self, site: str, prefix: str) -> Destination | None:
+        return self._places[site].by_prefix.get(prefix)
+
+    def counted(self, site: str) -> tuple[int, int]:
+        """Places, and those of them for which something is chosen."""
+        places = self._places[site].by_prefix.values()
+        return len(places), sum(each.choice is not None for each in places)
+
+    def seek(self, scene: Scene, one: SoughtDestination, now: float) -> None:
+        """Who is sought over and over is looked after again when what was asked has settled."""
+        place = self._sought(scene, one)
+        if not place.settles(now):
+            place.walked_for_at = now
+            self._walk(self._ways_for(scene, place), now)
+
+    def ask(self, scene: Scene, one: SoughtDestination, now: float, anew: bool) -> list[tuple[str, str]]:
+        """The ways, from whom and to which address, that are walked for it; `anew`: also where they are known."""
+        place = self._sought(scene, one)
+        place.walked_for_at = now
+        return self._walk(self._ways_for(scene, place), now, anew)
+
+    def _sought(self, scene: Scene, one: SoughtDestination) -> Destination:
+        place = self._places[scene.site.name].sought(one)
+        while sum(len(each.by_prefix) for each in self._places.values()) > MOST_PLACES:
+            max(self._places.values(), key=lambda each: len(each.by_prefix)).forget_oldest()  # of who has most
+        return place
+
+    def _ways_for(self, scene: Scene, place: Destination) -> Iterator[tuple[Walker, WalkTo]]:
+        there = WalkTo(place.address, place.port, scene.method is Choosing.TRACEROUTE)
+        if scene.relays:
+            yield scene.gateway.walker, there
+        for name, each in scene.relays.items():
+            yield scene.gateway.walker, WalkTo(str(each.address), each.port)
+            if name in scene.stations:
+                yield scene.stations[name].walker, there
+
+    def _walk(self, ways: Iterable[tuple[Walker, WalkTo]], now: float, anew: bool = False) -> list[tuple[str, str]]:
+        walked = []
+        for walker, to in ways:
+            if anew or self.ways.is_due(walker.name, to.address, now, to.routers):
+                walker.want(to)
+                if walker.is_on_its_way(to.address):
+                    walked.append((walker.name, to.address))
+        return walked
+
+    def told(self, who: str, ways: Iterable[Distance], now: float) -> None:
+        """By a gateway: of its own site. By a relay: of all."""
+        for way in ways:
+            self.ways.tell(who, way, now)
+            if who in self._places:
+                self._told_by_gateway(self._places[who], way.address)
+            else:
+                for places in self._places.values():
+                    places.touch(way.address)
+
+    def _told_by_gateway(self, places: Destinations, address: str) -> None:
+        is_a_place = any(place.address == address for place in places.by_prefix.values())
+        places.touch(address if is_a_place else None)
+
+    def touch(self, site: str) -> None:
+        self._places[site].touch()
+
+    def choose(self, scene: Scene, now: float) -> None:
+        way = CHOOSE.get(scene.method)
+        if way is None:
+            return
+        if self._moods.get(scene.site.name) != (moods := _moods(scene)):
+            self._moods[scene.site.name] = moods
+            self.touch(scene.site.name)
+        for place in list(self._places[scene.site.name].to_choose(lambda one: self._waits(scene, one), now)):
+            place.due, place.chosen_at = False, now
+            if place.choice is not None and self._is_compared(scene, place, now) and self._is_open(scene, place, now):
+                self._walk(self._ways_for(scene, place), now)
+                continue  # what was chosen stands until that is told
+            question = self.question(scene, place, now)
+            place.choice = way(question) if question is not None else None
+            if place.choice is not None:
+                place.present = place.choice.relays
+
+    def question(self, scene: Scene, place: Destination, now: float) -> RelayQuery | None:
+        """None: there is nothing to choose from, or nothing to compare it with."""
+        name = scene.site.name
+        direct = self.ways.leg(name, place.address, now)
+        if direct is None or not scene.relays or self._is_open(scene, place, now):
+            return None
+        relaying = scene.site.relaying
+        uplink_bps = (relaying and relaying.bandwidth_bps) or self._uplink_bps(name, now)
+        candidates = (self._candidate(scene, each, place, uplink_bps, now) for each in scene.relays)
+        there = tuple(each for each in candidates if each is not None)
+        return RelayQuery(place.prefix, replace(direct, bandwidth_bps=uplink_bps), there, place.present, uplink_bps)
+
+    def _is_compared(self, scene: Scene, place: Destination, now: float) -> bool:
+        """Whether it is known how far it is directly: who is sought no more is not walked to for ever."""
+        return self.ways.leg(scene.site.name, place.address, now) is not None
+
+    def _is_open(self, scene: Scene, place: Destination, now: float) -> bool:
+        """Whether a way is to be walked first: a relay is not left because that to it has been known for longer, or
+        because it was not heard when the place was sought. Who is sought without a choice is walked to."""
+        return any(
+            walker.unable is None
+            and not walker.is_on_its_way(to.address)
+            and self.ways.is_open(walker.name, to.address, now)
+            for walker, to in self._ways_for(scene, place)
+        )
+
+    def together(self, site: Site) -> frozenset[tuple[str, ...]]:
+        """Relays that connections of a site go by at once."""
+        places = self._places.get(site.name)
+        parallel = site.relaying is not None and site.relaying.choose is Choosing.PARALLEL
+        return places.together() if places is not None and parallel else frozenset()
+
+    def choices(self, scene: Scene) -> Choices:
+        if scene.method not in CHOOSE:
+            return NONE
+        return Choices(self._places[scene.site.name].choices(scene.relays, scene.may_go_direct))
+
+    def _candidate(
+        self, scene: Scene, name: str, place: Destination, uplink_bps: float | None, now: float
+    ) -> Candidate | None:
+        near = self.ways.leg(scene.site.name, str(scene.relays[name].address), now)
+        far = self.ways.leg(name, place.address, now)
+        if near is None or far is None:
+            return None
+        figures = scene.figures.get(name)
+        return candidate(name, replace(near, bandwidth_bps=uplink_bps), far, figures.told if figures else None)
+
+    def _waits(self, scene: Scene, place: Destination) -> bool:
+        """For walks, and for relays that nobody has heard: after a restart they come one after the other."""
+        if any(name not in scene.figures for name in scene.relays):
+            return True
+        gateway = scene.gateway.walker
+        near = (str(each.address) for each in scene.relays.values())
+        far = (each.walker for each in scene.stations.values())
+        return any(gateway.is_on_its_way(each) for each in (place.address, *near)) or any(
+            walker.is_on_its_way(place.address) for walker in far
+        )
+
+
+def _moods(scene: Scene) -> tuple[tuple[str, bool, int, int], ...]:
+    """Who is heard, and what is felt of relays' own figures: others change from report to report."""
+    told = ((name, each.told) for name, each in scene.figures.items() if name in scene.relays)
+    return tuple(
+        (name, name in scene.stations, max(one.busy_percent, FELT_PERCENT) // 5, one.overhead_us // 1000)
+        for name, one in told
+    )

@@ -1,0 +1,261 @@
+"""Who is a relay, whose connections are intercepted, and by which relay each goes.
+
+    wishes, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
+    gateways' reports ─► places that are sought ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
+
+What is known of ways ends with the controller: it is had again in seconds, and until then connections go by the relay
+that was reached fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent
+from controller.features.relays.destinations import CHOOSE, NONE, Scene, Seeking, UplinkBps
+from controller.features.relays.orders import RelayOrders
+from controller.model.config import Config
+from controller.model.known import Wanted, WishedRelay
+from controller.model.text import counted
+from controller.protocol.enrolment import Vouched
+from controller.protocol.orders import Direct, Tickets, WalkTo
+from controller.protocol.reports import (
+    AgentClosed,
+    AgentEvent,
+    AgentOpened,
+    Distance,
+    Reported,
+    Resulted,
+    Role,
+    SoughtDestination,
+    Taking,
+    Walked,
+)
+from controller.protocol.requests import Impossible
+
+# What a person waits for: ways of which agents have not told yet, and what then is told.
+
+Told = TypeVar("Told", covariant=True)
+
+
+class PendingAnswer(Protocol):
+    @property
+    def answered(self) -> bool: ...
+
+
+class Walking(Protocol[Told]):
+    @property
+    def inquiries(self) -> Sequence[PendingAnswer]: ...
+
+    def told(self, now: float) -> Told: ...
+
+
+class Inquiry:
+    def __init__(self) -> None:
+        self._left: set[tuple[str, str]] = set()  # by agent and address
+
+    def wait_for(self, ways: Iterable[tuple[str, str]]) -> None:
+        self._left.update(ways)
+
+    def told(self, who: str, addresses: Iterable[str]) -> None:
+        self._left.difference_update((who, address) for address in addresses)
+
+    @property
+    def answered(self) -> bool:
+        return not self._left
+
+
+class RelayManager:
+    def __init__(
+        self,
+        config: Config,
+        wanted: Wanted,
+        tickets: Tickets,
+        uplink_bps: UplinkBps,
+    ) -> None:
+        self._config, self._tickets = config, tickets
+        self._vouched: Vouched = {}
+        self.gateways: dict[str, RelayClientAgent] = {}  # by name
+        self.stations: dict[str, RelayAgent] = {}
+        self.figures: dict[str, Figures] = {}  # as relays told of themselves last, by whom may be gone
+        self._by_session: dict[int, RelayClientAgent | RelayAgent] = {}
+        self._inquiries: list[Inquiry] = []
+        self.seeking = Seeking(uplink_bps)
+        self.drafts = RelayOrders(config, wanted, self._vouched, {})
+        self.seeking.keep(self.drafts.takers)
+
+    def reconfigure(self, config: Config, wanted: Wanted) -> None:
+        self._config = config
+        self._redraft(wanted)
+        for site in self.drafts.takers:
+            self.seeking.touch(site)
+
+    def vouch(self, vouched: Vouched, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._vouched = vouched
+        yield from self.tend(wanted, now)
+
+    # What agents say
+
+    def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
+        who = self._by_session.get(event.session)
+        match event:
+            case AgentOpened(role=Role.GATEWAY):
+                who = self.gateways[event.name] = self._by_session[event.session] = RelayClientAgent(event)
+            case AgentOpened(role=Role.RELAY):
+                who = self.stations[event.name] = self._by_session[event.session] = RelayAgent(event)
+            case AgentClosed() if who is not None:
+                self._closed(event.session, who)
+                return
+            case Resulted() if who is not None:
+                who.resulted(event)
+                self._told(who.name, who.walker.resulted(event), now)
+            case Walked() if who is not None:
+                self._told(who.name, who.walker.walked(event), now)
+            case Reported() if who is not None:
+                if not self._reported(who, event, now):
+                    yield from self._walk(who, now)
+                    return
+        if who is not None:
+            yield from self._tell(who, wanted, now)
+
+    def _closed(self, session: int, who: RelayClientAgent | RelayAgent) -> None:
+        del self._by_session[session]
+        here = self.gateways if isinstance(who, RelayClientAgent) else self.stations
+        if here.get(who.name) is who:
+            del here[who.name]
+        self._answer(who.name, who.walker.given_up())
+
+    def _reported(self, who: RelayClientAgent | RelayAgent, event: Reported, now: float) -> bool:
+        """Whether something follows from it at once; for the rest a second is soon enough."""
+        if isinstance(who, RelayAgent):
+            who.told = event.relaying
+            if event.relaying is not None and who.name in self.drafts.standing:
+                self.figures[who.name] = Figures(event.relaying, now)
+            return False
+        others = who.reported(event)
+        scene = self.scene(who.name)
+        if scene is not None and event.taking is not None:
+            if others:
+                self.seeking.touch(who.name)
+            self._sought(scene, event.taking, now)
+        return others
+
+    def _sought(self, scene: Scene, taking: Taking, now: float) -> None:
+        if scene.method not in CHOOSE:
+            return
+        for one in taking.sought:
+            self.seeking.seek(scene, one, now)
+
+    def _told(self, who: str, ways: Iterable[Distance], now: float) -> None:
+        ways = tuple(ways)
+        self.seeking.told(who, ways, now)
+        self._answer(who, tuple(way.address for way in ways))
+
+    def _answer(self, who: str, addresses: tuple[str, ...]) -> None:
+        for inquiry in self._inquiries:
+            inquiry.told(who, addresses)
+        self._inquiries = [each for each in self._inquiries if not each.answered]
+
+    # What they are told
+
+    def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._redraft(wanted)
+        for who in self._by_session.values():
+            self._told(who.name, who.walker.late(now), now)
+        for site in self.drafts.takers:
+            scene = self.scene(site)
+            if scene is not None and scene.gateway.told is not None:
+                self.seeking.choose(scene, now)
+        for each in tuple(self._by_session.values()):
+            yield from self._tell(each, wanted, now)
+
+    def _tell(self, who: RelayClientAgent | RelayAgent, wanted: Wanted, now: float) -> Iterator[Direct]:
+        self._redraft(wanted)
+        if isinstance(who, RelayAgent):
+            yield from who.tell(self.drafts.relay(who.name), self._tickets, now)
+        else:
+            scene = self.scene(who.name)
+            choices = self.seeking.choices(scene) if scene is not None else NONE
+            yield from who.tell(self.drafts.take(who.name), choices, self._tickets, now)
+        yield from self._walk(who, now)
+
+    def _walk(self, who: RelayClientAgent | RelayAgent, now: float) -> Iterator[Direct]:
+        walk = who.walker.begin(self._tickets, now)
+        if walk is not None:
+            yield walk
+
+    def _redraft(self, wanted: Wanted) -> None:
+        together = {site.name: self.seeking.together(site) for site in self._config.sites}
+        if self.drafts.are_of(self._config, wanted, self._vouched, together):
+            return
+        before, self.drafts = self.drafts, RelayOrders(self._config, wanted, self._vouched, together)
+        for name in (name for name, host in before.hosts.items() if self.drafts.hosts.get(name) != host):
+            self.figures.pop(name, None)  # who comes back by that name may be another host, somewhere else
+            self.seeking.ways.forget(name)
+        self.seeking.keep(self.drafts.takers)
+        for site in self.drafts.takers if self.drafts.standing != before.standing else ():
+            self.seeking.touch(site)
+
+    # Who goes by whom
+
+    def scene(self, site: str) -> Scene | None:
+        """None: nothing is to be taken there, or nobody is heard who takes."""
+        gateway = self.gateways.get(site)
+        if gateway is None or site not in self.drafts.takers:
+            return None
+        standing = self.drafts.standing
+        heard = {name: station for name, station in self.stations.items() if name in standing}
+        usable = (name for name in gateway.reached & standing.keys() if not self._drains(name))
+        return Scene(
+            self.drafts.takers[site],
+            gateway,
+            {name: standing[name] for name in sorted(usable, key=lambda name: (name not in heard, name))},
+            heard,
+            self.figures,
+        )
+
+    def _drains(self, name: str) -> bool:
+        figures = self.figures.get(name)
+        return self.drafts.standing[name].draining or (figures is not None and figures.told.draining)
+
+    def carries(self, name: str) -> str:
+        """How many connections, as the end of a sentence; nothing where nobody tells."""
+        station = self.stations.get(name)
+        number = station.told.connections if station is not None and station.told is not None else 0
+        return f"; it carries {counted(number, 'connections')}" if number else ""
+
+    # What people ask
+
+    def scenes(self, site: str | None) -> list[Scene]:
+        """Of this site, or of all whose connections are taken; or Impossible."""
+        takers = ", ".join(self.drafts.takers) or "none"
+        if site is not None and site not in self.drafts.takers:
+            raise Impossible(f"the TCP of no terminal of a site {site!r} is relayed; of these it is: {takers}")
+        if not self.drafts.takers:
+            raise Impossible("no site of gateway.yaml has `relaying`, and a terminal that is `relayed`")
+        scenes = [scene for each in self.drafts.takers if site in (None, each) and (scene := self.scene(each))]
+        if not scenes:
+            raise Impossible(f"no agent of role gateway that was enrolled as {site or takers} is connected")
+        return scenes
+
+    def walk(self, scenes: Iterable[Scene], to: SoughtDestination, anew: bool, now: float) -> Inquiry:
+        """How far a place is from these sites, and from the relays. `anew`: also where that is known."""
+        inquiry = Inquiry()
+        for scene in scenes:
+            inquiry.wait_for(self.seeking.ask(scene, to, now, anew))
+        return self._awaited(inquiry)
+
+    def walk_to_relay(self, scenes: Iterable[Scene], relay: WishedRelay) -> Inquiry:
+        """How far it is from these sites, also where that is known."""
+        inquiry, address = Inquiry(), str(relay.address)
+        for walker in (scene.gateway.walker for scene in scenes):
+            walker.want(WalkTo(address, relay.port))
+            if walker.is_on_its_way(address):
+                inquiry.wait_for([(walker.name, address)])
+        return self._awaited(inquiry)
+
+    def _awaited(self, inquiry: Inquiry) -> Inquiry:
+        if not inquiry.answered:
+            self._inquiries.append(inquiry)
+        return inquiry

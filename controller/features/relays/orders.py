@@ -1,0 +1,115 @@
+"""What relays and gateways are told to be, as it follows from what is written, wished and trusted.
+
+Who is heard just now makes no difference: a relay whose stream to us broke off carries on, and that a relay cannot be
+reached its gateways know first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
+
+from controller.model.config import Config, Fallback, Site, Terminal, locals_of
+from controller.model.known import Wanted, WishedRelay
+from controller.protocol.enrolment import Credential, Vouched
+from controller.protocol.orders import (
+    InterceptUplink,
+    LocalAddress,
+    Onward,
+    Relay,
+    RelayClient,
+    Take,
+    TakenTerminal,
+    TakingRelay,
+)
+from controller.protocol.reports import Role
+
+NO_RELAY = Relay()
+NOTHING = Take()
+
+Together = Mapping[str, frozenset[tuple[str, ...]]]
+"""Relays by which connections go at once, by site."""
+
+
+class RelayOrders:
+    """Made anew only where something that they follow from is another."""
+
+    def __init__(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> None:
+        relays, gateways = _of_role(Role.RELAY, vouched), _of_role(Role.GATEWAY, vouched)
+        self.standing = {name: each for name, each in wanted.relays.items() if name in relays}
+        self.hosts = {name: (each.address, relays[name].sha256) for name, each in self.standing.items()}
+        takers = [site for site in config.sites if site.relaying and any(each.relayed for each in site.terminals)]
+        self._keys = {name: relays[name].key_sha256 for name in self.standing}
+        guests = tuple(RelayClient(site.name, gateways[site.name].sha256) for site in takers if site.name in gateways)
+        joined = {site: frozenset(self._joined(groups)) for site, groups in together.items()}
+        of_all = frozenset[tuple[str, str]]().union(*joined.values())
+        self._relays = {
+            name: replace(_relay(each, guests), onward=self._onward(name, of_all))
+            for name, each in self.standing.items()
+        }
+        self._takes = {site.name: self._take(site, wanted, joined.get(site.name, frozenset())) for site in takers}
+        self.takers = {site.name: site for site in takers}
+        self._of = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+        self._together = together
+
+    def are_of(self, config: Config, wanted: Wanted, vouched: Vouched, together: Together) -> bool:
+        now = (config, wanted.relays, wanted.active, wanted.decided, vouched)
+        return together == self._together and all(one is other for one, other in zip(self._of, now, strict=True))
+
+    def _joined(self, groups: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
+        """By which relay to which; one passes on what is of its own family."""
+        for group in groups:
+            for here, there in permutations((name for name in group if name in self.standing), 2):
+                if self.standing[here].address.version == self.standing[there].address.version:
+                    yield here, there
+
+    def _onward(self, here: str, joined: Iterable[tuple[str, str]]) -> tuple[Onward, ...]:
+        ways = (self.standing[there] for at, there in sorted(joined) if at == here)
+        return tuple(Onward(each.onward_port, str(each.address), each.port) for each in ways)
+
+    def relay(self, name: str) -> Relay:
+        return self._relays.get(name, NO_RELAY)
+
+    def take(self, site: str) -> Take:
+        return self._takes.get(site, NOTHING)
+
+    def _take(self, site: Site, wanted: Wanted, joined: frozenset[tuple[str, str]]) -> Take:
+        relaying = site.relaying
+        assert relaying is not None
+        return Take(
+            port=relaying.port,
+            terminals=tuple(_taken(site, each, wanted) for each in site.terminals if each.relayed),
+            uplinks=tuple(
+                InterceptUplink(each.name, each.port, tuple(map(str, each.gateways))) for each in relaying.uplinks
+            ),
+            relays=tuple(
+                TakingRelay(
+                    name, str(each.address), each.port, each.draining, self._onward(name, joined), self._keys[name]
+                )
+                for name, each in sorted(self.standing.items())
+            ),
+            block=relaying.fallback is Fallback.BLOCK,
+            left_alone=tuple(map(str, relaying.excepted)),
+        )
+
+
+def _of_role(role: Role, vouched: Vouched) -> dict[str, Credential]:
+    return {name: one for name, one in vouched.items() if one.role is role}
+
+
+def _relay(wished: WishedRelay, guests: tuple[RelayClient, ...]) -> Relay:
+    return Relay(wished.port, guests, wished.allowed, wished.congestion, wished.draining)
+
+
+def _taken(site: Site, terminal: Terminal, wanted: Wanted) -> TakenTerminal:
+    places = locals_of(site, terminal, wanted.active_uplink(site, terminal))
+    return TakenTerminal(
+        terminal.name,
+        _texts(at.address for at in terminal.own),
+        tuple(LocalAddress(uplink, _texts(addresses)) for uplink, addresses in places),
+    )
+
+
+def _texts(addresses: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, addresses))

@@ -1,0 +1,149 @@
+"""What is told of relays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.features.relays.agents import RelayClientAgent
+from controller.features.relays.destinations import Destination, Scene, by_all
+from controller.features.relays.manager import RelayManager
+from controller.features.relays.view import ChoiceView, DestinationView, LegView, ReachedView, RelayView, TakingView
+from controller.model.config import Choosing
+from controller.model.known import Wanted, WishedRelay
+from controller.policy.paths.relays import RelaySelection
+
+
+def relays(relaying: RelayManager, wanted: Wanted, now: float) -> tuple[RelayView, ...]:
+    return tuple(relay(relaying, name, each, now) for name, each in sorted(wanted.relays.items()))
+
+
+def relay(relaying: RelayManager, name: str, wished: WishedRelay, now: float) -> RelayView:
+    figures, station = relaying.figures.get(name), relaying.stations.get(name)
+    return RelayView(
+        name=name,
+        address=str(wished.address),
+        port=wished.port,
+        allowed=tuple(map(str, wished.allowed)),
+        congestion=wished.congestion,
+        draining=wished.draining,
+        heard=station is not None,
+        why_not=_why_not(relaying, name),
+        told=figures.told if figures else None,
+        age_s=now - figures.at if figures else None,
+        reached=tuple(_reached(relaying, name, str(wished.address), now)),
+    )
+
+
+def _why_not(relaying: RelayManager, name: str) -> str | None:
+    if name not in relaying.drafts.standing:
+        return (
+            f"no agent has joined as {name}, or it was revoked: `./bicast enroll {name}` prints the line to type there"
+        )
+    station = relaying.stations.get(name)
+    if station is None:
+        return f"no agent of role relay that was enrolled as {name} is connected; it may carry all the same"
+    return station.why_not
+
+
+def _reached(relaying: RelayManager, name: str, address: str, now: float) -> Iterator[ReachedView]:
+    for site in relaying.drafts.takers:
+        gateway = relaying.gateways.get(site)
+        one = gateway.relays.get(name) if gateway is not None else None
+        if gateway is None or one is None:
+            continue
+        leg = relaying.seeking.ways.leg(gateway.name, address, now)
+        yield ReachedView(
+            gateway=gateway.name,
+            because=one.because or None,
+            connections=one.connections,
+            opened=one.opened,
+            setup_ms=one.setup_us / 1e3 if one.setup_us else None,
+            rtt_ms=leg.rtt_ms if leg else None,
+            age_s=leg.age_s if leg else None,
+        )
+
+
+def taking(relaying: RelayManager) -> tuple[TakingView, ...]:
+    return tuple(_taking(relaying, site, relaying.gateways.get(site)) for site in relaying.drafts.takers)
+
+
+def _taking(relaying: RelayManager, site: str, gateway: RelayClientAgent | None) -> TakingView:
+    written = relaying.drafts.takers[site].relaying
+    assert written is not None
+    nobody = f"no agent of role gateway that was enrolled as {site} is connected"
+    names = {each.name for each in relaying.drafts.takers[site].terminals}
+    told = gateway.told.terminals if gateway is not None and gateway.told is not None else ()
+    places, chosen = relaying.seeking.counted(site)
+    return TakingView(
+        gateway=site,
+        choose=written.choose,
+        fallback=written.fallback,
+        why_not=gateway.why_not if gateway is not None else nobody,
+        terminals=tuple(each for each in told if each.name in names),
+        places=places,
+        chosen=chosen,
+    )
+
+
+def destination(relaying: RelayManager, scene: Scene, place: Destination, now: float) -> DestinationView:
+    question = relaying.seeking.question(scene, place, now)
+    would = by_all(question) if question is not None else {}
+    made = scene.method in would
+    choice = _nearest(scene) if scene.method is Choosing.NEAREST else place.choice or would.get(scene.method)
+    if choice is not None and not choice.relays and not scene.may_go_direct:
+        choice = _instead(choice, scene)
+    return DestinationView(
+        gateway=scene.site.name,
+        prefix=place.prefix,
+        address=place.address,
+        choice=_choice(scene.method, choice) if choice is not None else None,
+        made=made,
+        legs=tuple(_legs(relaying, scene, place, now)),
+        otherwise=tuple(_choice(method, each) for method, each in would.items() if method is not scene.method),
+    )
+
+
+def _nearest(scene: Scene) -> RelaySelection | None:
+    reached = [one for name, one in scene.gateway.relays.items() if name in scene.relays and one.setup_us]
+    if not reached:
+        return None
+    best = min(reached, key=lambda one: one.setup_us)
+    return RelaySelection(
+        (best.name,), f"{best.name} is reached fastest, in {best.setup_us / 1e3:.4g} ms for TCP and TLS"
+    )
+
+
+def _instead(direct: RelaySelection, scene: Scene) -> RelaySelection | None:
+    """What is not told to a gateway that lets nothing go directly."""
+    nearest = _nearest(scene)
+    forbidden = "by `fallback: block` nothing goes directly"
+    return nearest and replace(nearest, because=f"{forbidden}, and {nearest.because}; {direct.because}")
+
+
+def _choice(method: Choosing, one: RelaySelection) -> ChoiceView:
+    return ChoiceView(method, one.relays, one.because, one.predicted_bps, one.direct_bps)
+
+
+def _legs(relaying: RelayManager, scene: Scene, place: Destination, now: float) -> Iterator[LegView]:
+    site = scene.site.name
+    yield _leg(relaying, site, place.address, place.address, now)
+    for name, wished in scene.relays.items():
+        yield _leg(relaying, site, str(wished.address), name, now)
+        yield _leg(relaying, name, place.address, place.address, now)
+
+
+def _leg(relaying: RelayManager, start: str, address: str, end: str, now: float) -> LegView:
+    known = relaying.seeking.ways.get(start, address)
+    leg = known.leg(start, now) if known is not None else None
+    if known is None or leg is None:
+        because = known.way.because if known is not None and known.way.because else _unwalked(relaying, start)
+        return LegView(start, end, None, None, because, ())
+    return LegView(start, end, leg.rtt_ms, leg.age_s, None, tuple(each.address for each in known.way.routers))
+
+
+def _unwalked(relaying: RelayManager, start: str) -> str:
+    host = relaying.gateways.get(start) or relaying.stations.get(start)
+    if host is None:
+        return f"the agent {start} is not connected"
+    return f"the agent {start} cannot: {host.walker.unable}" if host.walker.unable else "nobody has walked it of late"

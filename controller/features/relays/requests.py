@@ -1,0 +1,181 @@
+"""What people ask of relays: that one be used, drained or dropped, and how a destination is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from difflib import get_close_matches
+from ipaddress import ip_network
+
+from controller.features.relays import readout
+from controller.features.relays.manager import Inquiry, RelayManager
+from controller.features.relays.view import DestinationView, TriedView
+from controller.model.config import EVERYBODY, RELAYING, Address, Config, Endpoint, Family, Site, Subnet
+from controller.model.known import MOST_RELAYS, ONWARD_PORTS, PREFIXES, Wanted, WishedRelay, without
+from controller.protocol.enrolment import CONTROLLER, NAME
+from controller.protocol.reports import SoughtDestination
+from controller.protocol.requests import Impossible, UnknownRelay
+
+Carries = Callable[[str], str]
+
+
+"""How many connections a relay carries, as the end of a sentence."""
+
+
+WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]
+
+
+"""What is wanted with it, and a sentence; or Impossible, or UnknownRelay."""
+
+
+def wished(name: str, relay: WishedRelay) -> WishOfRelays:
+    """One that is there already drains on, if it does."""
+
+    def wish(config: Config, wanted: Wanted, _: Carries) -> tuple[Wanted, str]:
+        before = wanted.relays.get(name)
+        because = _name_is_wrong(config, name) or _place_is_wrong(config, relay) or _is_taken(wanted, name, relay)
+        if because is None and before is None and len(wanted.relays) >= MOST_RELAYS:
+            because = f"there are {MOST_RELAYS} relays already, and no gateway takes more: remove one first"
+        if because is not None:
+            raise Impossible(because)
+        draining = before is not None and before.draining
+        number = before.number if before is not None else _free(wanted)
+        said = f"{name} is wished for as a relay, at {Endpoint(str(relay.address), relay.port)}"
+        return _with(wanted, name, replace(relay, draining=draining, number=number)), said
+
+    return wish
+
+
+def unwished(name: str) -> WishOfRelays:
+    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
+        known(wanted, name)
+        ending = carries(name)
+        ends = f"{ending}, which end with it" if ending else ""
+        return replace(wanted, relays=without(wanted.relays, [name])), f"{name} is no relay any more{ends}"
+
+    return wish
+
+
+def drained(name: str, draining: bool) -> WishOfRelays:
+    def wish(_: Config, wanted: Wanted, carries: Carries) -> tuple[Wanted, str]:
+        after = _with(wanted, name, replace(known(wanted, name), draining=draining))
+        return after, f"{name} {'takes nothing new' if draining else 'takes what comes'}{carries(name)}"
+
+    return wish
+
+
+def _free(wanted: Wanted) -> int:
+    taken = {each.number for each in wanted.relays.values()}
+    return next(number for number in range(MOST_RELAYS) if number not in taken)
+
+
+def _with(wanted: Wanted, name: str, relay: WishedRelay) -> Wanted:
+    return replace(wanted, relays={**wanted.relays, name: relay})
+
+
+def known(wanted: Wanted, name: str) -> WishedRelay:
+    """Or UnknownRelay."""
+    if name in wanted.relays:
+        return wanted.relays[name]
+    near = get_close_matches(name, wanted.relays, n=1)
+    meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(wanted.relays)) or 'none'}"
+    raise UnknownRelay(f"no relay is named {name!r}; {meant}")
+
+
+def _name_is_wrong(config: Config, name: str) -> str | None:
+    if not NAME.fullmatch(name) or name in (EVERYBODY, CONTROLLER):
+        return (
+            f"{name[:80]!r} is no name of a relay: expected letters a-z, digits and '-', 63 at most, no '-' first, and "
+            f"neither {EVERYBODY!r} nor {CONTROLLER!r}"
+        )
+    others = {site.name: "site" for site in config.sites}
+    others |= {each.name: "terminal" for site in config.sites for each in site.terminals}
+    if name in others:
+        return (
+            f"a {others[name]} of gateway.yaml is named {name}, and its agent with it: give the relay a name of its own"
+        )
+    return None
+
+
+def _place_is_wrong(config: Config, relay: WishedRelay) -> str | None:
+    if relay.port in ONWARD_PORTS:
+        first, last = ONWARD_PORTS[0], ONWARD_PORTS[-1]
+        return f"by port {relay.port} other relays are gone on to: expected none from {first} to {last}"
+    for network in Family.of(relay.address).never_routed:
+        if relay.address in ip_network(network):
+            return f"{relay.address} is no address that gateways can reach: nothing in {network} is"
+    relaying = [site for site in config.sites if site.relaying]
+    for site in relaying:
+        whose = _whose(site, relay.address)
+        if whose is not None:
+            return f"{relay.address} is {whose} at {site.name}: expected an address of the relay's own host"
+    if relaying and not any(subnet.gateway(Family.of(relay.address)) for site in relaying for subnet in _spoken(site)):
+        family = f"IPv{relay.address.version}"
+        expected = f"an address of the other family, or {family} at `gateways` under relaying.uplinks"
+        return f"no gateway reaches {relay.address}: relaying has no {family}; expected {expected}"
+    return None
+
+
+def _whose(site: Site, address: Address) -> str | None:
+    for terminal in site.terminals:
+        if any(each.address == address for each in terminal.own):
+            return f"the terminal {terminal.name}"
+    if any(subnet.holds(address) for subnet in _spoken(site)):
+        return "in a network by which terminals are spoken for (relaying.uplinks)"
+    interfaces = [own for uplink in site.uplinks for own in uplink.addresses]
+    interfaces += [own for subnet in site.subnets for own in subnet.gateways]
+    return "the bridge" if any(own.ip == address for own in interfaces) else None
+
+
+def _spoken(site: Site) -> list[Subnet]:
+    return [subnet for subnet in site.subnets if subnet.name.startswith(RELAYING)]
+
+
+def _is_taken(wanted: Wanted, name: str, relay: WishedRelay) -> str | None:
+    for other, each in wanted.relays.items():
+        if other != name and (each.address, each.port) == (relay.address, relay.port):
+            return f"the relay {other} is at {relay.address}, port {relay.port}: expected another place for each"
+    return None
+
+
+# What people ask of relays: how a destination is reached, and how a relay does. Where it is not known agents walk.
+
+HTTPS = 443
+
+
+class Asked:
+    """A destination, from one site or from all."""
+
+    def __init__(self, relaying: RelayManager, address: Address, site: str | None, anew: bool, now: float) -> None:
+        self._relaying, self._site = relaying, site
+        if not address.is_global or address.is_multicast:
+            raise Impossible(f"{address} is no address of the Internet, and relays reach no other")
+        prefix = ip_network((address, PREFIXES[address.version]), strict=False)
+        self._sought = SoughtDestination(str(prefix), str(address), HTTPS)
+        self.inquiry = relaying.walk(relaying.scenes(site), self._sought, anew, now)
+
+    @property
+    def inquiries(self) -> list[Inquiry]:
+        return [self.inquiry]
+
+    def told(self, now: float) -> tuple[DestinationView, ...]:
+        scenes = self._relaying.scenes(self._site)
+        found = ((scene, self._relaying.seeking.place(scene.site.name, self._sought.prefix)) for scene in scenes)
+        return tuple(readout.destination(self._relaying, scene, place, now) for scene, place in found if place)
+
+
+class Tried:
+    """A relay, and by it perhaps a destination."""
+
+    def __init__(self, relaying: RelayManager, wanted: Wanted, name: str, address: Address | None, now: float) -> None:
+        self._relaying, self._name, self._wished = relaying, name, known(wanted, name)
+        self._asked = Asked(relaying, address, None, True, now) if address is not None else None
+        self._near = relaying.walk_to_relay(relaying.scenes(None), self._wished)
+
+    @property
+    def inquiries(self) -> list[Inquiry]:
+        return [self._near, *(self._asked.inquiries if self._asked else ())]
+
+    def told(self, now: float) -> TriedView:
+        destinations = self._asked.told(now) if self._asked else ()
+        return TriedView(readout.relay(self._relaying, self._name, self._wished, now), destinations)

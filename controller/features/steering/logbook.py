@@ -1,0 +1,172 @@
+"""The last decisions on each terminal, with their numbers and with what both hands made of them: what `why` tells."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.model.text import counted
+from controller.policy.copies.adaptive import CopyDecision
+from controller.protocol.reports import ReflexFired, Resulted
+
+KEPT = 20  # a terminal
+UNORDERED = "none of its connections was ordered to move"  # what follows from an entry's `unmoved`
+
+
+class By(StrEnum):
+    PEOPLE = "people"
+    POLICY = "policy"
+    REFLEX = "reflex"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one agent made of a decision; filled in when it answers."""
+
+    agent: str
+    done: bool | None = None  # None: it has not answered
+    said: str = ""
+    connections: int = 0
+    took_us: int = 0
+    orders: int = 1  # the later ones took new connections along
+
+
+@dataclass(slots=True)
+class SwitchOutcome:
+    """What the gateway made of it."""
+
+    done: bool | None = None  # None: it has not answered
+    said: str = "its groups are about to be changed"
+
+    @property
+    def answered(self) -> bool:
+        return self.done is not None
+
+
+@dataclass(slots=True)
+class LogEntry:
+    number: int
+    terminal: str
+    at: float
+    by: By
+    uplink: str  # to which
+    left: str  # from which
+    because: str
+    hard: bool
+    copies: bool | None = None  # they begin, or end; None: it is of the uplink
+    gateway: SwitchOutcome = field(default_factory=SwitchOutcome)
+    hands: dict[str, Outcome] = field(default_factory=dict)  # by agent
+    unmoved: str | None = None  # why no agent was ordered, as long as none was
+    reporters: tuple[str, ...] = ()  # the agents whose reports it follows from
+
+    @property
+    def answered(self) -> bool:
+        return all(each.done is not None for each in self.hands.values())
+
+    def hands_say(self) -> tuple[str, ...]:
+        if self.unmoved:
+            return (f"{self.unmoved}: {UNORDERED}",)
+        return tuple(_says(self.terminal, each) for each in self.hands.values() if each.done is not False)
+
+    def hands_could_not(self) -> tuple[str, ...]:
+        return tuple(f"{each.agent} could not: {each.said}" for each in self.hands.values() if each.done is False)
+
+
+def _says(terminal: str, outcome: Outcome) -> str:
+    if outcome.done is None:
+        return f"{outcome.agent} has not answered yet; `./bicast why {terminal}` tells what comes of it"
+    return f"{outcome.agent} reached {counted(outcome.connections, 'connections')}: {outcome.said}"
+
+
+class Logbook:
+    def __init__(self) -> None:
+        self._entries: dict[str, deque[LogEntry]] = {}  # by terminal
+        self._directives: dict[int, Outcome] = {}  # not answered
+        self._tickets: dict[tuple[int, int], SwitchOutcome] = {}  # by a switch's session and the order's number
+        self._number = 0
+
+    def entries(self, terminal: str) -> list[LogEntry]:
+        """The newest first."""
+        return list(reversed(self._entries.get(terminal, ())))
+
+    def last(self, terminal: str) -> LogEntry | None:
+        """Of those that are of the uplink."""
+        return next((entry for entry in self.entries(terminal) if entry.copies is None), None)
+
+    def write(self, terminal: str, at: float, by: By, uplink: str, left: str, because: str, hard: bool) -> LogEntry:
+        self._number += 1
+        return self._keep(LogEntry(self._number, terminal, at, by, uplink, left, because, hard))
+
+    def copied(self, decision: CopyDecision, active: str, now: float) -> LogEntry:
+        self._number += 1
+        name, because, copies = decision.terminal, decision.because, decision.copies
+        entry = LogEntry(self._number, name, now, By.POLICY, active, active, because, False, copies)
+        entry.reporters = decision.reporters
+        return self._keep(entry)
+
+    def _keep(self, entry: LogEntry) -> LogEntry:
+        self._entries.setdefault(entry.terminal, deque(maxlen=KEPT)).append(entry)
+        return entry
+
+    def standing(self, terminal: str, uplink: str, by: By, because: str, now: float) -> LogEntry:
+        """The decision that is in force; one of which nothing is known has this reason."""
+        last = self.last(terminal)
+        if last is not None and last.uplink == uplink:
+            return last
+        entry = self.write(terminal, now, by, uplink, uplink, because, hard=False)
+        entry.gateway.done, entry.gateway.said = True, "its groups are so already"
+        return entry
+
+    def keep(self, terminals: Iterable[str]) -> None:
+        """Of others nothing is told any more."""
+        kept = set(terminals)
+        self._entries = {name: entries for name, entries in self._entries.items() if name in kept}
+
+    # Agents
+
+    def ordered(self, entry: LogEntry, agent: str, directive: int) -> None:
+        entry.unmoved = None
+        before = entry.hands.get(agent)
+        entry.hands[agent] = self._directives[directive] = Outcome(agent, orders=before.orders + 1 if before else 1)
+
+    def fired(self, entry: LogEntry, agent: str, event: ReflexFired) -> None:
+        entry.hands[agent] = Outcome(agent, True, event.said, event.connections)
+
+    def resulted(self, event: Resulted) -> None:
+        outcome = self._directives.pop(event.directive, None)
+        if outcome is not None:
+            outcome.done, outcome.said = event.done, event.said
+            outcome.connections, outcome.took_us = event.connections, event.took_us
+
+    def unanswered(self, directive: int, why: str) -> None:
+        outcome = self._directives.pop(directive, None)
+        if outcome is not None:
+            outcome.done, outcome.said = False, why
+
+    # Gateways
+
+    def sent(self, entries: Iterable[LogEntry], session: int, ticket: int, said: str) -> None:
+        moved = self._tickets[session, ticket] = SwitchOutcome(None, said)
+        for entry in entries:
+            entry.gateway = moved
+
+    def unconfirmed(self, session: int | None) -> SwitchOutcome | None:
+        """The last order that this switch has not answered: it answers them in turn."""
+        return next((moved for (sent_to, _), moved in reversed(self._tickets.items()) if sent_to == session), None)
+
+    def applied(self, session: int, ticket: int) -> None:
+        moved = self._tickets.pop((session, ticket), None)
+        if moved is not None:
+            moved.done = True
+
+    def refused(self, session: int, ticket: int | None, reason: str) -> None:
+        moved = self._tickets.pop((session, ticket or 0), None)
+        if moved is not None:
+            moved.done, moved.said = False, f"the switch refused: {reason}"
+
+    def closed(self, session: int) -> None:
+        for key in [key for key in self._tickets if key[0] == session]:
+            moved = self._tickets.pop(key)
+            moved.done, moved.said = False, "the switch left before it answered; what it lacks it gets when it is back"

@@ -1,0 +1,128 @@
+"""What is ordered of agents: that connections move, that new ones follow, and what a hand does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from controller.agents.agent import Agent
+from controller.features.steering.logbook import By, Logbook, LogEntry
+from controller.features.steering.terminal import Steered, unmovable
+from controller.model.config import Mode
+from controller.model.known import Wanted
+from controller.policy.paths.reach import ReachChoice, astray
+from controller.protocol.orders import Direct, Prefer, Tickets
+
+BEFORE = "it was chosen before this controller was started"
+BY_DEFAULT = "it is relayed, and this is its default"
+
+
+class Orders:
+    def __init__(self, agents: Mapping[str, Agent], logbook: Logbook, tickets: Tickets) -> None:
+        self._agents = agents
+        self._logbook = logbook
+        self._tickets = tickets
+
+    def move(self, steered: Steered, entry: LogEntry, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """The hand's part of a decision."""
+        entry.unmoved = unmovable(steered, entry.uplink)
+        if entry.unmoved:
+            return
+        choice = steered.choose(now)
+        if not entry.hands:
+            entry.unmoved = choice.unmoved
+        if steered.standing(wanted) is None:
+            yield from self._release(steered, choice, entry, now)
+            return
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self._agents[name], now)
+        for name in choice.movers:
+            agent = self._agents[name]
+            if name in entry.hands:  # it has moved them by itself; its last report is older than that
+                steered.moved_by_hand(agent, agent.tokens(entry.terminal), now)
+            else:
+                yield self._order(steered, agent, entry, steered.prefer(agent, entry.uplink, entry.hard), now)
+
+    def keep(self, steered: Steered, wanted: Wanted, now: float) -> Iterator[Direct]:
+        """What keeps decisions true: new connections follow, reflexes stand."""
+        choice = steered.choose(now)
+        yield from self._follow(steered, choice, wanted, now)
+        yield from self._arm(steered, choice, wanted, now)
+
+    def _follow(self, steered: Steered, choice: ReachChoice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        standing = steered.standing(wanted)
+        if standing is None:
+            yield from self._give_back_what_is_due(steered, now)
+            return
+        if standing not in steered.where or wanted.mode(steered.terminal) is Mode.OFF:
+            return
+        for name in choice.letting_go:
+            yield from self._let_go(steered, self._agents[name], now)
+        for agent in (self._agents[name] for name in choice.movers):
+            seen = agent.standings.get(steered.name)
+            if seen is None or agent.preferring(steered.name):
+                continue
+            if steered.unfollowed(agent, astray(seen, standing), now):
+                entry = self._in_force(steered, standing, wanted, now)
+                yield self._order(steered, agent, entry, steered.prefer(agent, standing, hard=False), now)
+
+    def _in_force(self, steered: Steered, uplink: str, wanted: Wanted, now: float) -> LogEntry:
+        by = By.PEOPLE if wanted.wished(steered.site, steered.terminal) else By.POLICY
+        chosen = wanted.standing(steered.site, steered.terminal) is not None
+        return self._logbook.standing(steered.name, uplink, by, BEFORE if chosen else BY_DEFAULT, now)
+
+    def disarm(self, agent: Agent, terminals: Iterable[str], now: float) -> Iterator[Direct]:
+        for terminal in terminals:
+            yield from agent.disarm(terminal, self._tickets, now)
+
+    def _order(self, steered: Steered, agent: Agent, entry: LogEntry, order: Prefer, now: float) -> Direct:
+        take = steered.moved_by_hand if order.hard else steered.unfollowed
+        take(agent, agent.tokens(steered.name), now)
+        steered.found(agent).moved()
+        direct = agent.order(order, steered.name, self._tickets, now)
+        self._logbook.ordered(entry, agent.name, direct.directive)
+        return direct
+
+    def _release(self, steered: Steered, choice: ReachChoice, entry: LogEntry, now: float) -> Iterator[Direct]:
+        """Nobody has chosen any more. One that told nothing yet may have been moved before we were started."""
+        for agent in steered.agents.values():
+            found = steered.found(agent)
+            if agent.unable or not (found.ours or (agent.name in choice.movers and not found.known)):
+                continue
+            untold = [name for name in steered.found_backup(agent) if name not in found.known]
+            if untold:
+                names = " and ".join(untold)
+                entry.because += f"; {names} stays backup at {agent.name}: whether it was before is not known"
+            yield self._give_back(steered, agent, entry, now)
+
+    def _give_back_what_is_due(self, steered: Steered, now: float) -> Iterator[Direct]:
+        """To those who were away, or could not."""
+        for agent in steered.agents.values() if steered.where else ():
+            if steered.found(agent).is_due(now) and not agent.preferring(steered.name) and not agent.unable:
+                yield self._give_back(steered, agent, self._logbook.last(steered.name), now)
+
+    def _give_back(self, steered: Steered, agent: Agent, entry: LogEntry | None, now: float) -> Direct:
+        direct = agent.order(steered.give_back(agent), steered.name, self._tickets, now)
+        steered.found(agent).gives_back(direct.directive, now)
+        if entry is not None:
+            self._logbook.ordered(entry, agent.name, direct.directive)
+        return direct
+
+    def _let_go(self, steered: Steered, agent: Agent, now: float) -> Iterator[Direct]:
+        seen = agent.standings.get(steered.name)
+        held = seen.connections if seen else {}
+        flagged = [token for token, subflows in held.items() if any(each.by_us for each in subflows)]
+        if steered.unfollowed(agent, flagged, now):
+            steered.found(agent).moved()
+            yield agent.order(steered.let_go(agent), steered.name, self._tickets, now)
+
+    def _arm(self, steered: Steered, choice: ReachChoice, wanted: Wanted, now: float) -> Iterator[Direct]:
+        for agent in steered.agents.values():
+            armed = agent.arms.get(steered.name)
+            due = agent.name in choice.guards and steered.is_policies(wanted)
+            reflex = steered.reflex(agent, wanted, now) if due else None
+            if reflex is None:
+                yield from agent.disarm(steered.name, self._tickets, now)
+                continue
+            stands = armed is not None and armed.stands(reflex, now)
+            if not stands and steered.name in agent.standings:  # with no connection there is nothing to save
+                yield agent.arm(reflex, steered.where_of(agent), self._tickets, now)

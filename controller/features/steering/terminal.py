@@ -1,0 +1,350 @@
+"""One terminal as it is steered: how its uplinks fare, where it is, and the backup flags it had before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from controller.agents.agent import Agent
+from controller.model.config import Mode, Site, Terminal
+from controller.model.known import Wanted
+from controller.policy.paths import health
+from controller.policy.paths.evidence import TerminalConnections
+from controller.policy.paths.failover import Reflex, reflex
+from controller.policy.paths.health import Throughput, UplinkPath, UplinkReading
+from controller.policy.paths.reach import Reach, ReachChoice, choose
+from controller.policy.paths.switching import Course, UplinkDecision, decide, kept_because, left_by
+from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
+from controller.protocol.orders import Prefer
+from controller.protocol.reports import Role
+
+# How one end of a terminal's connections was found: which uplinks it had as backup before we moved it. A host's owner
+# may have flagged what costs money, and gets that back when nobody steers any more.
+#
+#     its own ──ordered, or a reflex fired──► ours ──given back, and answered──► its own
+#        └── found as a choice that outlived our restart would leave it ──► ours, and of before nothing is known
+
+SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved
+AGAIN_AFTER_S = 30.0
+
+
+class OriginalBackupFlags:
+    """Of one agent and one terminal."""
+
+    def __init__(self) -> None:
+        self.ours = False
+        self._before: dict[str, bool] = {}  # by uplink: whether it was backup, up to the last report but one
+        self._last: dict[str, bool] = {}  # a reflex may have fired before it, and be told after it
+        self._giving_back: int | None = None  # the directive
+        self._asked_at: float | None = None
+        self._heeds_from = 0.0
+
+    @property
+    def known(self) -> dict[str, bool]:
+        return {**self._last, **self._before}
+
+    def reported(self, standing: TerminalConnections | None, chosen: str | None, now: float) -> None:
+        """`chosen`: the uplink that somebody has chosen, a person or a policy."""
+        if self.ours or now < self._heeds_from:
+            return
+        flags = _flags(standing)
+        if chosen is not None and not self.known and any(flags.values()) and not flags.get(chosen):
+            self.ours = True
+            return
+        self._before |= self._last
+        self._last = flags
+
+    def moved(self) -> None:
+        self.ours, self._giving_back, self._asked_at = True, None, None
+
+    def backup(self, uplinks: Iterable[str], default: str, at_terminal: bool) -> tuple[str, ...]:
+        """Which of them it had as backup. Of one that it never told of, a terminal is not made to pay for it: that is
+        its owner's to allow. Where connections are served nobody pays, and the terminal's own flags stand beside."""
+        names, known = list(uplinks), self.known
+        found = [name for name in names if known.get(name, at_terminal and name != default)]
+        if len(found) < len(names):
+            return tuple(found)
+        spared = default if default in names else names[0]  # all of them backup is none of them backup
+        return tuple(name for name in names if name != spared)
+
+    def is_due(self, now: float) -> bool:
+        return self.ours and (self._asked_at is None or now - self._asked_at >= AGAIN_AFTER_S)
+
+    def gives_back(self, directive: int, now: float) -> None:
+        self.ours, self._giving_back, self._asked_at = True, directive, now
+
+    def answered(self, directive: int, reached: bool, now: float) -> None:
+        if directive != self._giving_back:
+            return
+        self._giving_back = None
+        if reached:
+            self.ours, self._heeds_from = False, now + SEEN_AFTER_S
+
+
+def _flags(standing: TerminalConnections | None) -> dict[str, bool]:
+    found: dict[str, bool] = {}
+    for subflows in standing.connections.values() if standing else ():
+        for each in subflows:
+            found[each.uplink] = found.get(each.uplink, False) or each.by_us
+    return found
+
+
+ONE_PATH = "the terminal's own addresses are not of several uplinks"
+REPORTED_LATELY_S = 5.0  # a window of reports (policy/paths/health.py), and a late one
+FOLLOWED_FOR_S = 30.0  # a connection that would not move is not ordered again sooner
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An order that moved nothing."""
+
+    tokens: frozenset[int]
+    why: str
+    at: float
+
+
+class Steered:
+    def __init__(self, site: Site, terminal: Terminal, wanted: Wanted, now: float) -> None:
+        self.site, self.terminal = site, terminal
+        self.where = paths(site, terminal.addresses)
+        self._where_itself = paths(site, terminal.own)
+        self.able = able(site, terminal)
+        self.paths: dict[str, UplinkPath] = {
+            uplink.name: UplinkPath(
+                since=now, throughput=Throughput(written_bps=_written_bps(site, terminal, uplink.name))
+            )
+            for uplink in site.uplinks
+        }
+        self.course = Course(wanted.active_uplink(site, terminal), now)
+        self.agents: dict[str, Agent] = {}  # alive, and with something to say of it
+        self.looked_at = now
+        self.watched = False  # at the ends of its uplinks
+        self._followed: dict[str, tuple[frozenset[int], float]] = {}  # by agent: the connections that were ordered
+        self._could_not: dict[str, Failed] = {}  # by agent
+        self._found: dict[str, OriginalBackupFlags] = {}  # by agent
+        self._reported_at: dict[str, dict[str, float]] = {}  # by uplink and agent
+
+    @property
+    def name(self) -> str:
+        return self.terminal.name
+
+    def resume(self, other: Steered) -> None:
+        """What was known under the configuration before."""
+        for name in self.paths.keys() & other.paths.keys():
+            known, written_bps = other.paths[name], self.paths[name].throughput.written_bps
+            self.paths[name] = replace(known, throughput=replace(known.throughput, written_bps=written_bps))
+        self._found = other._found
+        if other.course.active == self.course.active:
+            self.course = other.course
+
+    # What is seen
+
+    def ports_seen(self, up: Mapping[str, bool], now: float) -> None:
+        self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
+
+    def silence(self, silent: Mapping[str, str] | None, now: float) -> None:
+        """What the ends of its uplinks tell of them, whether or not an agent does. None: nobody watches them."""
+        self.watched = silent is not None
+        told = silent or {}
+        self.paths = {name: health.silence(path, told.get(name), now) for name, path in self.paths.items()}
+
+    def reported(self, uplink: str, reading: UplinkReading, agent: str, now: float) -> None:
+        self.paths[uplink] = health.reported(self.paths[uplink], reading, now)
+        if reading.segments or reading.acked_bytes or reading.stalled_ms:
+            self._reported_at.setdefault(uplink, {})[agent] = now
+
+    def reporters(self, uplinks: Iterable[str], now: float) -> tuple[str, ...]:
+        """The agents by whose reports these uplinks fare as they do. What a port or copies tell is nobody's report."""
+        found: dict[str, None] = {}
+        for uplink in uplinks:
+            path = self.paths.get(uplink)
+            if path is not None and path.port_up and path.silent is None:
+                lately = self._reported_at.get(uplink, {}).items()
+                found |= {agent: None for agent, at in lately if now - at <= REPORTED_LATELY_S}
+        return tuple(found)
+
+    def fired(self, reflex: Reflex, stalled_ms: int, now: float) -> None:
+        self.paths[reflex.watched] = health.fired(self.paths[reflex.watched], stalled_ms, reflex.limits, now)
+
+    def flags_seen(self, agent: Agent, wanted: Wanted, now: float) -> None:
+        self.found(agent).reported(agent.standings.get(self.name), self.standing(wanted), now)
+
+    def passed(self, now: float) -> None:
+        self.looked_at = now
+        self.paths = {name: health.passed(path, now) for name, path in self.paths.items()}
+
+    def able_to_ride(self, *uplinks: str) -> bool:
+        """They may have left the configuration since somebody named them."""
+        return all(uplink in self.able for uplink in uplinks)
+
+    def attended(self, agent: Agent) -> None:
+        self.agents[agent.name] = agent
+
+    def left(self, agent: Agent, why: str, now: float) -> None:
+        """Of whom nobody tells nothing is known; and where it is it stays."""
+        if self.agents.pop(agent.name, None) and not self.agents:
+            self.paths = {name: health.unheard(path, why, now) for name, path in self.paths.items()}
+        self._followed.pop(agent.name, None)
+        self._could_not.pop(agent.name, None)
+
+    # What follows from it
+
+    def moved_since(self, moment: float) -> bool:
+        return self.course.since > moment
+
+    def standing(self, wanted: Wanted) -> str | None:
+        """What somebody has chosen. What its host makes to relays has no backup until somebody says so: a relayed
+        terminal is on its default uplink."""
+        by_default = self.terminal.default_uplink if self.terminal.relayed else None
+        return wanted.standing(self.site, self.terminal) or by_default
+
+    def is_policies(self, wanted: Wanted) -> bool:
+        """Blind nobody steers."""
+        return bool(self.agents or self.watched) and self.is_left_to_them(wanted)
+
+    def is_left_to_them(self, wanted: Wanted) -> bool:
+        """In mode off we are not there; and what somebody wished is not ours."""
+        return wanted.wished(self.site, self.terminal) is None and wanted.mode(self.terminal) is not Mode.OFF
+
+    def decision(self, now: float) -> UplinkDecision | None:
+        return decide(self.name, self.terminal.default_uplink, self.course, self._able_paths, now)
+
+    def kept_because(self, now: float) -> str | None:
+        """Why it is kept on a lossy uplink."""
+        return kept_because(self.course, self._able_paths, now) if self.course.active in self.able else None
+
+    @property
+    def _able_paths(self) -> dict[str, UplinkPath]:
+        return {name: self.paths[name] for name in self.able}
+
+    def follow(self, decision: UplinkDecision) -> None:
+        active, default = self.course.active, self.terminal.default_uplink
+        left = left_by(decision, active, self.paths[active])
+        self.course = self.course.moved(decision.prefer, default, decision.at, left)
+        self._followed.clear()
+
+    def move(self, uplink: str, now: float) -> None:
+        self.course = self.course.moved(uplink, self.terminal.default_uplink, now)
+        self._followed.clear()
+
+    def start(self, uplink: str, now: float) -> None:
+        """Not by a policy: what was counted of returns is of another story."""
+        self.course = Course(uplink, now)
+        self._followed.clear()
+
+    def choose(self, now: float) -> ReachChoice:
+        by_age = sorted(self.agents.values(), key=lambda agent: agent.session or 0)
+        return choose(self._reach(agent, now) for agent in by_age)
+
+    def _reach(self, agent: Agent, now: float) -> Reach:
+        """A relay that could move none of these connections, as it came after they were made, leaves them to others."""
+        reach = agent.reach(self.name)
+        if self.where and not self.where_of(agent):
+            return replace(reach, unable=reach.unable or ONE_PATH)
+        failed = self._could_not.get(agent.name)
+        if failed is None or now - failed.at >= FOLLOWED_FOR_S or not failed.tokens.issuperset(agent.tokens(self.name)):
+            return reach
+        return replace(reach, unable=failed.why)
+
+    def could_not(self, agent: Agent, why: str, now: float) -> None:
+        if agent.role is Role.RELAY:
+            self._could_not[agent.name] = Failed(frozenset(agent.tokens(self.name)), why, now)
+
+    def reflex(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
+        """What this hand should do by itself, if anything. While nobody moves it again, no hand should."""
+        if self.course.rests(now):
+            return None
+        standing = agent.standings.get(self.name)
+        srtt_us = standing.srtt_us.get(self.course.active, 0) if standing else 0
+        leaves = way(self.site, self.terminal, wanted).leaves
+        copied = agent.role is Role.TERMINAL and leaves is Leaves.BY_ALL
+        return reflex(self.name, self.course.active, self.where_of(agent), self._able_paths, srtt_us, copied)
+
+    def expected(self, agent: Agent, wanted: Wanted, now: float) -> Reflex | None:
+        """The reflex that fired. One that was armed before we were started is told by what we would arm now."""
+        known = agent.fired(self.name, now)
+        if known is not None:
+            return known if self.able_to_ride(known.watched, known.fallback) else None
+        tells = self.name in agent.concerns or self.name in agent.owns
+        if not tells or not self.is_left_to_them(wanted) or not agent.arms.fired_unknown(self.name):
+            return None
+        own = any(each.role is Role.TERMINAL for each in self.agents.values())
+        if agent.role is Role.RELAY and own and not agent.listed:
+            return None
+        return self.reflex(agent, wanted, now)
+
+    # Orders
+
+    def where_of(self, agent: Agent) -> Paths:
+        """By uplink, the addresses that connections have of which this agent tells: those by which the terminal's host
+        speaks for it the terminal's own agent knows nothing of."""
+        return self._where_itself if agent.role is Role.TERMINAL else self.where
+
+    def prefer(self, agent: Agent, uplink: str, hard: bool) -> Prefer:
+        """Hard is for dead paths alone: of three, the other one is left alive, and is flagged when it is seen."""
+        where = self.where_of(agent)
+        others = [name for name in where if name != uplink]
+        dead = [name for name in others if self.paths[name].health is health.UplinkHealth.DEAD]
+        hard = hard and bool(dead)
+        left = tuple(where[name] for name in (dead if hard else others))
+        return Prefer(where[uplink], left, hard)
+
+    def found(self, agent: Agent) -> OriginalBackupFlags:
+        return self._found.setdefault(agent.name, OriginalBackupFlags())
+
+    def was_told_by(self, agent: Agent) -> bool:
+        """Now, or before it went."""
+        return agent.name in self._found
+
+    def found_backup(self, agent: Agent) -> tuple[str, ...]:
+        default = self.terminal.default_uplink
+        return self.found(agent).backup(self.where_of(agent), default, agent.role is Role.TERMINAL)
+
+    def give_back(self, agent: Agent) -> Prefer:
+        """Its end as it was before we moved it."""
+        backup, where = self.found_backup(agent), self.where_of(agent)
+        path = (address for name, there in where.items() if name not in backup for address in there)
+        return Prefer(tuple(path), tuple(where[name] for name in backup), hard=False)
+
+    def let_go(self, agent: Agent) -> Prefer:
+        """No path is preferred: every flag is cleared."""
+        return Prefer(tuple(address for there in self.where_of(agent).values() for address in there), (), hard=False)
+
+    def unfollowed(self, agent: Agent, tokens: Iterable[int], now: float) -> frozenset[int]:
+        """Those that were not ordered lately; they are taken to be from now on."""
+        before, since = self._followed.get(agent.name, (frozenset(), now))
+        if now - since >= FOLLOWED_FOR_S:
+            before, since = frozenset(), now
+        new = frozenset(tokens) - before
+        if new:
+            self._followed[agent.name] = (before | new, since)
+        return new
+
+    def moved_by_hand(self, agent: Agent, tokens: Iterable[int], now: float) -> None:
+        """Only what is dead was left: what else stands is looked at again as soon as a report shows it."""
+        self._followed[agent.name] = (frozenset(tokens), now - FOLLOWED_FOR_S + SEEN_AFTER_S)
+
+
+def _written_bps(site: Site, terminal: Terminal, uplink: str) -> float | None:
+    """What gateway.yaml says that this uplink brings to relayed terminals."""
+    relaying = site.relaying.uplinks if site.relaying and terminal.relayed else ()
+    return next((each.bandwidth_bps for each in relaying if each.name == uplink), None)
+
+
+def unmovable(steered: Steered, uplink: str) -> str | None:
+    """Why no hand could do anything for this."""
+    if not steered.where:
+        return "its addresses are not of several uplinks, so its connections have no path to choose"
+    if uplink not in steered.where:
+        return f"it has no address in a subnet of {uplink}"
+    return None
+
+
+def all_steered(sites: Iterable[Site], before: Mapping[str, Steered], wanted: Wanted, now: float) -> dict[str, Steered]:
+    found = {}
+    for site in sites:
+        for terminal in site.terminals:
+            found[terminal.name] = steered = Steered(site, terminal, wanted, now)
+            if terminal.name in before:
+                steered.resume(before[terminal.name])
+    return found

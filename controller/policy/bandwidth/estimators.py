@@ -1,0 +1,287 @@
+"""The rate of a path: by delays of packets of several lengths (paper 004), and by trains of packets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, Alpha, Rate, Unknown, said
+
+# Lines through many points: by least squares, and along their lower edge.
+#
+# What delays a packet only ever adds to what the path itself takes, so a path is told by those that were delayed least.
+# The least of all would be told by single clock errors; a low quantile is not.
+
+Numbers = NDArray[np.float64]
+
+ROUNDS = 200
+NEAR = 1e-6  # of the spread: what another round would change less is left
+NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A coefficient for each column, each with the error (one standard deviation) that the points' scatter explains."""
+
+    coefficients: Numbers
+    errors: Numbers
+
+
+def least_squares(columns: Numbers, values: Numbers) -> Line:
+    inverse = np.linalg.pinv(columns.T @ columns)
+    coefficients = inverse @ (columns.T @ values)
+    left = values - columns @ coefficients
+    variance = float(left @ left) / max(1, len(values) - columns.shape[1])
+    return Line(coefficients, np.sqrt(np.diag(inverse) * variance))
+
+
+def lower_edge(columns: Numbers, values: Numbers, quantile: float) -> Line:
+    """So many of the points are below the line (quantile regression).
+
+    The check function is lowered by steps of weighted least squares that each lie above it; near zero it is rounded
+    off, and less from round to round.
+    """
+    coefficients = least_squares(columns, values).coefficients
+    left = values - columns @ coefficients
+    spread = float(np.median(np.abs(left - np.median(left)))) or float(np.ptp(values)) or 1.0
+    rounded = spread / 2
+    for _ in range(ROUNDS):
+        weights = 1 / (rounded + np.abs(left))
+        weighted = columns * weights[:, None]
+        push = weighted.T @ left + (2 * quantile - 1) * columns.sum(axis=0)
+        step = np.linalg.lstsq(columns.T @ weighted, push, rcond=None)[0]
+        coefficients = coefficients + step
+        left = values - columns @ coefficients
+        if rounded <= NEAR * spread and np.abs(columns @ step).max() < NEAR * spread:
+            break
+        rounded = max(rounded * 0.8, NEAR * spread)
+    return Line(coefficients, _errors(columns, left, quantile))
+
+
+def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
+    """By how far apart the points are about the line (Koenker's sandwich, with Hall's and Sheather's width)."""
+    # It goes through as many points as it has coefficients: these tell nothing of how close the others are.
+    left = np.delete(left, np.argsort(np.abs(left))[: columns.shape[1]])
+    points = len(left)
+    normal = NORMAL.inv_cdf(quantile)
+    density = NORMAL.pdf(normal)
+    width = points ** (-1 / 3) * 1.96 ** (2 / 3) * (1.5 * density**2 / (2 * normal**2 + 1)) ** (1 / 3)
+    width = min(width, quantile / 2)
+    low, high = np.quantile(left, (quantile - width, quantile + width))
+    sparsity = float(high - low) / (2 * width)
+    inverse = np.linalg.pinv(columns.T @ columns)
+    return np.asarray(np.sqrt(np.diag(inverse) * quantile * (1 - quantile)) * sparsity)
+
+
+# Two clocks that are not one: how the far end's drifts against ours, and whether somebody set either of them.
+#
+# A crystal's rate is off by tens of millionths, and wanders with its temperature: over seconds, a line with some bends.
+
+BENDS = 3
+STEP_S = 0.5e-3  # less is not told from packets that waited
+FAST = 0.01  # of the packets are faster than one that hardly waited
+FASTEST = 200e-6  # no crystal is so far off: the clock is being pulled
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """What a fit over time is made of: a slope from the first packet on, and what it changes by at each bend."""
+
+    columns: Numbers
+    span_s: float
+
+    def mean(self, coefficients: Numbers) -> float:
+        """Seconds a second, from the first packet to the last."""
+        ends = self.columns[[0, -1]] @ coefficients
+        return float(ends[1] - ends[0]) / self.span_s
+
+
+def drift(sent: Numbers) -> Drift:
+    """`sent` grows."""
+    bends = np.linspace(sent[0], sent[-1], BENDS + 2)[:-1]
+    columns = np.maximum(sent[:, None] - bends[None, :], 0)
+    return Drift(columns - columns.mean(axis=0), float(sent[-1] - sent[0]))
+
+
+def step_s(forth: Numbers, back: Numbers) -> float:
+    """By how much one clock was set against the other meanwhile; 0: it was not.
+
+    Setting a clock makes the way there longer by what it makes the way back shorter. Those that hardly waited, there
+    and back together, tell it from waiting: their half difference is the clocks', but for a part of what they waited.
+    """
+    known = np.isfinite(forth + back)
+    if known.sum() < 2:
+        return 0.0
+    together, half = (forth + back)[known], ((forth - back) / 2)[known]
+    # Not the fastest of all: who was under way when our own clock was put back seems to have been faster than the path.
+    fast = np.quantile(together, FAST)
+    apart = np.diff(half[np.abs(together - fast) <= STEP_S / 2])
+    if not len(apart):
+        return 0.0
+    largest = float(apart[np.abs(apart).argmax()])
+    return largest if abs(largest) > STEP_S else 0.0
+
+
+# The rate of a path, from how long packets of different lengths took over it (paper 004).
+#
+# A packet that waits for nothing takes the path's own delay, and eight times its length over the rate: the line through
+# those that were delayed least has 1/rate for its slope. What both hosts take for each byte (alpha) is in it, too; it
+# is measured once against a link of known rate, and taken off.
+#
+#     paper       the least of each size, and least squares through these. The clocks' drift is in the slope
+#     one_way     the lower edge of all packets, over length and time: the drift is found by the same fit
+#     round_trip  there and back by four timestamps, without the far end's own time: no drift at all, and the way back,
+#                 which always carries the same length, adds to every packet alike
+#
+# An answer is an interval. It has the points' scatter in it, and what no number of points makes less: that alpha
+# changes by a part of a nanosecond with a processor's mood.
+
+EDGE = 0.05  # so many of the packets are faster than the line: clock errors, not the path
+SURE = 1.96
+SURE = 1.96  # standard deviations, for 95 %
+LEAST_ERROR = 1e-15
+UNSURE_PART = 0.003  # of the slope: the edge of what had to wait now and then is not quite the path's
+WIDEST = 1.5  # the upper end of an interval that tells something is no more than so many times its lower one
+FEWEST = 60
+FEWEST_SIZES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Packets that came, in the order in which they were sent; times in seconds, each of the clock of its own end."""
+
+    lengths: Numbers
+    sent: Numbers
+    received: Numbers
+    answered: Numbers  # by the far end; nan: not known
+    heard: Numbers  # the answer; nan: it was lost
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Seconds a byte, with one standard deviation."""
+
+    s_per_byte: float
+    error: float
+    drift: float = 0.0  # of the far end's clock: seconds a second
+
+
+def paper(samples: Samples) -> Slope:
+    delays = samples.received - samples.sent
+    sizes = np.unique(samples.lengths)
+    least = np.array([delays[samples.lengths == size].min() for size in sizes])
+    line = least_squares(np.column_stack([np.ones_like(sizes), sizes]), least)
+    return Slope(float(line.coefficients[1]), float(line.errors[1]))
+
+
+def one_way(samples: Samples) -> Slope:
+    over_time = drift(samples.sent)
+    delays = samples.received - samples.sent
+    columns = np.column_stack([np.ones_like(delays), samples.lengths, over_time.columns])
+    line = lower_edge(columns, delays - delays.min(), EDGE)
+    return Slope(float(line.coefficients[1]), float(line.errors[1]), over_time.mean(line.coefficients[2:]))
+
+
+def round_trip(samples: Samples) -> Slope:
+    delays = (samples.heard - samples.sent) - (samples.answered - samples.received)
+    whole = np.isfinite(delays)
+    columns = np.column_stack([np.ones_like(delays), samples.lengths])[whole]
+    line = lower_edge(columns, (delays - np.nanmin(delays))[whole], EDGE)
+    return Slope(float(line.coefficients[1]), float(line.errors[1]))
+
+
+def rate(samples: Samples, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
+    """By both ways of ours, where packets came back; the interval has room for what they differ by."""
+    if unfit := _unfit(samples):
+        return Unknown(unfit)
+    forth = one_way(samples)
+    if abs(forth.drift) > max(FASTEST, STEP_S / (samples.sent[-1] - samples.sent[0])):
+        return Unknown(f"a clock is being set: {forth.drift * 1e6:+.0f} us a second against the other")
+    if np.isfinite(samples.heard - samples.answered).sum() < FEWEST:
+        return of_slope(forth, alpha)
+    return of_slope(_together(forth, round_trip(samples)), alpha)
+
+
+def of_slope(slope: Slope, alpha: Alpha = UNCALIBRATED) -> Rate | Unknown:
+    s_per_byte = slope.s_per_byte - alpha.s_per_byte
+    unsure = SURE * math.hypot(slope.error, alpha.error, UNSURE_PART / 2 * slope.s_per_byte)
+    least, most = s_per_byte - unsure, s_per_byte + unsure
+    if not least > 0:  # nor where it is no number
+        return Unknown(f"longer packets do not take longer ({s_per_byte * 1e9:.2f} +- {unsure * 1e9:.2f} ns a byte)")
+    if most > WIDEST * least:
+        return Unknown(f"it may be {said(8 / most)} to {said(8 / least)}")
+    return Rate(8 / s_per_byte, 8 / most, 8 / least)
+
+
+def calibrated(slope: Slope, link_bps: float) -> Alpha:
+    """By a link of known rate between the same two hosts."""
+    return Alpha(slope.s_per_byte - 8 / link_bps, math.hypot(slope.error, UNSURE_S_PER_BYTE / SURE))
+
+
+def _together(forth: Slope, back: Slope) -> Slope:
+    """Each by its own certainty; no surer than the surer one, for both have the same packets, nor than they agree."""
+    weights = np.maximum([forth.error, back.error], LEAST_ERROR) ** -2.0
+    both = float(weights @ [forth.s_per_byte, back.s_per_byte] / weights.sum())
+    apart = max(abs(forth.s_per_byte - both), abs(back.s_per_byte - both))
+    return Slope(both, max(min(forth.error, back.error), apart / SURE), forth.drift)
+
+
+def _unfit(samples: Samples) -> str:
+    if len(samples.sent) < FEWEST:
+        return f"{len(samples.sent)} packets came, expected {FEWEST} at least"
+    if len(np.unique(samples.lengths)) < FEWEST_SIZES:
+        return f"packets of {len(np.unique(samples.lengths))} lengths came, expected {FEWEST_SIZES} at least"
+    if not np.isfinite(samples.sent + samples.received).all():
+        return "of some packets it is not known when they were sent, or when they came"
+    if not samples.sent[-1] - samples.sent[0] > 0:
+        return "the packets were all sent at one time, or the clock went back"
+    stepped_s = step_s(samples.received - samples.sent, samples.heard - samples.answered)
+    if stepped_s:
+        return f"a clock was set meanwhile, by {stepped_s * 1e3:+.1f} ms against the other"
+    return ""
+
+
+# The rate of a path from trains: packets sent at once, which the narrowest link spaces out by what each takes there.
+#
+# Where a shaper lets a burst pass at full speed first, its packets say nothing of the rate behind it: only how a train
+# ends is looked at. Others' packets between a train's own spread it, so of many trains the middle one counts.
+
+FEWEST_PACKETS = 8  # in what is looked at
+FEWEST_TRAINS = 6  # of five the least and the most have the median between them in 94 of 100 cases
+END = 0.5  # this part of a train
+TRAINS_UNSURE_PART = 0.01  # headers that nobody counts, a burst, interrupts: no number of trains makes it less
+APART_S = 20e-6  # what comes closer is spaced by the hosts: by their interrupts, and by who reads
+
+
+def of_train(arrived: Numbers, on_the_wire: Numbers) -> float | None:
+    """Bits a second of its end; None: too few of it came, or all at once. `on_the_wire`: the bytes of each packet."""
+    end = slice(int(len(arrived) * (1 - END)), None)
+    times, lengths = arrived[end], on_the_wire[end]
+    if len(times) < FEWEST_PACKETS or times[-1] <= times[0]:
+        return None
+    sent = np.concatenate([[0], np.cumsum(lengths[1:])])
+    slope = float(least_squares(np.column_stack([np.ones_like(sent), sent]), times - times[0]).coefficients[1])
+    return 8 / slope if slope > 0 else None
+
+
+def _longest(trains: Sequence[tuple[Numbers, Numbers]]) -> float:
+    return max(float(on_the_wire.max()) for _, on_the_wire in trains if len(on_the_wire))
+
+
+def rate_of_trains(trains: Sequence[tuple[Numbers, Numbers]]) -> Rate | Unknown:
+    """The middle one's, between those that have the true median between them in 95 of 100 (by their order alone)."""
+    rates = np.sort([bps for each in trains if (bps := of_train(*each))])
+    if len(rates) < FEWEST_TRAINS:
+        return Unknown(f"{len(rates)} trains of {len(trains)} came, expected {FEWEST_TRAINS} at least")
+    if 8 * _longest(trains) / np.median(rates) < APART_S:
+        return Unknown(f"trains come too fast for these hosts: at some {said(float(np.median(rates)))}")
+    reach = SURE * np.sqrt(len(rates)) / 2
+    low = max(0, int(np.floor(len(rates) / 2 - reach)))
+    high = min(len(rates) - 1, int(np.ceil(len(rates) / 2 + reach)))
+    least, most = float(rates[low]) * (1 - TRAINS_UNSURE_PART), float(rates[high]) * (1 + TRAINS_UNSURE_PART)
+    return Rate(float(np.median(rates)), least, most)

@@ -1,0 +1,132 @@
+"""A measured rate with its uncertainty, and one figure made of several.
+
+    one packet   the wire's own rate, whoever else is there; of several links in a row 1/sum(1/rate), which is no rate
+                 that anything gets. Blind to a shaper that delays no packet that comes alone
+    trains       what comes through, behind a shaper, too; less where others are between
+    delivery     what some flow got: no more than that is sure
+
+Where the first two agree both count, each by its own certainty. Where they do not, the lower one is what is to be had.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+# A rate as it was measured, or why it is not known: what others go on with, without the arithmetic that found it.
+
+UNSURE_S_PER_BYTE = 0.3e-9  # what alpha moves by from run to run
+
+
+@dataclass(frozen=True, slots=True)
+class Alpha:
+    """What two hosts take for each byte beside the link."""
+
+    s_per_byte: float = 0.0
+    error: float = UNSURE_S_PER_BYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """With an interval that has it in 95 of 100."""
+
+    bps: float
+    least_bps: float
+    most_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    because: str
+
+
+CALIBRATED = Alpha()
+UNCALIBRATED = Alpha(error=1.1e-9)  # never less than none, and was seen from 0.1 to 2 ns on processors of our time
+
+
+def said(bps: float) -> str:
+    mbps = bps / 1e6
+    return f"{mbps:.0f} Mbit/s" if mbps >= 1000 else f"{mbps:.4g} Mbit/s"
+
+
+KEPT_S = 3600.0  # what was measured longer ago says nothing, unless it is measured more seldom
+DELIVERED_WITHIN_S = 60.0
+
+
+class Method(StrEnum):
+    ONE_PACKET = "one packet"
+    SEVERAL_LINKS = "one packet over several links"
+    TRAINS = "trains"
+    DELIVERY = "delivery"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    method: Method
+    rate: Rate
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FusedRate:
+    """`most_bps` is infinite where nothing tells how much more there may be."""
+
+    bps: float
+    least_bps: float
+    most_bps: float
+    at: float  # the oldest of what it is made of
+    methods: tuple[Method, ...]
+
+    def age_s(self, now: float) -> float:
+        return max(0.0, now - self.at)
+
+
+def fused(measured: Iterable[Measured], now: float, kept_s: float = KEPT_S) -> FusedRate | Unknown:
+    newest = _newest(measured, now, kept_s)
+    told = [one for method in (Method.ONE_PACKET, Method.TRAINS) if (one := newest.get(method))]
+    delivered = newest.get(Method.DELIVERY)
+    if told:
+        figure = _together(told)
+        return _at_least(figure, delivered) if delivered else figure
+    if delivered:
+        rate = delivered.rate
+        return FusedRate(rate.bps, rate.least_bps, math.inf, delivered.at, (Method.DELIVERY,))
+    if Method.SEVERAL_LINKS in newest:
+        return Unknown("single packets tell of several links in a row together, and trains have not been sent")
+    last = "the last hour" if kept_s == KEPT_S else f"the last {kept_s / 3600:.0f} hours"
+    return Unknown(f"nothing was measured within {last}")
+
+
+def _newest(measured: Iterable[Measured], now: float, kept_s: float) -> dict[Method, Measured]:
+    newest: dict[Method, Measured] = {}
+    for one in measured:
+        counts_s = DELIVERED_WITHIN_S if one.method is Method.DELIVERY else kept_s
+        if one.at <= now and now - one.at <= counts_s and (one.method not in newest or newest[one.method].at <= one.at):
+            newest[one.method] = one
+    return newest
+
+
+def _together(told: list[Measured]) -> FusedRate:
+    lower, higher = told[0], told[-1]
+    if lower.rate.bps > higher.rate.bps:
+        lower, higher = higher, lower
+    if lower is higher or lower.rate.most_bps < higher.rate.least_bps:
+        return FusedRate(lower.rate.bps, lower.rate.least_bps, lower.rate.most_bps, lower.at, (lower.method,))
+    weights = [1 / max(_width(one.rate), 1e-6) ** 2 for one in told]
+    logarithm = sum(weight * math.log(one.rate.bps) for weight, one in zip(weights, told, strict=True)) / sum(weights)
+    bps, half = math.exp(logarithm), math.exp(sum(weights) ** -0.5 / 2)
+    return FusedRate(bps, bps / half, bps * half, min(one.at for one in told), tuple(one.method for one in told))
+
+
+def _width(rate: Rate) -> float:
+    return math.log(rate.most_bps / rate.least_bps)
+
+
+def _at_least(figure: FusedRate, delivered: Measured) -> FusedRate:
+    """What a flow got in these moments was there, whatever was measured before."""
+    got = delivered.rate
+    if got.least_bps <= figure.most_bps:
+        return figure
+    return FusedRate(got.bps, got.least_bps, math.inf, delivered.at, (Method.DELIVERY,))

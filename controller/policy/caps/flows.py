@@ -1,0 +1,162 @@
+"""What a terminal sends, connection by connection, and how much of it is delivered in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import ip_address
+from itertools import islice
+
+from controller.protocol.reports import MOST_SUBFLOWS, Connection, Passing, Subflow
+
+MOST_RTT_US = 60_000_000  # longer than TCP keeps sending without an answer
+MOST_BYTES = 10**15  # of one connection: at 1 Gbit/s three months
+SHORTEST_ABOVE_US = 10_000  # the smoothed round trip may be below the shortest for a moment, and by little
+
+TcpFlowKey = tuple[str, int, str, int]  # address and port of the terminal's end, and of the other
+Pair = tuple[str, str]  # address of the terminal, and of the other end
+
+
+@dataclass(frozen=True, slots=True)
+class TcpFlow:
+    """A TCP connection, or a subflow of an MPTCP connection."""
+
+    key: TcpFlowKey
+    token: int  # of its MPTCP connection; 0: plain, or seen by a gateway, which cannot know
+    bytes_sent: int  # acknowledged, in all
+    srtt_us: int | None  # None: not known yet
+    min_rtt_us: int | None
+    waits: bool = False  # for acknowledgements
+    joined: bool = False  # a further subflow, nobody knows of which connection
+
+    @property
+    def terminal_address(self) -> str:
+        return self.key[0]
+
+    @property
+    def other_address(self) -> str:
+        return self.key[2]
+
+    @property
+    def pair(self) -> Pair:
+        return self.terminal_address, self.other_address
+
+    @property
+    def connection(self) -> TcpFlowKey | int:
+        """What the subflows of one have in common."""
+        return self.token or self.key
+
+
+def of_connections(connections: Iterable[Connection]) -> tuple[TcpFlow, ...]:
+    """As the agent of a terminal reports them."""
+    return tuple(_subflow(one.token, each) for one in connections for each in one.subflows)
+
+
+def of_passing(passing: Iterable[Passing]) -> tuple[TcpFlow, ...]:
+    """As the agent of a gateway reports them."""
+    return tuple(map(_passing, passing))
+
+
+def wrong(flow: TcpFlow) -> str | None:
+    """What about it cannot be so; None: nothing."""
+    srtt_us, shortest_us = flow.srtt_us, flow.min_rtt_us
+    if not _leads_elsewhere(flow.pair):
+        return "a connection to what is no other host"
+    if not 0 <= flow.bytes_sent <= MOST_BYTES:
+        return "an impossible number of bytes"
+    if srtt_us is not None and not 0 < srtt_us <= MOST_RTT_US:
+        return "an impossible round trip"
+    if shortest_us is not None and not 0 < shortest_us <= MOST_RTT_US:
+        return "an impossible shortest round trip"
+    if srtt_us is not None and shortest_us is not None and shortest_us > 2 * srtt_us + SHORTEST_ABOVE_US:
+        return "a shortest round trip far above the usual one"
+    return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _leads_elsewhere(pair: Pair) -> bool:
+    """A hand refuses an order whole for one cap that is not between two hosts."""
+    try:
+        terminal, other = both = tuple(map(ip_address, pair))
+    except ValueError:
+        return False
+    hosts = not any(each.is_unspecified or each.is_loopback or each.is_multicast for each in both)
+    return hosts and terminal.version == other.version and terminal != other
+
+
+def _subflow(token: int, one: Subflow) -> TcpFlow:
+    return TcpFlow(
+        key=one.key,
+        token=token,
+        bytes_sent=one.bytes_acked,
+        # What was acknowledged took its time: then 0 is no want of knowledge.
+        srtt_us=one.srtt_us if one.srtt_us or one.bytes_acked else None,
+        min_rtt_us=one.min_rtt_us or None,
+        waits=one.in_flight_segments > 0,
+    )
+
+
+def _passing(one: Passing) -> TcpFlow:
+    return TcpFlow(
+        key=(one.terminal_address, one.terminal_port, one.other_address, one.other_port),
+        token=0,
+        bytes_sent=one.bytes_sent,
+        srtt_us=one.srtt_us or None,
+        min_rtt_us=one.min_rtt_us or None,
+        waits=one.since_data_ms * 1000 < one.srtt_us,
+        joined=one.joined,
+    )
+
+
+# How much a terminal gets through, by the second: of what one who tells of it has told.
+#
+# Time is the teller's own, as he counts it from one report to the next: one that comes late makes nothing faster. A
+# connection counts from where it was first heard of.
+
+OVER_S = 1.0  # what is taken together
+NEARLY = 0.95  # of it: reports may come a little early
+PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448  # what caps count, and what of it is acknowledged
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From one report to the next."""
+
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalDelivery:
+    """A new one is made with every report."""
+
+    heard_at: float
+    spans: tuple[Span, ...] = ()  # the newest first; no more of them than make a second
+    known: Mapping[TcpFlowKey, int] = field(default_factory=dict)
+
+    @property
+    def bps(self) -> float | None:
+        """With headers, as the air has it; None: it was not told of for so long."""
+        seconds = sum(span.seconds for span in self.spans)
+        if seconds < NEARLY * OVER_S:
+            return None
+        return 8 * sum(span.bytes for span in self.spans) / seconds * PACKET_BYTES / PAYLOAD_BYTES
+
+
+def heard(before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float) -> TerminalDelivery:
+    """`before` is None where nothing was told for long, or somebody else told."""
+    told = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS) if wrong(flow) is None}
+    if before is None or seconds <= 0:
+        return TerminalDelivery(now, known=told)
+    more = sum(max(0, sent - before.known.get(key, sent)) for key, sent in told.items())
+    return TerminalDelivery(now, _latest((Span(seconds, more), *before.spans)), told)
+
+
+def _latest(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+    total = 0.0
+    for number, span in enumerate(spans, 1):
+        total += span.seconds
+        if total >= NEARLY * OVER_S:
+            return spans[:number]
+    return spans

@@ -1,0 +1,273 @@
+"""A terminal as one of those that share an access point: which of its connections send, and the shortest round trips
+that it knows.
+
+                  10 kB acknowledged within a second
+        idle ────────────────────────────────────────► live
+             ◄────────────────────────────────────────
+               less than 2 kB in two reports, and nothing is on its way or it stands still
+
+What a shell or a keepalive sends makes nobody a sharer. Only what moved since the report before is believed about round
+trips: an idle connection's may be those of another route. They are remembered for a while, so that the next connection
+to the same place has them, and for no longer, so that a route may change and a lie ends. (The kernel remembers a
+connection's own for up to 300 s.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from controller.model.text import counted
+from controller.policy.caps.flows import Pair, TcpFlow, TcpFlowKey, wrong
+from controller.protocol.reports import MOST_SUBFLOWS
+
+BULK_BYTES = 10_000  # seven segments, which is what a sender begins with and less
+WITHIN_S = 1.0
+TRICKLE_BYTES = 2_000
+QUIET_S = 0.45  # two periods between reports, each of which may come a little early
+STALLED_S = 2.0  # data waits, and nothing comes back
+PERIOD_S = 0.25  # between reports, where a rule is on
+MOST_PERIOD_S = 1.0
+SILENT_PERIODS = 3
+REMEMBERED_S = 30.0  # a round trip, and up to three times as long
+SETTLED_S = 2.0  # after a move: smoothed round trips are of the new way
+DOUBTED_S = 60.0  # a doubt is told
+MOST_JOINED = 7  # subflows that the kernel lets join a connection
+MOST_PAIRS = 2 * MOST_SUBFLOWS  # that are remembered
+MOST_QUIET = 4 * MOST_SUBFLOWS  # connections, too
+
+ConnectionKey = TcpFlowKey | int
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """What was sent since it was last enough to count."""
+
+    since: float
+    more_bytes: int = 0
+    live: bool = False
+
+    def after(self, more_bytes: int, patience_s: float, now: float) -> Moving:
+        total = self.more_bytes + more_bytes
+        if total >= (TRICKLE_BYTES if self.live else BULK_BYTES):
+            return Moving(now, 0, True)
+        if now - self.since < (patience_s if self.live else WITHIN_S):
+            return Moving(self.since, total, self.live)
+        return Moving(now)
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """The shortest round trip of late: of this while and of the one before."""
+
+    since: float
+    us: int
+    before_us: int
+
+    @property
+    def both_us(self) -> int:
+        return min(self.us, self.before_us)
+
+    def after(self, us: int, now: float) -> Least:
+        if now - self.since < REMEMBERED_S:
+            return Least(self.since, min(self.us, us), self.before_us)
+        return Least(now, us, self.us)
+
+    def is_over(self, now: float) -> bool:
+        return now - self.since >= 2 * REMEMBERED_S
+
+
+@dataclass(frozen=True, slots=True)
+class SharerPath:
+    pair: Pair
+    srtt_us: int | None
+    moves: bool  # something was acknowledged since the report before
+    older: bool = False  # than the way that its packets go: its shortest round trip may be another's
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """A connection that sends, with the paths of its subflows."""
+
+    paths: tuple[SharerPath, ...]
+    joined: bool  # a subflow of another one
+
+    @property
+    def in_use(self) -> tuple[SharerPath, ...]:
+        """Without those that stand by, as far as that is known."""
+        return tuple(path for path in self.paths if path.moves) or self.paths
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    said: tuple[str, ...] = ()  # a sentence a kind
+    at: float = 0.0
+    total: int = 0  # how much was not believed, ever
+
+    def after(self, found: Mapping[str, int], now: float) -> Doubts:
+        if found:
+            said = tuple(f"{what} ({counted(number, 'times')})" for what, number in found.items())
+            return Doubts(said, now, self.total + sum(found.values()))
+        return self if now - self.at < DOUBTED_S else Doubts(total=self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharer:
+    """A new one is made with every report."""
+
+    terminal: str
+    heard_at: float
+    period_s: float = PERIOD_S
+    live: tuple[Live, ...] = ()
+    moving: Moving = field(default_factory=lambda: Moving(0.0))  # all of it together
+    least: Mapping[Pair, Least] = field(default_factory=dict)
+    doubts: Doubts = field(default_factory=Doubts)
+    connections: Mapping[ConnectionKey, Moving] = field(default_factory=dict)
+    bytes_sent: Mapping[TcpFlowKey, int] = field(default_factory=dict)
+    quiet_bytes: Mapping[TcpFlowKey, int] = field(default_factory=dict)  # of those that are not told of just now
+    rides: str = ""  # the uplinks by which its packets go
+    rides_since: float = float("-inf")
+    older: frozenset[TcpFlowKey] = frozenset()  # connections that began before
+    told_by: str = ""  # an agent that tells of several terminals; empty: nobody tells of it and of another
+
+    @property
+    def witness(self) -> str:
+        """Who tells of several is one, whatever it says of each."""
+        return self.told_by or self.terminal
+
+    @property
+    def active(self) -> bool:
+        return self.moving.live or bool(self.live)
+
+    @property
+    def live_connections(self) -> int:
+        """Among which its part is divided. What has joined one of them is none by itself; but no connection has two
+        subflows between the same addresses, nor very many."""
+        joined = sum(one.joined for one in self.live)
+        between = Counter(one.paths[0].pair for one in self.live)
+        return max(len(self.live) - joined, -(-joined // MOST_JOINED), *between.values(), 0)
+
+    def min_rtt_us(self, pair: Pair) -> int | None:
+        least = self.least.get(pair)
+        return least.both_us if least else None
+
+
+def silent(sharer: Sharer, now: float) -> bool:
+    """Not heard of for three periods: gone."""
+    return now - sharer.heard_at > SILENT_PERIODS * sharer.period_s
+
+
+def heard(
+    before: Sharer | None,
+    terminal: str,
+    addresses: Collection[str],
+    flows: Sequence[TcpFlow],
+    now: float,
+    period_s: float = PERIOD_S,
+    cut: bool = False,
+    rides: str = "",
+) -> Sharer:
+    """`addresses` are the terminal's own; `cut`: more was told than `flows`; `rides`: by which uplinks it goes. A first
+    report, also one after a silence, is where counting begins. What stays within the terminal uses no air."""
+    flows = [flow for flow in flows if flow.other_address not in addresses]
+    before = before or Sharer(terminal, float("-inf"), rides=rides)
+    if rides != before.rides:
+        from_before = frozenset(before.bytes_sent.keys() | before.quiet_bytes.keys())
+        before = replace(before, rides=rides, rides_since=now, least={}, older=from_before)
+    begins = silent(before, now)
+    doubtful: dict[str, int] = {}
+    if cut or len(flows) > MOST_SUBFLOWS:
+        doubtful[f"it tells of more than {MOST_SUBFLOWS} connections at once"] = 1
+    known: dict[TcpFlowKey, TcpFlow] = {}
+    for flow in islice(flows, MOST_SUBFLOWS):
+        doubt = _doubt(flow, addresses, known, before.bytes_sent)
+        if doubt is None:
+            known[flow.key] = flow
+        else:
+            doubtful[doubt] = doubtful.get(doubt, 0) + 1
+    more = {key: 0 if begins else flow.bytes_sent - _before(flow, before) for key, flow in known.items()}
+    of_connections: dict[ConnectionKey, list[TcpFlow]] = {}
+    for flow in known.values():
+        of_connections.setdefault(flow.connection, []).append(flow)
+    older = before.older if now - before.rides_since >= SETTLED_S else frozenset()
+    connections = {
+        key: _moving(None if begins else before.connections.get(key), each, more, now)
+        for key, each in of_connections.items()
+    }
+    # Also of what is not believed: what it said must not seem to have been sent at once when it is.
+    bytes_sent = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS)}
+    total = _moving(None if begins else before.moving, known.values(), more, now)
+    return Sharer(
+        terminal,
+        now,
+        min(max(period_s, PERIOD_S), MOST_PERIOD_S),
+        tuple(_live(each, more, older) for key, each in of_connections.items() if connections[key].live),
+        total,
+        _least(before.least, (flow for key, flow in known.items() if more[key]), now),
+        before.doubts.after(doubtful, now),
+        connections,
+        bytes_sent,
+        _quiet(before, bytes_sent),
+        rides,
+        before.rides_since,
+        before.older,
+    )
+
+
+def _doubt(
+    flow: TcpFlow, addresses: Collection[str], known: Mapping[TcpFlowKey, TcpFlow], before: Mapping[TcpFlowKey, int]
+) -> str | None:
+    if flow.terminal_address not in addresses:
+        return "it tells of a connection of an address that is not its own"
+    what = wrong(flow)
+    if what:
+        return f"it tells of {what}"
+    if flow.key in known:
+        return "it tells twice of a connection"
+    if flow.bytes_sent < before.get(flow.key, 0):
+        return "it tells of fewer bytes than before"
+    return None
+
+
+def _before(flow: TcpFlow, before: Sharer) -> int:
+    """How many bytes were known of. A gateway tells of no connection that is quiet for a minute; what has fewer than
+    such a one had is another, of the same ports."""
+    quiet = before.quiet_bytes.get(flow.key, 0)
+    return before.bytes_sent.get(flow.key, quiet if quiet <= flow.bytes_sent else 0)
+
+
+def _quiet(before: Sharer, bytes_sent: Mapping[TcpFlowKey, int]) -> Mapping[TcpFlowKey, int]:
+    gone = {key: sent for key, sent in before.bytes_sent.items() if key not in bytes_sent}
+    back = before.quiet_bytes.keys() & bytes_sent.keys()
+    if not gone and not back:
+        return before.quiet_bytes
+    quiet = {**before.quiet_bytes, **gone}
+    for key in back:
+        del quiet[key]
+    return dict(islice(quiet.items(), max(0, len(quiet) - MOST_QUIET), None))
+
+
+def _moving(before: Moving | None, flows: Iterable[TcpFlow], more: Mapping[TcpFlowKey, int], now: float) -> Moving:
+    sent, patience_s = 0, QUIET_S
+    for flow in flows:
+        sent += more[flow.key]
+        if flow.waits and flow.srtt_us is not None:  # an acknowledgement that is due says more than silence
+            patience_s = max(patience_s, min(1.5 * flow.srtt_us / 1e6, STALLED_S))
+    return (before or Moving(now)).after(sent, patience_s, now)
+
+
+def _live(flows: Sequence[TcpFlow], more: Mapping[TcpFlowKey, int], older: Collection[TcpFlowKey]) -> Live:
+    paths = tuple(SharerPath(flow.pair, flow.srtt_us, more[flow.key] > 0, flow.key in older) for flow in flows)
+    return Live(paths, all(flow.joined for flow in flows))
+
+
+def _least(before: Mapping[Pair, Least], moved: Iterable[TcpFlow], now: float) -> Mapping[Pair, Least]:
+    least = {pair: one for pair, one in before.items() if not one.is_over(now)}
+    for flow in moved:
+        if flow.min_rtt_us is not None:
+            old = least.pop(flow.pair, None)  # so that the one that was heard of last is the last
+            us = flow.min_rtt_us
+            least[flow.pair] = old.after(us, now) if old else Least(now, us, us)
+    return dict(islice(least.items(), max(0, len(least) - MOST_PAIRS), None))

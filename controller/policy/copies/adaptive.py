@@ -1,0 +1,258 @@
+"""Whether copies of a terminal's packets are worth their bytes, or one path does: by how its active uplink fares.
+
+    copies ──(it was clean for a while, or one path is tried)──► one path
+       ▲                                                            │
+       └──(it loses, or is late, for most of a second; or is dead)──┘
+
+Copies hide what they are there for: what one path loses another brings, and no sender hears of it. So it depends on
+where a terminal is what a piece of evidence counts for:
+
+                                            on one path      with copies
+    senders   what they sent again          begins them      keeps them: that was lost on every path
+    copies    what either end has of each   nothing          keeps them, or lets them end
+    probes    packets of their own          begins them      keeps them, or lets them end
+
+Where neither ends nor probes tell, one path is tried after a pause, and given up with the first trouble. Whatever
+ended too soon is paid for by the next pause, twice as long. Of what says nothing nothing follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import sqrt
+
+from controller.model.text import counted
+from controller.policy.copies.tallies import CLEAN_LATE, CLEAN_LOSS, FEW, NOTHING, Evidence, Source, Tally, total
+from controller.policy.paths.health import DEAD_AFTER_MS
+
+WINDOW_S = 1.0  # in which trouble shows
+WINDOW_PACKETS = 30  # of one source; where a second has fewer the window is longer
+WINDOW_AT_MOST_S = 60.0
+LASTS_S = 0.6  # longer than the burst of losses with which a sender begins on the best of paths: 3 reports at 4 Hz
+PROBED_LASTS_S = 0.4  # probes fill no queue: 2 reports
+LOSING_FROM = 0.02
+LATE_FROM = 0.10
+DOUBT = 0.7  # of a count's own spread: with none a path that loses 0.5 % often has copies, with all 5 % wait longer
+ENOUGH = 300  # packets, to call it clean: of a path that loses 5 %, so many lose no more than 3 once in 5000 times
+CLEAN_S = 10.0  # what is measured, until copies end
+TRY_S = 30.0  # what is not, until one path is tried
+PAUSE_AT_MOST_S = 300.0
+KEPT_S = 30.0  # on one path for so long: the end of copies was no mistake
+MEASURED_S = 3.0  # what has not been measured for so long is not measured any more
+MOST_HEARD = 128  # pieces of evidence in a window
+
+SEEN_BY = {
+    Source.SENDERS: "as senders tell",
+    Source.COPIES: "as is seen where copies come in",
+    Source.PROBES: "as probes tell",
+}
+CHANCE = ", bad luck aside"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyDecision:
+    terminal: str
+    copies: bool
+    because: str
+    at: float  # of the core's clock
+    barred: bool = False  # they would be worth it, and may not be had
+    reporters: tuple[str, ...] = ()  # agents
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One terminal; a new one is made with every piece of evidence."""
+
+    active: str
+    since: float  # it is as it is
+    copies: bool = True
+    because: str = "it is not known yet"
+    relapses: int = 0  # in a row: copies ended, and were wanted again soon
+    ended_clean: bool = False  # they did when last they ended, and were not barred
+    heard: tuple[tuple[float, Evidence], ...] = ()  # within the window, and when
+    dead: str | None = None  # why it is, as others told
+    told_at: float = 0.0
+    clean_since: float | None = None  # with copies
+    measured: Tally = NOTHING  # since then
+    measured_at: float | None = None
+    sent: Tally = NOTHING  # since then, as senders tell
+
+
+def told(watch: Watch, evidence: Evidence, now: float) -> Watch:
+    tally = evidence.tally
+    if not (tally.packets or tally.lost or evidence.stalled_ms >= DEAD_AFTER_MS):
+        return watch
+    if evidence.source is Source.COPIES and not watch.copies:
+        return watch  # of those that were under way when they ended
+    if now < watch.told_at:
+        watch = _afresh(replace(watch, since=min(watch.since, now)))  # another clock: what it measured is void
+    if now - watch.told_at > MEASURED_S:
+        watch = _unclean(watch)
+    heard = (*_within(watch, now), (now, evidence))[-MOST_HEARD:]
+    alone = not watch.copies or evidence.source is not Source.SENDERS  # else another path may have brought them
+    lives = alone and tally.packets > tally.lost and not evidence.stalled_ms
+    watch = replace(watch, heard=heard, told_at=now, dead=None if lives else watch.dead)
+    return _run_on(watch, evidence, now) if watch.copies else replace(watch, because=_on_one_path(watch, now))
+
+
+def _run_on(watch: Watch, evidence: Evidence, now: float) -> Watch:
+    """With copies: for how long it has been clean, and by whose word."""
+    trouble = _trouble(watch, now)
+    if evidence.source is Source.SENDERS:
+        watch = replace(watch, sent=watch.sent.plus(evidence.tally))
+    else:
+        watch = replace(watch, measured=watch.measured.plus(evidence.tally), measured_at=now)
+    spoilt = next((_share(run) + _clean() for run in (watch.measured, watch.sent) if run.spoilt), None)
+    if trouble is not None or spoilt is not None:
+        return replace(_unclean(watch), because=trouble or f"{watch.active}: {spoilt}")
+    clean_since = now if watch.clean_since is None else watch.clean_since
+    watch = replace(watch, clean_since=clean_since)
+    return replace(watch, because=_until_clean(watch, clean_since, now))
+
+
+def dead(watch: Watch, because: str, now: float) -> Watch:
+    """Its active uplink is, by other signs: a port, a reflex, what an end tells."""
+    return replace(_afresh(watch), dead=because, because=f"{watch.active} is dead ({because})", told_at=now)
+
+
+def revived(watch: Watch) -> Watch:
+    """Who said that it is dead says so no more."""
+    return replace(_afresh(watch), because=f"{watch.active} is not taken to be dead any more") if watch.dead else watch
+
+
+def moved(watch: Watch, active: str, now: float) -> Watch:
+    """What was heard is of another uplink. Copies, or none, are as they were."""
+    if active == watch.active:
+        return watch
+    because = f"as it was on {watch.active}: nothing is known of {active} yet"
+    return replace(_afresh(watch), active=active, because=because, relapses=0, told_at=now)
+
+
+def decide(terminal: str, watch: Watch, now: float, barred: str | None = None) -> CopyDecision | None:
+    """None: it stays as it is. `barred` says why copies may not be had."""
+    if barred is not None:
+        return CopyDecision(terminal, False, barred, now, barred=True) if watch.copies else None
+    if not watch.copies:
+        trouble = _trouble(watch, now)
+        return CopyDecision(terminal, True, trouble, now) if trouble is not None else None
+    if watch.clean_since is None or now - watch.told_at > MEASURED_S:
+        return None
+    run, lasted_s = _run(watch, now), now - watch.clean_since
+    if run.packets < ENOUGH or not run.clean or lasted_s < _pause(watch, now):
+        return None
+    because = f"{watch.active}: {_share(run)} in {lasted_s:.0f} s{_clean()}"
+    if not _is_measured(watch, now):
+        because += "; what one path loses nobody tells while there are copies, so it is tried"
+    return CopyDecision(terminal, False, because, now)
+
+
+def unheard(terminal: str, watch: Watch, why: str, now: float) -> CopyDecision | None:
+    """Nobody would tell any more that its active uplink loses. None: it stays as it is."""
+    because = f"{why}, and one path that nobody watches may lose anything"
+    return None if watch.copies else CopyDecision(terminal, True, because, now)
+
+
+def decided(watch: Watch, decision: CopyDecision) -> Watch:
+    relapses = watch.relapses
+    if decision.copies:
+        relapses = relapses + 1 if watch.ended_clean and decision.at - watch.since < KEPT_S else 0
+    return replace(
+        _afresh(watch),
+        copies=decision.copies,
+        because=decision.because,
+        since=decision.at,
+        relapses=relapses,
+        ended_clean=not (decision.copies or decision.barred),
+    )
+
+
+# What follows from it
+
+
+def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
+    """The evidence of the last second, and of each source as much more as it needs for WINDOW_PACKETS."""
+    found, packets = [], dict.fromkeys(Source, 0)
+    for at, each in reversed(watch.heard):
+        is_wanted = now - at < WINDOW_S or packets[each.source] < WINDOW_PACKETS
+        if is_wanted and 0 <= now - at < WINDOW_AT_MOST_S:
+            found.append((at, each))
+            packets[each.source] += each.tally.packets
+    return tuple(reversed(found))
+
+
+def _trouble(watch: Watch, now: float) -> str | None:
+    """Why copies are worth their bytes; None: nothing that was heard of late says so."""
+    if watch.dead is not None:
+        return f"{watch.active} is dead ({watch.dead})"
+    heard = _within(watch, now)
+    stalled_ms = max((each.stalled_ms for _, each in heard), default=0)
+    if stalled_ms >= DEAD_AFTER_MS:
+        return (
+            f"{watch.active}: no acknowledgement for {stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
+        )
+    bad = [(at, each) for at, each in heard if not each.tally.clean]
+    if not bad or bad[-1][0] - min(at - each.lasted_s for at, each in bad) < _lasts_s(each for _, each in bad):
+        return None
+    since = [each for at, each in heard if at >= bad[0][0]]  # before, a sender may have sent many times as much
+    for source in Source:
+        tally = total(each.tally for each in since if each.source is source)
+        if _exceeds(tally.lost, tally.packets, LOSING_FROM):
+            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LOSING_FROM:.0%} lost on{CHANCE}"
+        if _exceeds(tally.late, tally.packets, LATE_FROM):
+            return f"{watch.active}: {_share(tally)}, {SEEN_BY[source]}; copies from {LATE_FROM:.0%} late on{CHANCE}"
+    return None
+
+
+def _lasts_s(bad: Iterable[Evidence]) -> float:
+    return PROBED_LASTS_S if all(each.source is Source.PROBES for each in bad) else LASTS_S
+
+
+def _exceeds(count: int, packets: int, share: float) -> bool:
+    """By more than chance makes of so few."""
+    return count >= FEW and count - DOUBT * sqrt(count) >= share * packets
+
+
+def _afresh(watch: Watch) -> Watch:
+    return replace(_unclean(watch), heard=(), dead=None, measured_at=None)
+
+
+def _unclean(watch: Watch) -> Watch:
+    return replace(watch, clean_since=None, measured=NOTHING, sent=NOTHING)
+
+
+def _is_measured(watch: Watch, now: float) -> bool:
+    return watch.measured_at is not None and now - watch.measured_at <= MEASURED_S
+
+
+def _run(watch: Watch, now: float) -> Tally:
+    return watch.measured if _is_measured(watch, now) else watch.sent
+
+
+def _pause(watch: Watch, now: float) -> float:
+    first_s = CLEAN_S if _is_measured(watch, now) else TRY_S
+    return min(first_s * 2.0 ** min(watch.relapses, 10), PAUSE_AT_MOST_S)
+
+
+# In words
+
+
+def _share(tally: Tally) -> str:
+    lost, late = min(max(tally.loss, 0.0), 1.0), min(tally.tail, 1.0)
+    return f"{lost:.1%} of {counted(tally.packets, 'packets')} lost, {late:.1%} late"
+
+
+def _clean() -> str:
+    return f"; clean up to {CLEAN_LOSS:.0%} and {CLEAN_LATE:.0%}"
+
+
+def _on_one_path(watch: Watch, now: float) -> str:
+    heard = total(each.tally for _, each in _within(watch, now))
+    return f"{watch.active}: {_share(heard)}; copies from {LOSING_FROM:.0%} lost or {LATE_FROM:.0%} late on{CHANCE}"
+
+
+def _until_clean(watch: Watch, since: float, now: float) -> str:
+    run, over_s = _run(watch, now), now - since
+    ends = "one path" if _is_measured(watch, now) else "one path is tried"
+    least = f"for {_pause(watch, now):.0f} s and {ENOUGH} packets, of which {over_s:.0f} s are over"
+    return f"{watch.active}: {_share(run)}{_clean()}; {ends} when it was so {least}"

@@ -1,0 +1,162 @@
+"""How many bytes copies may use of an uplink that is paid for by the byte: so many a day, and such a part of what the
+site sends at all.
+
+    copies may be had ──(the day's bytes will be used up)──────────► not before the day is over
+          ▲           ──(too great a part of the last minutes)──┐
+          └──────────────(a minute later, and it is less)───────┴──► not for a minute
+
+The day is the caller's to say, and what was used in it outlives a restart, with the counters as they were last read:
+a switch copies on while nobody reads. Who reads now and then learns of the last bytes too late: so copies end while
+twice as much is left as was used between two readings of late, and no budget is kept to the byte by this alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.model.config import Limits
+from controller.model.known import Counted, Spent
+
+SHARE_S = 300.0  # "the last minutes"
+STEP_S = 10.0  # what is remembered of them is so fine
+LOOKED_AGAIN_S = 60.0
+LESS = 0.8  # of the greatest share: come back to that, copies do not end again at once
+LITTLE_BYTES = 1_000_000  # of so few in the last minutes it matters to nobody which part copies were
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Of the wall's clock."""
+
+    at: float  # Unix seconds
+    day: str  # where we are: 2026-11-22
+    day_ends_at: float
+    utc_offset_s: int
+    tomorrow: str | None = None  # None: the clock is not kept in step with another, and may be wrong by years
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReading:
+    """Of the switch at one end."""
+
+    at: str  # which counters these are: one that counts others is another one
+    copied: Counted
+    carried: Mapping[int, int]  # bytes that ports of uplinks have sent, by number
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetStep:
+    """Of the last minutes."""
+
+    begun_at: float
+    copied_bytes: int = 0
+    carried_bytes: int = 0
+    most_bytes: int = 0  # copied between two readings
+
+    def plus(self, copied: int, carried: int) -> BudgetStep:
+        return BudgetStep(
+            self.begun_at, self.copied_bytes + copied, self.carried_bytes + carried, max(self.most_bytes, copied)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One uplink's; a new one is made with every reading."""
+
+    limits: Limits
+    spent: Spent
+    steps: tuple[BudgetStep, ...] = ()
+    carried: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # as this controller has last read it
+    barred_until: float | None = None  # for their share
+
+    @property
+    def share(self) -> float:
+        carried = sum(step.carried_bytes for step in self.steps)
+        return sum(step.copied_bytes for step in self.steps) / carried if carried > LITTLE_BYTES else 0.0
+
+    @property
+    def most_bytes(self) -> int:
+        return max((step.most_bytes for step in self.steps), default=0)
+
+
+def opened(limits: Limits, kept: Spent | None, moment: Moment) -> Account:
+    """`kept` by the controller before this one, or under the limits before these."""
+    return Account(limits, _today(kept or Spent(moment.day), moment))
+
+
+def counted(account: Account, now: CounterReading, moment: Moment) -> Account:
+    """What a switch shows first may be of any time, and counts for nothing."""
+    spent = _today(account.spent, moment)
+    before, carried = spent.counted.get(now.at, now.copied), account.carried.get(now.at)
+    anew = before.rate_kbps != now.copied.rate_kbps
+    copied = _since(0 if anew else before.passed_bytes, now.copied.passed_bytes)
+    spent = replace(spent, copied_bytes=spent.copied_bytes + copied, counted={**spent.counted, now.at: now.copied})
+    account = replace(account, carried={**account.carried, now.at: now.carried})
+    if carried is not None:  # else it is of all the time in which nobody read
+        sent = sum(_since(carried[port], count) for port, count in now.carried.items() if port in carried)
+        account = replace(account, steps=_stepped(account.steps, copied, sent, moment.at))
+    budget = account.limits.budget_bytes_per_day
+    if budget is not None and spent.copied_bytes + 2 * account.most_bytes >= budget:
+        spent = replace(spent, used_up=budget)
+    return _looked_at(replace(account, spent=spent), moment.at)
+
+
+def barred(account: Account, moment: Moment) -> str | None:
+    """Why there may be no copies by it; None: there may."""
+    budget, spent = account.limits.budget_bytes_per_day, _today(account.spent, moment)
+    if budget is not None and (spent.copied_bytes >= budget or (spent.used_up is not None and budget <= spent.used_up)):
+        until = _clock(moment.day_ends_at, moment) if spent.day == moment.day else f"the clock is past {spent.day}"
+        return f"used up until {until}: {_mega(spent.copied_bytes)} of {_mega(budget)} MB that copies may use a day"
+    until_s = account.barred_until
+    if (
+        until_s is not None
+        and account.limits.max_share is not None
+        and moment.at < until_s <= moment.at + LOOKED_AGAIN_S
+    ):
+        of_what = f"of what was sent in {SHARE_S / 60:.0f} minutes"
+        share = f"copies were {account.share:.0%} {of_what}, and may be {account.limits.max_share:.0%}"
+        return f"used up until {_clock(until_s, moment)}: {share}"
+    return None
+
+
+def _since(before: int, now: int) -> int:
+    """Less than before: it has been counted anew."""
+    return now - before if now >= before else now
+
+
+def _today(spent: Spent, moment: Moment) -> Spent:
+    """Return what was spent on this day.
+
+    A clock that is put back refills nothing, and one that begins in 1970 and is then set does not either. But a day
+    that is far ahead of a clock that can be relied on was a mistake: what was spent on it was spent on this one.
+    """
+    if moment.day > spent.day:
+        return Spent(moment.day, counted=spent.counted)
+    far_ahead = moment.tomorrow is not None and spent.day > moment.tomorrow
+    return replace(spent, day=moment.day) if far_ahead else spent
+
+
+def _stepped(steps: tuple[BudgetStep, ...], copied: int, carried: int, at: float) -> tuple[BudgetStep, ...]:
+    kept = tuple(step for step in steps if 0 <= at - step.begun_at < SHARE_S)
+    if not kept or at - kept[-1].begun_at >= STEP_S:
+        kept = (*kept, BudgetStep(at))
+    return (*kept[:-1], kept[-1].plus(copied, carried))
+
+
+def _looked_at(account: Account, at: float) -> Account:
+    """While they are barred nothing is looked at, so that they do not come and go with every reading."""
+    until, most = account.barred_until, account.limits.max_share
+    if until is not None and at < until <= at + LOOKED_AGAIN_S:
+        return account
+    too_much = most is not None and account.share > (most if until is None else LESS * most)
+    return replace(account, barred_until=at + LOOKED_AGAIN_S if too_much else None)
+
+
+def _clock(at: float, moment: Moment) -> str:
+    minutes = int(at + moment.utc_offset_s) // 60
+    return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
+
+
+def _mega(count: int) -> str:
+    return f"{count / 1e6:.1f}"

@@ -1,0 +1,224 @@
+"""What arriving packets tell of an uplink: no answers, silence, copies in vain, packets that cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from controller.model.text import counted
+from controller.protocol.reports import PathCopies
+
+# An uplink that brings nothing back: what is sent by it goes, or does not, and nothing comes.
+#
+# Two signs together. Its port has received no packet at all while packets were sent by it; and its next hop, which has
+# answered before, is asked for each second and answers no more. One sign alone may be a terminal that only sends, or a
+# router that does not care to answer.
+
+UNANSWERED = 3  # questions, a second apart
+LASTS_S = 2.0  # between the readings that are compared
+LEAST_SENT = 10  # packets, between two readings: more than the questions themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Packets of one port, as its switch counts up."""
+
+    received: int
+    sent: int
+    at: float  # when they were read
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One uplink; a new one is made with everything that is seen of it."""
+
+    has_answered: bool = False  # its next hop, since the switch connected
+    unanswered: int = 0  # questions since it last did
+    first: Counts | None = None  # the first reading since then
+    dead: str | None = None  # why it is taken to be
+
+    @property
+    def answers(self) -> bool:
+        return self.has_answered and self.unanswered <= 1
+
+    @property
+    def suspect(self) -> bool:
+        """Its port is to be read, and soon."""
+        return self.has_answered and self.unanswered > 1
+
+
+def return_asked(uplink: Return) -> Return:
+    return replace(uplink, unanswered=uplink.unanswered + 1)
+
+
+def return_answered(uplink: Return) -> Return:
+    return Return(has_answered=True)
+
+
+def return_counted(uplink: Return, counts: Counts) -> Return:
+    """Its port was read."""
+    if not uplink.suspect:
+        return replace(uplink, first=None)
+    first = uplink.first
+    if first is None or counts.received != first.received or counts.sent < first.sent:
+        return replace(uplink, first=counts, dead=None)
+    sent = counts.sent - first.sent
+    lasted_s = counts.at - first.at
+    if uplink.unanswered < UNANSWERED or lasted_s < LASTS_S or sent < LEAST_SENT + uplink.unanswered:
+        return uplink
+    because = (
+        f"it brings nothing back: {sent} packets were sent by it in {lasted_s:.0f} s and none came, and its next hop "
+        f"has not answered {uplink.unanswered} questions"
+    )
+    return replace(uplink, dead=uplink.dead or because)
+
+
+# An uplink whose copies have stopped coming while the others' flow on: nobody has lost anything yet, and one more death
+# would lose all (latent errors of IEEE 802.1CB, section 7.4.4).
+#
+# Told at the end where copies come in, from what each uplink has brought. Nothing is concluded while the other end does
+# not copy everything, nor from a handful of packets, which may be nobody's copies: for a gateway's own address, say.
+
+SILENT_FOR_S = 0.9  # a whole period between reports, each of which may come a little early
+ENOUGH_PACKETS = 10  # that others brought meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkArrivals:
+    """What it has brought, and what the others have since it last brought anything."""
+
+    brought: int
+    since: float  # it brought something, or nothing could be concluded
+    others: int = 0
+    silent: str | None = None  # why it is taken to be; None: it is not
+
+
+@dataclass(frozen=True, slots=True)
+class SiteArrivals:
+    """Its uplinks, by name; a new one is made with every report."""
+
+    uplinks: Mapping[str, UplinkArrivals] = field(default_factory=dict)
+    all_is_copied: bool = False  # when it was last told of: what came since the report before may not have been
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """Uplinks, and why."""
+        return {name: one.silent for name, one in self.uplinks.items() if one.silent is not None}
+
+
+def silence_after(site: SiteArrivals, brought: Mapping[str, int], all_is_copied: bool, now: float) -> SiteArrivals:
+    """`brought` counts up from the order on; what is less than before has begun anew."""
+    known = site.uplinks
+    begun = known.keys() != brought.keys() or any(brought[name] < one.brought for name, one in known.items())
+    if begun or not (all_is_copied and site.all_is_copied):
+        return SiteArrivals({name: UplinkArrivals(count, now) for name, count in brought.items()}, all_is_copied)
+    more = {name: brought[name] - one.brought for name, one in known.items()}
+    others = {name: sum(more.values()) - count for name, count in more.items()}
+    return SiteArrivals(
+        {
+            name: UplinkArrivals(brought[name], now) if more[name] else _silent(one, others[name], now)
+            for name, one in known.items()
+        },
+        all_is_copied,
+    )
+
+
+def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
+    total, for_s, silent = one.others + others, now - one.since, one.silent
+    if for_s >= SILENT_FOR_S and total >= ENOUGH_PACKETS:
+        silent = f"it brings no copies: none for {for_s:.1f} s, while {counted(total, 'packets')} came otherwise"
+    return UplinkArrivals(one.brought, one.since, total, silent)
+
+
+# An uplink that brings no copies gets none for a while: its air, or its metered plan, would be spent on nothing.
+#
+#     silent ──► out ──(hold-down over, or its next hop answers)──► on trial ──► brings copies: as before
+#                 ▲                                                    │
+#                 └───────────── silent still: out for twice as long ──┘
+#
+# Meanwhile the others protect less. So its next hop is asked for each second, and it is on trial when that has
+# answered.
+
+HOLD_S = 5.0
+HOLD_AT_MOST_S = 60.0
+TRIAL_S = 3.0  # two reports, and what an order takes
+ENOUGH_ANSWERS = 2  # one may have been under way since before
+VAIN_AT_MOST = 5  # doublings of it
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    hold_s: float
+    until: float  # of the hold-down, or of the trial
+    on_trial: bool = False
+    answers: int = 0  # of its next hop, since it is out
+    vain: int = 0  # trials to which its answers led, and which failed: it carries questions, and no copies
+
+    @property
+    def answers_enough(self) -> bool:
+        return self.answers >= ENOUGH_ANSWERS << min(self.vain, VAIN_AT_MOST)
+
+
+def screened(screen: Screen | None, silent: bool, now: float) -> Screen | None:
+    """What follows of what was; None: it gets its copies."""
+    if screen is None:
+        return Screen(HOLD_S, now + HOLD_S) if silent else None
+    if screen.on_trial and not silent:
+        return None
+    if now < screen.until:
+        return screen
+    if not screen.on_trial:
+        return replace(screen, until=now + TRIAL_S, on_trial=True)
+    hold_s = min(2 * screen.hold_s, HOLD_AT_MOST_S)
+    return Screen(hold_s, now + hold_s, vain=screen.vain + screen.answers_enough)
+
+
+def screening_answered(screen: Screen, now: float) -> Screen:
+    """Its next hop has answered a question that went by this uplink."""
+    if screen.on_trial:
+        return screen
+    screen = replace(screen, answers=screen.answers + 1)
+    return replace(screen, until=now + TRIAL_S, on_trial=True) if screen.answers_enough else screen
+
+
+# How much of what an uplink brings cannot be told from other packets, so that every copy of it passes.
+#
+# Received packets that a device merged (GRO, LRO) are the usual cause: they are longer than the eliminator looks at.
+
+MAX_SHARE = 0.01
+WINDOW_S = 10.0
+MIN_PACKETS = 200  # of fewer nothing is concluded, and the window lasts on
+
+
+@dataclass(frozen=True, slots=True)
+class UnidentifiedWindow:
+    """A window of its counters, and what the one before has shown."""
+
+    begun: PathCopies
+    since: float
+    because: str | None = None  # why copies pass; None: they do not
+
+
+UnidentifiedWindows = Mapping[str, UnidentifiedWindow]
+
+
+def unidentified_after(
+    uplinks: UnidentifiedWindows, paths: Mapping[str, PathCopies], now: float
+) -> dict[str, UnidentifiedWindow]:
+    """What is known of each uplink after a report."""
+    return {name: _next(uplinks.get(name), path, now) for name, path in paths.items()}
+
+
+def _next(before: UnidentifiedWindow | None, path: PathCopies, now: float) -> UnidentifiedWindow:
+    if before is None or path.arrived < before.begun.arrived or path.unidentified < before.begun.unidentified:
+        return UnidentifiedWindow(path, now)  # the counters have begun anew
+    unidentified = path.unidentified - before.begun.unidentified
+    packets = path.arrived - before.begun.arrived + unidentified
+    if now - before.since < WINDOW_S or packets < MIN_PACKETS:
+        return before
+    if unidentified <= MAX_SHARE * packets:
+        return UnidentifiedWindow(path, now)
+    share = f"{unidentified / packets:.0%} of {counted(packets, 'packets')} in {now - before.since:.0f} s"
+    return UnidentifiedWindow(
+        path, now, f"every copy passes of {share}, which are too long (merged by GRO or LRO?) or damaged"
+    )

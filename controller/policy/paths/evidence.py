@@ -1,0 +1,210 @@
+"""What a report says of uplinks: one agent's report and the one before it, as a Reading of each terminal's uplinks.
+
+Who sends finds out what is lost, so the end at which a segment was sent again tells the direction:
+
+    at the terminal's end    sent towards the uplinks: by its subnet's own in mode off, by the active one in single,
+                             by all in bicast, where a loss is nobody's, as it is where classes differ
+    where it is served       sent towards the terminal: by the uplink that the address's subnet returns by
+
+A path on which data waits for acknowledgements may be dead in either direction. In single a subflow that does not
+belong to the active uplink leans on both: it accuses its own while the active one is seen to deliver, else that.
+One subflow that stands still accuses nobody while another on the same path gets on: its peer may have died.
+
+What is lost while the sender's own queue stands in the path, seen by round trips far above the shortest one, is the
+sender's doing, on any path: it counts neither for nor against the uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from math import sqrt
+
+from controller.model.known import ONWARD_PORTS
+from controller.policy.paths.health import UplinkReading
+from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
+from controller.protocol.reports import Connection, Subflow, SubflowKey
+
+QUEUE_US = 40_000  # above twice the shortest round trip, which is what a sender like BBR keeps in flight by itself
+UNSLOWED = 4  # times the window that Reno's rule leaves a sender at a loss: it goes by another rule
+FULL_SEGMENTS = 4  # a smaller window says nothing of who limits the sender
+THIN_SEGMENTS = 10  # a first window: who has no more in flight has not made the queue in which it waits
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One subflow at a report, kept until the next."""
+
+    segments_sent: int
+    retransmits: int
+    bytes_acked: int
+    waiting: bool  # data was in flight
+    waited_ms: int  # for so long, as reports have seen, with no acknowledgement
+
+
+Ledger = Mapping[SubflowKey, Seen]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A subflow of an MPTCP connection, and who has flagged it as backup."""
+
+    uplink: str
+    by_us: bool  # the agent's end
+    by_peer: bool
+
+
+@dataclass(slots=True)
+class TerminalConnections:
+    """One terminal's MPTCP connections at one agent."""
+
+    connections: dict[int, list[Held]] = field(default_factory=dict)  # by token
+    srtt_us: dict[str, int] = field(default_factory=dict)  # the slowest subflow's, by uplink
+
+
+@dataclass(slots=True)
+class Weighed:
+    ledger: dict[SubflowKey, Seen] = field(default_factory=dict)
+    readings: dict[tuple[str, str], UplinkReading] = field(default_factory=dict)  # by terminal and uplink
+    late: dict[tuple[str, str], int] = field(default_factory=dict)  # segments that are in no reading
+    standings: dict[str, TerminalConnections] = field(default_factory=dict)  # by terminal
+    serves_strangers: bool = False  # MPTCP connections of nobody that we know
+
+
+@dataclass(slots=True)
+class _Sum:
+    segments: int = 0
+    retransmits: int = 0
+    late: int = 0
+    acked_bytes: int = 0
+    stalled_ms: int = 0
+    delivers: bool = False
+    limited: bool = False
+    unslowed_bytes: int = 0
+
+
+def weigh(
+    before: Ledger | None,
+    connections: tuple[Connection, ...],
+    interval_ms: int,
+    at_terminal: bool,
+    home_of: Callable[[str], Home | None],
+    way_of: Callable[[Home], Way],
+    confirmed: Collection[SubflowKey] | None = None,
+) -> Weighed:
+    """`before` is None where there is nothing to count from: that report is where counting begins. Of others than the
+    `confirmed` subflows only the counters are kept; None: all of them count."""
+    weighed = Weighed()
+    sums: dict[tuple[str, str], _Sum] = {}
+    stalls: list[tuple[Way, str, int]] = []
+    for connection in connections:
+        found = ((subflow, _home(subflow, at_terminal, home_of)) for subflow in connection.subflows)
+        known = [(subflow, home) for subflow, home in found if home is not None]
+        if connection.subflows and not known:
+            weighed.serves_strangers |= bool(connection.token) and connection.serves
+        for subflow, home in known:
+            key = subflow.key
+            old = before.get(key) if before is not None else None
+            now = weighed.ledger[key] = _seen(old, subflow, interval_ms)
+            if confirmed is not None and key not in confirmed:
+                continue
+            way = way_of(home)
+            own = home.uplink or way.active
+            if connection.token and (at_terminal or connection.serves):
+                standing = weighed.standings.setdefault(way.terminal, TerminalConnections())
+                held = Held(own, subflow.backup_by_us, subflow.backup_by_peer)
+                standing.connections.setdefault(connection.token, []).append(held)
+                standing.srtt_us[own] = max(standing.srtt_us.get(own, 0), subflow.srtt_us)
+            if before is not None:
+                _count(sums, _laid_to(way, own, at_terminal), own, way, old, now, subflow)
+                if now.waited_ms:
+                    stalls.append((way, own, min(now.waited_ms, subflow.since_ack_ms)))
+    for way, own, stalled_ms in stalls:
+        accused = sums.setdefault((way.terminal, _accused(way, own, sums)), _Sum())
+        accused.stalled_ms = max(accused.stalled_ms, stalled_ms)
+    for where, one in sums.items():
+        stalled_ms = 0 if one.delivers else one.stalled_ms
+        weighed.readings[where] = UplinkReading(
+            one.segments, one.retransmits, one.acked_bytes, stalled_ms, interval_ms, one.limited, one.unslowed_bytes
+        )
+        weighed.late[where] = one.late
+    return weighed
+
+
+def _home(subflow: Subflow, at_terminal: bool, home_of: Callable[[str], Home | None]) -> Home | None:
+    """Whose it is. None: nobody's that we know, or by no uplink alone: what goes on from one relay to another has two
+    ways, and at the second one's end the first one's address."""
+    home = home_of(subflow.local_address if at_terminal else subflow.remote_address)
+    if home is None or not at_terminal:
+        return home
+    goes_on = home.by_relay and subflow.remote_port in ONWARD_PORTS
+    return None if goes_on or rides_none(home, subflow.remote_address) else home
+
+
+def _seen(old: Seen | None, subflow: Subflow, interval_ms: int) -> Seen:
+    """That it waits is known from one report; for how long, only from the reports through which it did."""
+    waiting = subflow.in_flight_segments > 0
+    stood_still = old is not None and old.waiting and waiting and subflow.bytes_acked == old.bytes_acked
+    waited_ms = old.waited_ms + interval_ms if old is not None and stood_still else 0
+    return Seen(subflow.segments_sent, subflow.retransmits, subflow.bytes_acked, waiting, waited_ms)
+
+
+def _count(
+    sums: dict[tuple[str, str], _Sum],
+    laid_to: str | None,
+    own: str,
+    way: Way,
+    old: Seen | None,
+    now: Seen,
+    subflow: Subflow,
+) -> None:
+    if old is None or now.segments_sent < old.segments_sent or now.bytes_acked < old.bytes_acked:
+        old = Seen(0, 0, 0, False, 0)  # a new one, perhaps between the same ports
+    acked = now.bytes_acked - old.bytes_acked
+    if acked:
+        sums.setdefault((way.terminal, own), _Sum()).delivers = True
+    found = sums.setdefault((way.terminal, laid_to or own), _Sum())
+    found.acked_bytes += acked
+    found.limited |= acked > 0 and _fills_its_window(subflow)
+    segments, retransmits = now.segments_sent - old.segments_sent, max(0, now.retransmits - old.retransmits)
+    if _is_unslowed(subflow, segments, retransmits):
+        found.unslowed_bytes += acked
+    if laid_to is not None and is_late(subflow):
+        found.late += segments
+    if laid_to is not None and not _queues(subflow):
+        found.segments += segments
+        found.retransmits += retransmits
+
+
+def _queues(subflow: Subflow) -> bool:
+    return subflow.min_rtt_us > 0 and subflow.srtt_us > 2 * subflow.min_rtt_us + QUEUE_US
+
+
+def _fills_its_window(subflow: Subflow) -> bool:
+    """A paced sender keeps half of it in flight."""
+    return 2 * subflow.in_flight_segments >= subflow.cwnd_segments >= FULL_SEGMENTS
+
+
+def _is_unslowed(subflow: Subflow, segments: int, retransmits: int) -> bool:
+    """Reno's window at a loss p is sqrt(3 / 2p) segments, and CUBIC's is no larger where windows are small. One that is
+    still the first tells nothing."""
+    loss = max(1, retransmits) / max(1, segments)
+    return subflow.cwnd_segments > max(THIN_SEGMENTS, UNSLOWED * sqrt(1.5 / loss))
+
+
+def is_late(subflow: Subflow) -> bool:
+    """What it sends waits in a queue that others make."""
+    return _queues(subflow) and subflow.in_flight_segments <= THIN_SEGMENTS
+
+
+def _laid_to(way: Way, own: str, at_terminal: bool) -> str | None:
+    if not at_terminal or way.leaves is Leaves.BY_OWN:
+        return own
+    return way.active if way.leaves is Leaves.BY_ACTIVE else None
+
+
+def _accused(way: Way, own: str, sums: Mapping[tuple[str, str], _Sum]) -> str:
+    if way.leaves is not Leaves.BY_ACTIVE or own == way.active:
+        return own
+    active = sums.get((way.terminal, way.active))
+    return own if active is not None and active.delivers else way.active

@@ -1,0 +1,90 @@
+"""What is decided in advance: if the active path stops to deliver, the hand leaves it by itself, sooner than we could.
+
+A reflex stands while its terminal has a hand, nobody has wished an uplink, and there is another path that is not dead.
+It is armed for LEASE_S, and again in RENEW_S at most, so that it ends by itself when we do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from zlib import crc32
+
+from controller.policy.paths.health import UplinkHealth, UplinkPath
+from controller.policy.paths.switching import RANK
+from controller.policy.paths.uplinks import Paths
+from controller.protocol.orders import Arm
+
+LEASE_S = 30.0
+RENEW_S = 12.0  # two that are lost leave it armed
+NO_PROGRESS_MS = 150
+NO_PROGRESS_MANY_MS = 100
+NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
+# Where losses are seen a retransmission is lost as well now and then: it comes again after 200 ms, then after 400.
+NO_PROGRESS_LOSING_MS = 1000
+# A lost SYN makes the srtt of an idle path seconds long, and nothing shortens it before data flow. More than this is
+# left to the hand, which waits for srtt + 4 rttvar as the kernel knows them at that moment.
+NO_PROGRESS_MOST_MS = 1000
+STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
+
+
+@dataclass(frozen=True, slots=True)
+class Reflex:
+    terminal: str
+    watched: str  # uplinks
+    fallback: str
+    no_progress_ms: int
+    no_progress_many_ms: int
+
+    @property
+    def limits(self) -> str:
+        if self.no_progress_many_ms == self.no_progress_ms:
+            return f"armed for {self.no_progress_ms} ms"
+        return f"armed for {self.no_progress_ms} ms, with many in flight {self.no_progress_many_ms} ms"
+
+    def outdates(self, armed: Reflex) -> bool:
+        """A little less patience can wait until it is armed again anyway; the first round trip of a path may be a
+        handshake's that was lost, and be many times too long."""
+        same = (armed.watched, armed.fallback) == (self.watched, self.fallback)
+        return not same or not armed.no_progress_ms / 2 < self.no_progress_ms <= armed.no_progress_ms
+
+    @property
+    def renewed_after_s(self) -> float:
+        """Each in its own time: those of a house that came at once, as after our restart, are not renewed at once."""
+        return RENEW_S * (2 + crc32(self.terminal.encode()) / 2**32) / 3
+
+    def order(self, where: Paths) -> Arm:
+        watched, fallback = where[self.watched], where[self.fallback]
+        patience = self.no_progress_ms, self.no_progress_many_ms
+        return Arm(self.terminal, watched, fallback, *patience, int(LEASE_S * 1000))
+
+
+def reflex(
+    terminal: str, active: str, where: Paths, paths: Mapping[str, UplinkPath], srtt_us: int, copied: bool
+) -> Reflex | None:
+    """`paths` in order of preference, `where` the terminal's addresses on them; `srtt_us` of the active path; `copied`:
+    what this hand's end sends rides every uplink."""
+    others = [name for name in paths if name != active and name in where]
+    alive = [name for name in others if paths[name].health is not UplinkHealth.DEAD]
+    if active not in where or active not in paths or not alive:
+        return None
+    fallback = min(alive, key=lambda name: RANK[paths[name].health])  # of equals the first
+    if copied or paths[active].loses:
+        patience_ms = max(NO_PROGRESS_COPIED_MS if copied else NO_PROGRESS_LOSING_MS, _patience_ms(srtt_us))
+        return Reflex(terminal, active, fallback, patience_ms, patience_ms)
+    return Reflex(terminal, active, fallback, _patience_ms(srtt_us), _patience_with_many_ms(srtt_us))
+
+
+def _patience_ms(srtt_us: int) -> int:
+    """TCP's own probe for a lost tail goes out after two round trips, and its answer takes a third (RFC 8985, 7.2)."""
+    return _stepped(max(NO_PROGRESS_MS, 3 * srtt_us / 1000 + 50))
+
+
+def _patience_with_many_ms(srtt_us: int) -> int:
+    """Of many in flight one is acknowledged every moment, also while others are lost: a round trip is long."""
+    return _stepped(max(NO_PROGRESS_MANY_MS, 1.5 * srtt_us / 1000 + 50))
+
+
+def _stepped(needed_ms: float) -> int:
+    return STEP_MS * ceil(min(needed_ms, NO_PROGRESS_MOST_MS) / STEP_MS)

@@ -1,0 +1,279 @@
+"""How an uplink fares for one terminal (unknown, good, lossy or dead), and what it carries for it.
+
+                  clean                        losing
+        unknown ─────────► good ◄──────────────────────► lossy
+           ▲                │   (clean for long enough)    │
+           │ silent         └───── stalled, port down ─────┤
+           │                                               ▼
+           └──────── port up, progress, silent ◄───────── dead
+
+Loss is what the sender had to send again over a window of reports. What lies between the two thresholds
+changes nothing, so that an uplink at the edge does not flap; nor does loss that is not in every report of the window:
+a sender that begins overshoots, and loses a tenth of a second or two on the best of paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from controller.model.text import counted
+
+# What an uplink carries for one terminal, as reports show it: what it delivers, and the most that it can.
+#
+# A sender whose application has little to send shows nothing of the path. One that has filled its congestion window is
+# limited by the path: what it delivers then is what the path carries, with these losses and this congestion control.
+
+LATELY_S = 3.5
+LIMITED_REPORTS = 3
+LIMITED_FOR_S = 2.0  # a sender that begins has filled a small window for less
+KNOWN_FOR_S = 600.0
+MOST_KEPT = 64  # reports of LATELY_S, however many agents tell of the uplink
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySample:
+    """What one report says."""
+
+    at: float
+    bps: float
+    limited: bool  # by the path
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    reports: tuple[DeliverySample, ...] = ()
+    limit_bps: float = 0.0
+    limit_at: float | None = None  # None: never measured
+    written_bps: float | None = None  # in gateway.yaml
+
+    def delivered_bps(self, now: float) -> float:
+        """The rate of the fastest report of late."""
+        return max((each.bps for each in self.reports if now - each.at < LATELY_S), default=0.0)
+
+    def carries_bps(self, now: float) -> float | None:
+        """The most that it can carry, as seen lately, else as written; None: neither is known."""
+        seen = self.limit_at is not None and now - self.limit_at < KNOWN_FOR_S
+        return self.limit_bps if seen else self.written_bps
+
+
+UNMEASURED = Throughput()
+
+
+def throughput_after(throughput: Throughput, bps: float, limited: bool, now: float) -> Throughput:
+    lately = [each for each in throughput.reports if now - each.at < LATELY_S]
+    reports = (*lately, DeliverySample(now, bps, limited))[-MOST_KEPT:]
+    throughput = replace(throughput, reports=reports)
+    at_limit = [each for each in reports if each.limited]
+    if len(at_limit) < LIMITED_REPORTS or at_limit[-1].at - at_limit[0].at < LIMITED_FOR_S:
+        return throughput
+    return replace(throughput, limit_bps=max(each.bps for each in at_limit), limit_at=now)
+
+
+LOSSY_FROM = 0.10
+CLEAN_UNTIL = 0.03
+WINDOW = 3  # reports
+ENOUGH_SEGMENTS = 50  # in a window, to call it lossy: 5 of them lost are more than bad luck
+MENDED_AFTER_S = 5.0  # clean for so long, a lossy uplink is good again
+DEAD_AFTER_MS = 400  # with data in flight and no acknowledgement: longer than a retransmission timer's first period
+SILENT_AFTER_S = 10.0  # nothing was sent over it: what was known of it is old
+
+
+class UplinkHealth(StrEnum):
+    UNKNOWN = "unknown"
+    GOOD = "good"
+    LOSSY = "lossy"
+    DEAD = "dead"
+
+
+class Sign(StrEnum):
+    """What evidence says; the words of the table below."""
+
+    CLEAN = "clean"
+    LOSING = "losing"
+    STALLED = "stalled"
+    PORT_DOWN = "port down"
+    PORT_UP = "port up"
+    PROGRESS = "progress"
+    SILENT = "silent"
+
+
+_U, _G, _L, _D = UplinkHealth
+AFTER: dict[tuple[UplinkHealth, Sign], UplinkHealth] = {
+    (_U, Sign.CLEAN): _G, (_G, Sign.CLEAN): _G, (_L, Sign.CLEAN): _G, (_D, Sign.CLEAN): _G,
+    (_U, Sign.LOSING): _L, (_G, Sign.LOSING): _L, (_L, Sign.LOSING): _L, (_D, Sign.LOSING): _L,
+    (_U, Sign.STALLED): _D, (_G, Sign.STALLED): _D, (_L, Sign.STALLED): _D, (_D, Sign.STALLED): _D,
+    (_U, Sign.PORT_DOWN): _D, (_G, Sign.PORT_DOWN): _D, (_L, Sign.PORT_DOWN): _D, (_D, Sign.PORT_DOWN): _D,
+    (_U, Sign.PORT_UP): _U, (_G, Sign.PORT_UP): _G, (_L, Sign.PORT_UP): _L, (_D, Sign.PORT_UP): _U,
+    (_U, Sign.PROGRESS): _U, (_G, Sign.PROGRESS): _G, (_L, Sign.PROGRESS): _L, (_D, Sign.PROGRESS): _U,
+    (_U, Sign.SILENT): _U, (_G, Sign.SILENT): _U, (_L, Sign.SILENT): _U, (_D, Sign.SILENT): _U,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkReading:
+    """What one report says of a terminal's packets on one uplink, counted since the report before it."""
+
+    segments: int  # sent
+    retransmits: int
+    acked_bytes: int
+    stalled_ms: int  # with data in flight and no acknowledgement; 0: it flows, or there is nothing to send
+    interval_ms: int = 1000  # since the report before
+    limited: bool = False  # a sender has filled its congestion window: the path is what it waits for
+    unslowed_bytes: int = 0  # of the acknowledged: of senders whose windows losses do not hold down
+
+    @property
+    def loss(self) -> float:
+        return self.retransmits / max(1, self.segments)
+
+    @property
+    def delivered_bps(self) -> float:
+        return self.acked_bytes * 8000 / max(1, self.interval_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkPath:
+    """One uplink as a terminal sees it; a new one is made with every piece of evidence."""
+
+    health: UplinkHealth = UplinkHealth.UNKNOWN
+    because: str = "no report yet"
+    since: float = 0.0  # this health
+    port_up: bool = True
+    clean_since: float | None = None  # while lossy
+    heard_at: float = 0.0  # the last report with traffic
+    window: tuple[UplinkReading, ...] = ()
+
+    silent: str | None = None  # why it is taken to bring no copies where they come in
+    before: UplinkHealth = UplinkHealth.UNKNOWN  # the one that it had before this one
+    throughput: Throughput = UNMEASURED
+
+    @property
+    def loss(self) -> float:
+        return sum(each.retransmits for each in self.window) / max(1, self.segments)
+
+    @property
+    def segments(self) -> int:
+        return sum(each.segments for each in self.window)
+
+    @property
+    def loses(self) -> bool:
+        """Whether it is known not to be clean, of late."""
+        return self.health is UplinkHealth.LOSSY or (self.segments >= ENOUGH_SEGMENTS and self.loss > CLEAN_UNTIL)
+
+    @property
+    def slows_nobody(self) -> bool:
+        """Whether most of what it delivers is of senders that its losses do not slow down, as BBR."""
+        return 2 * sum(each.unslowed_bytes for each in self.window) > sum(each.acked_bytes for each in self.window)
+
+    @property
+    def keeps_losing(self) -> bool:
+        return len(self.window) == WINDOW and all(each.loss > CLEAN_UNTIL for each in self.window)
+
+
+def port_seen(path: UplinkPath, up: bool, now: float) -> UplinkPath:
+    if up == path.port_up:
+        return path
+    sign, because = (Sign.PORT_UP, "its port is up again") if up else (Sign.PORT_DOWN, "its port is down")
+    return _after(replace(path, port_up=up, window=()), sign, because, now)
+
+
+def silence(path: UplinkPath, because: str | None, now: float) -> UplinkPath:
+    """Where copies come in, it brings none; None: it does, or nothing is known of it there."""
+    changed = (because is None) != (path.silent is None)
+    path = replace(path, silent=because)
+    if not path.port_up or not changed:
+        return path
+    path = replace(path, heard_at=now, window=(), clean_since=None)
+    if because is None:
+        return _after(path, Sign.PROGRESS, "it brings packets again", now)
+    return _after(path, Sign.STALLED, because, now)
+
+
+def reported(path: UplinkPath, reading: UplinkReading, now: float) -> UplinkPath:
+    if not path.port_up:
+        return path
+    if reading.acked_bytes:
+        measured = throughput_after(path.throughput, reading.delivered_bps, reading.limited, now)
+        path = replace(path, throughput=measured)
+    if reading.stalled_ms >= DEAD_AFTER_MS:
+        stalled = replace(path, heard_at=now, window=(), clean_since=None)
+        waited = f"no acknowledgement for {reading.stalled_ms} ms, data in flight; dead from {DEAD_AFTER_MS} ms on"
+        return _after(stalled, Sign.STALLED, waited, now)
+    if not reading.segments and not reading.acked_bytes:
+        return path
+    if path.health is UplinkHealth.DEAD:
+        if not reading.acked_bytes:  # to send into it is no sign of life
+            return path
+        path = _after(path, Sign.PROGRESS, "", now)
+    path = replace(path, heard_at=now)
+    if not reading.segments:  # it delivers, and of loss nothing is said
+        return path if path.health is not UplinkHealth.UNKNOWN else replace(path, because=_delivers(reading))
+    path = replace(path, window=(*path.window, reading)[-WINDOW:])
+    if path.keeps_losing and path.loss >= LOSSY_FROM and path.segments >= ENOUGH_SEGMENTS:
+        return _after(
+            replace(path, clean_since=None), Sign.LOSING, f"{_lost(path)}; lossy from {LOSSY_FROM:.0%} on", now
+        )
+    if path.loss > CLEAN_UNTIL:
+        return replace(path, clean_since=None, because=f"{_lost(path)}; {_undecided(path)}")
+    clean_since = now if path.clean_since is None else path.clean_since
+    path = replace(path, clean_since=clean_since)
+    because = f"{_lost(path)}; good up to {CLEAN_UNTIL:.0%}"
+    if path.health is UplinkHealth.LOSSY and now - clean_since < MENDED_AFTER_S:
+        lasted = f"for {MENDED_AFTER_S:.0f} s, of which {now - clean_since:.0f} s are over"
+        return replace(path, because=f"{because} {lasted}")
+    return _after(path, Sign.CLEAN, because, now)
+
+
+def _lost(path: UplinkPath) -> str:
+    segments, reports = counted(path.segments, "segments"), counted(len(path.window), "reports")
+    return f"{path.loss:.0%} of {segments} sent again in {reports}"
+
+
+def _undecided(path: UplinkPath) -> str:
+    if path.loss < LOSSY_FROM:
+        return f"from {CLEAN_UNTIL:.0%} to {LOSSY_FROM:.0%} it stays what it was"
+    if path.segments < ENOUGH_SEGMENTS:
+        return f"fewer than {ENOUGH_SEGMENTS} make nothing lossy"
+    return f"lossy when {WINDOW} reports have more than {CLEAN_UNTIL:.0%} each"
+
+
+def _delivers(reading: UplinkReading) -> str:
+    return (
+        f"{counted(reading.acked_bytes, 'bytes')} acknowledged in the last report: it is not dead; good up to "
+        f"{CLEAN_UNTIL:.0%}, lossy from {LOSSY_FROM:.0%} of its own segments sent again, and 0 were its alone"
+    )
+
+
+def fired(path: UplinkPath, stalled_ms: int, limits: str, now: float) -> UplinkPath:
+    """A hand has seen it sooner than any report, and left it already."""
+    if not path.port_up:
+        return path
+    left = replace(path, heard_at=now, window=(), clean_since=None)
+    because = f"a reflex fired after {stalled_ms} ms with data in flight and no progress; {limits}"
+    return _after(left, Sign.STALLED, because, now)
+
+
+def unheard(path: UplinkPath, because: str, now: float) -> UplinkPath:
+    """Nobody reports of it any more: what is known of it is its port."""
+    if not path.port_up or (path.health is UplinkHealth.UNKNOWN and not path.window):
+        return path
+    return _after(replace(path, window=(), clean_since=None), Sign.SILENT, because, now)
+
+
+def passed(path: UplinkPath, now: float) -> UplinkPath:
+    """Time alone: what was not heard of for long is not known any more. A port that is down stays so until it is up."""
+    if path.silent is not None:
+        return path
+    if path.health is not UplinkHealth.UNKNOWN and path.port_up and now - path.heard_at >= SILENT_AFTER_S:
+        silent = replace(path, window=(), clean_since=None)
+        nothing = "acknowledged" if path.health is UplinkHealth.DEAD else "sent"
+        because = f"nothing was {nothing} over it for {now - path.heard_at:.0f} s, and it was {path.health} before"
+        return _after(silent, Sign.SILENT, f"{because}; unknown from {SILENT_AFTER_S:.0f} s on", now)
+    return path
+
+
+def _after(path: UplinkPath, sign: Sign, because: str, now: float) -> UplinkPath:
+    health = AFTER[path.health, sign]
+    if health is path.health:
+        return replace(path, because=because)
+    return replace(path, health=health, because=because, since=now, before=path.health)

@@ -1,0 +1,98 @@
+"""Whose hand moves a terminal's connections. Never two hands for one connection: flags of both ends are OR-ed. To leave
+a dead path is another matter: its subflow is closed, whichever end does it, and no flag is left.
+
+The end that serves connections moves them, one by one, where an agent of role relay holds the userspace path manager;
+else the terminal's own agent does, by endpoint, which reaches the terminal's connections and no others. Where flags of
+the terminal's end stand already, only that end can take them back: then the terminal's agent moves, and agents that
+serve the same connections let go of the flags that they have set. A server that is not listed never takes the place of
+the terminal's own agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.policy.paths.evidence import Held, TerminalConnections
+from controller.protocol.reports import PathManager, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One agent, as far as it has to do with one terminal."""
+
+    agent: str
+    role: Role
+    path_manager: PathManager
+    unable: str | None  # why it can move nothing, in its own words
+    standing: TerminalConnections | None  # the terminal's connections in its last report; None: there are none
+    serves_others: bool  # MPTCP connections of others, too
+    listed: bool = False  # of role relay: gateway.yaml lists it as a server, or it was added as a relay
+
+
+@dataclass(frozen=True, slots=True)
+class ReachChoice:
+    movers: tuple[str, ...] = ()  # agents
+    guards: tuple[str, ...] = ()  # who can leave a dead path: only the end that sends sees that nothing is delivered
+    letting_go: tuple[str, ...] = ()  # agents that must take their flags back first
+    unmoved: str | None = None  # why there is no mover
+    wider: str | None = None  # the only agent's order would reach others: the reason to refuse a person's wish
+
+
+NOBODY = "no agent reaches its connections"
+
+
+def choose(reaches: Iterable[Reach]) -> ReachChoice:
+    """The order of `reaches` decides between two agents of the terminal's own."""
+    all_of_them = list(reaches)
+    serving = [each for each in all_of_them if each.role is Role.RELAY and each.standing]
+    own = next((each for each in all_of_them if each.role is Role.TERMINAL and not each.unable), None)
+    able = [each for each in serving if not each.unable and each.path_manager is PathManager.USERSPACE]
+    by_connection = [each for each in able if each.listed or own is None]
+    guards = tuple(each.agent for each in (*by_connection, *([own] if own else [])))
+    if own and (not by_connection or any(_flagged(each, by_us=False) for each in by_connection)):
+        letting_go = tuple(each.agent for each in able if _flagged(each, by_us=True))
+        return ReachChoice(movers=(own.agent,), guards=guards, letting_go=letting_go)
+    if by_connection:
+        return ReachChoice(movers=tuple(each.agent for each in by_connection), guards=guards)
+    return ReachChoice(unmoved=_why(all_of_them), wider=_wider(serving))
+
+
+def astray(standing: TerminalConnections, uplink: str) -> frozenset[int]:
+    """The connections that this end could bring to the uplink and that do not prefer it: new ones, most often."""
+    return frozenset(token for token, held in standing.connections.items() if _strays(held, uplink))
+
+
+def _strays(subflows: list[Held], uplink: str) -> bool:
+    there = [each for each in subflows if each.uplink == uplink]
+    elsewhere = [each for each in subflows if each.uplink != uplink]
+    if not there or all(each.by_peer for each in there):
+        return False
+    return all(each.by_us for each in there) or any(not (each.by_us or each.by_peer) for each in elsewhere)
+
+
+def _flagged(reach: Reach, by_us: bool) -> bool:
+    if reach.standing is None:
+        return False
+    held = (each for subflows in reach.standing.connections.values() for each in subflows)
+    return any(each.by_us if by_us else each.by_peer for each in held)
+
+
+def _why(reaches: list[Reach]) -> str:
+    reasons = [f"{each.agent}: {each.unable}" for each in reaches if each.unable]
+    reasons += [
+        f"{each.agent} serves it under the kernel's path manager, which cannot flag one client's path"
+        for each in reaches
+        if each.role is Role.RELAY and each.standing and not each.unable
+    ]
+    return "; ".join((NOBODY, *reasons))
+
+
+def _wider(serving: list[Reach]) -> str | None:
+    wide = next((each for each in serving if not each.unable and each.serves_others), None)
+    if wide is None:
+        return None
+    return (
+        f"{wide.agent} serves it and others under the kernel's path manager, which flags a path for every client: "
+        "nothing was moved; have the connections made under the userspace path manager (bicast-agent run --role relay)"
+    )

@@ -1,0 +1,312 @@
+"""Which relay a connection takes, and why; and how fast TCP can be on each leg of the way.
+
+    sender ── near leg ── relay ── far leg ── receiver      or direct
+
+`ping` and `traceroute` are as printed. `predicted` compares what TCP gets by each way, with what was measured of loss,
+bandwidth and the relay itself; `parallel` takes several relays at once. What was not measured of a leg is taken to be
+as on the direct way, and what was not measured of the direct way does not limit it: so no relay is chosen for what
+nobody knows. The dice are an argument, as time is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import cbrt, inf, pow, sqrt
+
+from controller.model.text import counted
+from controller.policy.bandwidth.rates import said
+
+# One leg of a way, from one place to another, as it was measured, and how fast TCP can be on it.
+#
+# Paper 001's equations (1) and (2) tell what a window and a rate allow, where nothing is lost. What losses leave of the
+# window is told as RFC 9438 (section 5.1) tells it of cubic, because hosts send with it that nobody has set otherwise:
+# it is as fast as Reno, which is the equation of Mathis et al., where windows are small or ways short, and faster
+# beyond. The equations know no receiver's window; with one a loss costs less, for it is soon whole again.
+
+WINDOW_BYTES = 3 << 20  # what Linux's receive buffer grows to; hosts that set none have it
+MTU_BYTES, SEGMENT_BYTES = 1500, 1448
+BETA, CUBIC_C = 0.7, 0.4  # of RFC 9438: what a loss leaves of the window, and how it grows again
+RENO_ALPHA = 3 * (1 - BETA) / (1 + BETA)  # segments a round trip, by which cubic is as fast as Reno
+RENO_MEAN, CUBIC_MEAN = (1 + BETA) / 2, (3 + BETA) / 4  # of the window, while it grows
+
+
+@dataclass(frozen=True, slots=True)
+class LegRouter:
+    """One that traceroute has told of, and its RTT from where the leg begins."""
+
+    name: str
+    rtt_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """None is what was not measured. Loss and bandwidth are those of the direction in which the data goes."""
+
+    rtt_ms: float
+    loss: float | None = None  # of segments, from 0 to 1
+    bandwidth_bps: float | None = None
+    age_s: float = 0.0
+    routers: tuple[LegRouter, ...] = ()  # on the way to its end, in order, without the end itself
+
+
+@dataclass(frozen=True, slots=True)
+class LegThroughput:
+    bps: float
+    because: str
+
+
+def throughput(leg: Leg, window_bytes: int = WINDOW_BYTES) -> LegThroughput:
+    """What one connection gets, once it has begun."""
+    bps = by_window(leg, window_bytes)
+    because = f"a window of {window_bytes / 1024:.4g} KiB over {leg.rtt_ms:.4g} ms"
+    if leg.loss:
+        bps = min(bps, by_loss(leg.loss, leg.rtt_ms, window_bytes))
+        because += f", {100 * leg.loss:.2g} % lost"
+    if leg.bandwidth_bps is not None and bps >= leg.bandwidth_bps:
+        return LegThroughput(leg.bandwidth_bps, f"the {said(leg.bandwidth_bps)} that are there")
+    return LegThroughput(bps, because)
+
+
+def by_window(leg: Leg, window_bytes: int) -> float:
+    """Equations (1) and (2)."""
+    window_bits, rtt_s = 8 * window_bytes, leg.rtt_ms / 1e3
+    rate_bps = leg.bandwidth_bps
+    if rate_bps is None:
+        return window_bits / rtt_s if rtt_s > 0 else inf
+    if rate_bps <= 0:
+        return 0.0
+    if window_bits / rate_bps <= rtt_s:
+        return window_bits / (rtt_s + 8 * MTU_BYTES / rate_bps)
+    return rate_bps
+
+
+def by_loss(loss: float, rtt_ms: float, window_bytes: int) -> float:
+    """The mean of a window that each loss makes smaller, and that grows by what Reno or cubic does, as is faster."""
+    rtt_s, most = rtt_ms / 1e3, window_bytes / SEGMENT_BYTES
+    if rtt_s <= 0:
+        return inf
+    reno = _between_losses(loss, most, (1 - BETA) * most / RENO_ALPHA, RENO_MEAN, sqrt(3 / 2 / loss))
+    cubic_rounds = cbrt((1 - BETA) * most / CUBIC_C) / rtt_s
+    cubic_alone = pow(CUBIC_C * CUBIC_MEAN / (1 - BETA), 1 / 4) * pow(rtt_s / loss, 3 / 4)
+    cubic = _between_losses(loss, most, cubic_rounds, CUBIC_MEAN, cubic_alone)
+    return 8 * SEGMENT_BYTES * max(reno, cubic) / rtt_s
+
+
+def _between_losses(loss: float, most: float, rounds: float, mean: float, alone: float) -> float:
+    """Segments in a round trip. It takes `rounds` to be whole again; `alone` is the mean where it never is."""
+    growing = rounds * mean * most
+    if growing >= 1 / loss:
+        return alone
+    return 1 / loss / (rounds + (1 / loss - growing) / most)
+
+
+WORTH = 1.1  # times what there is now: to leave it for less is not worth it
+OLD_S = 600.0  # what is older says nothing
+BUSY_FROM = 0.8  # of its load: less than that is not felt
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    name: str
+    near: Leg  # between sender and relay
+    far: Leg  # between relay and receiver
+    load: float | None = None  # the part of the relay that is in use, from 0 to 1
+    overhead_ms: float | None = None  # what the relay itself adds to a round trip
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySelection:
+    """`relays` are names; none of them: direct."""
+
+    relays: tuple[str, ...]
+    because: str
+    predicted_bps: float | None = None  # of what is chosen
+    direct_bps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Of paper 001's section 3.2.2, with the values of its section 4.3.1."""
+
+    p: float = 0.0
+    q: float = 0.5
+    x: float = 0.9
+    y: float = 1.0
+
+
+PRINTED = Filters()
+
+
+def ping(direct: Leg, candidates: Iterable[Candidate]) -> RelaySelection:
+    """The paper's: the least of the longer legs, where that is shorter than the direct way."""
+    shorter = [each for each in _standing(candidates) if _longer_leg(each) < direct.rtt_ms]
+    if not shorter:
+        return RelaySelection((), f"no relay has both legs shorter than the direct {direct.rtt_ms:.4g} ms")
+    best = min(shorter, key=_longer_leg)
+    legs = f"{best.near.rtt_ms:.4g} and {best.far.rtt_ms:.4g} ms"
+    return RelaySelection(
+        (best.name,), f"{best.name} splits {direct.rtt_ms:.4g} ms into {legs}, the best of {len(shorter)}"
+    )
+
+
+def traceroute(
+    direct: Leg, candidates: Iterable[Candidate], draw: float = 0.0, filters: Filters = PRINTED
+) -> RelaySelection:
+    """The paper's: one of those that both filters leave, by `draw`, a throw of the dice from 0 to less than 1."""
+    left = surviving(direct, _standing(candidates), filters)
+    if not left:
+        return RelaySelection((), "both filters of routers leave no relay")
+    chosen = left[int(draw * len(left))]
+    return RelaySelection(
+        (chosen.name,), f"{chosen.name} is drawn of {counted(len(left), 'relays')} that the filters leave"
+    )
+
+
+def surviving(direct: Leg, candidates: Iterable[Candidate], filters: Filters = PRINTED) -> list[Candidate]:
+    return [each for each in candidates if counts(direct, each, filters) and distances(direct, each, filters)]
+
+
+def counts(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
+    """The first filter, by numbers of routers."""
+    if len(candidate.far.routers) > len(direct.routers):
+        return False
+    # In section 4.3.1 the paper calls the same ratio that of RN_near, which is nowhere else.
+    ratio = shared_ratio(direct, candidate)
+    return ratio is not None and filters.p <= ratio <= filters.q
+
+
+def distances(direct: Leg, candidate: Candidate, filters: Filters = PRINTED) -> bool:
+    """The second, by R_near, the shared router that is nearest to the sender.
+
+    p = 0.0 lets those pass that share none and so have no R_near, of which the paper says nothing: they end here. And
+    x = 0.9 wants R_near close to the receiver, though what is sought is in the middle: late is where the ways may meet.
+    """
+    ratio = near_ratio(direct, candidate)
+    return ratio is not None and filters.x <= ratio <= filters.y
+
+
+def shared_ratio(direct: Leg, candidate: Candidate) -> float | None:
+    """RN_same / RN_sd. None: there are no routers on the direct way."""
+    return len(_shared(direct, candidate)) / len(direct.routers) if direct.routers else None
+
+
+def near_ratio(direct: Leg, candidate: Candidate) -> float | None:
+    """RTT of R_near / RTT_sd. None: no router is on both ways."""
+    shared = _shared(direct, candidate)
+    return shared[0].rtt_ms / direct.rtt_ms if shared and direct.rtt_ms > 0 else None
+
+
+def predicted(
+    direct: Leg, candidates: Iterable[Candidate], present: Sequence[str] = (), window_bytes: int = WINDOW_BYTES
+) -> RelaySelection:
+    """Ours: the relay by which most is predicted, never one by which less is than direct. `present` is what was chosen
+    before, which stays where no other is worth leaving it."""
+    return parallel(direct, candidates, present=present, window_bytes=window_bytes, most=1)
+
+
+def parallel(
+    direct: Leg,
+    candidates: Iterable[Candidate],
+    *,
+    most: int,
+    present: Sequence[str] = (),
+    window_bytes: int = WINDOW_BYTES,
+    uplink_bps: float | None = None,
+) -> RelaySelection:
+    """Ours: up to so many relays at once, each of them only where it adds what is worth it.
+
+    All that they carry together goes by the sender's own uplink, as what goes directly does: while nobody knows its
+    rate, no second relay is predicted to add anything."""
+    direct = replace(direct, bandwidth_bps=_least(direct.bandwidth_bps, uplink_bps))
+    alone = throughput(direct, window_bytes)
+    if direct.age_s > OLD_S:
+        return RelaySelection(
+            (), f"the direct way was last measured {direct.age_s:.0f} s ago: nothing can be compared with it"
+        )
+    found = _predictions(direct, candidates, window_bytes)
+    best = _best(found, most, uplink_bps)
+    kept = {name: found[name] for name in present if name in found}
+    if 0 < len(kept) == len(present) <= most and _sum(best, uplink_bps) < WORTH * _sum(kept, uplink_bps):
+        best = kept
+    bps = _sum(best, uplink_bps)
+    worth = alone.bps if best is kept else WORTH * alone.bps
+    told_direct = f"direct {said(alone.bps)} ({alone.because})"
+    if not best:
+        return RelaySelection((), f"{told_direct}; no relay can be told of", alone.bps, alone.bps)
+    told = " and ".join(f"{name} {said(each.bps)} ({each.because})" for name, each in best.items())
+    if bps < worth:
+        return RelaySelection((), f"{told_direct}; no relay is worth it: {told}", alone.bps, alone.bps)
+    together = f", together {said(bps)}" if len(best) > 1 else ""
+    return RelaySelection(tuple(best), f"{told}{together}; {told_direct}", bps, alone.bps)
+
+
+def relayed(direct: Leg, candidate: Candidate, window_bytes: int = WINDOW_BYTES) -> LegThroughput | None:
+    """What is predicted by way of this relay: the slower of its legs, as far as the relay itself has time for it.
+    None: it is not to be used, or nothing was measured of what the relay itself costs."""
+    legs = (candidate.near, candidate.far)
+    if candidate.draining or any(leg.age_s > OLD_S for leg in legs):
+        return None
+    if candidate.load is None and candidate.overhead_ms is None:
+        return None
+    by_leg = [throughput(_no_better(leg, direct, candidate.overhead_ms or 0.0), window_bytes) for leg in legs]
+    slower = min(by_leg, key=lambda each: each.bps)
+    load = candidate.load or 0.0
+    if load <= BUSY_FROM:
+        return slower
+    left = max(0.0, 1 - load) / (1 - BUSY_FROM)
+    bps = left * slower.bps if left else 0.0  # where that is infinite, too
+    return LegThroughput(bps, f"{slower.because}, and {100 * load:.0f} % of the relay are in use")
+
+
+def _no_better(leg: Leg, direct: Leg, overhead_ms: float) -> Leg:
+    """With what was not measured as it is on the direct way. What has come is read late by one of the two passes of
+    which the overhead consists, and so much later is the window open again."""
+    return replace(
+        leg,
+        rtt_ms=leg.rtt_ms + overhead_ms / 2,
+        loss=direct.loss if leg.loss is None else leg.loss,
+        bandwidth_bps=direct.bandwidth_bps if leg.bandwidth_bps is None else leg.bandwidth_bps,
+    )
+
+
+def _predictions(direct: Leg, candidates: Iterable[Candidate], window_bytes: int) -> dict[str, LegThroughput]:
+    told = ((each.name, relayed(direct, each, window_bytes)) for each in candidates)
+    return {name: one for name, one in told if one is not None}
+
+
+def _best(found: dict[str, LegThroughput], most: int, uplink_bps: float | None) -> dict[str, LegThroughput]:
+    best: dict[str, LegThroughput] = {}
+    for name in sorted(found, key=lambda name: -found[name].bps)[:most]:
+        more = {**best, name: found[name]}
+        if best and _sum(more, uplink_bps) < WORTH * _sum(best, uplink_bps):
+            break
+        best = more
+    return best
+
+
+def _sum(those: dict[str, LegThroughput], uplink_bps: float | None) -> float:
+    rates = [each.bps for each in those.values()]
+    if uplink_bps is None:
+        return max(rates, default=0.0)
+    return min(sum(rates), uplink_bps)
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known, default=None)
+
+
+def _shared(direct: Leg, candidate: Candidate) -> list[LegRouter]:
+    """Routers of the direct way that are also on the way from the relay to the receiver, the sender's nearest first."""
+    there = {router.name for router in candidate.far.routers}
+    return [router for router in direct.routers if router.name in there]
+
+
+def _standing(candidates: Iterable[Candidate]) -> list[Candidate]:
+    return [each for each in candidates if not each.draining]
+
+
+def _longer_leg(candidate: Candidate) -> float:
+    return max(candidate.near.rtt_ms, candidate.far.rtt_ms)

@@ -1,0 +1,175 @@
+"""Which uplink a terminal should prefer, and why.
+
+The best health wins; among equals the one in use stays, and what was bad until it fell silent is no better than lossy.
+A terminal goes back to its default uplink when that is known to be good, or, when nothing is known of it any more,
+after a pause that doubles with every return that failed: an uplink that carries nothing can only be tried.
+
+A lossy uplink may still carry more than a clean one. It is not left for one that is known to carry less than it
+delivers; and a terminal goes back when the other one, used up, turns out to carry less. Where its senders are not
+slowed down by its losses it is left for one that is known to carry as much: nothing is tried at their cost.
+
+Whatever is reported, a terminal that was moved a few times in a short while rests: it is moved at once, and cannot be
+driven to and fro. Only a port that is down moves it all the same, for that is told by the switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.policy.bandwidth.rates import said
+from controller.policy.paths.health import LIMITED_FOR_S, UplinkHealth, UplinkPath
+
+RANK = {UplinkHealth.GOOD: 0, UplinkHealth.UNKNOWN: 1, UplinkHealth.LOSSY: 2, UplinkHealth.DEAD: 3}
+RETURN_AFTER_S = 30.0
+RETURN_AT_MOST_S = 600.0
+KEPT_AFTER_S = 60.0  # on the default uplink for so long: the return has not failed
+MOST_MOVES = 3  # away, back when that was worse, and away again
+MOVES_WITHIN_S = 15.0
+REGAINS_S = 10.0  # until an uplink to which a terminal has come back delivers what it did: others' queues run empty
+WORTH = 0.9  # of what was left behind: who carries as much for a clean path is no reason to go back
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkDecision:
+    terminal: str
+    prefer: str  # an uplink's name
+    because: str
+    at: float  # of the core's clock
+    hard: bool  # what is in flight on the old one must be sent again
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The lossy uplink that a policy left last, and what it delivered."""
+
+    uplink: str
+    delivered_bps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Where a terminal is, and how its returns went."""
+
+    active: str
+    since: float
+    returns_failed: int = 0
+    returned: bool = False  # that it is on its default is a return, which can fail
+    moves: tuple[float, ...] = ()  # when the last ones were
+    left: Left | None = None
+    regains: Left | None = None  # it has come back to this one
+
+    def moved(self, to: str, default: str, now: float, left: Left | None = None) -> Course:
+        moves = (*self.moves, now)[-MOST_MOVES:]
+        regains = self.left if self.left is not None and self.left.uplink == to else None
+        if to == default:
+            return Course(to, now, self.returns_failed, True, moves, left, regains)
+        failed = self.returns_failed
+        if self.active == default:
+            failed = failed + 1 if self.returned and now - self.since < KEPT_AFTER_S else 0
+        return Course(to, now, failed, False, moves, left, regains)
+
+    def delivers_bps(self, path: UplinkPath, now: float) -> float:
+        """What the active uplink does, or did, where it has not had the time to show it again."""
+        known = self.regains.delivered_bps if self.regains is not None and now - self.since < REGAINS_S else 0.0
+        return max(known, path.throughput.delivered_bps(now))
+
+    def rests(self, now: float) -> bool:
+        return len(self.moves) == MOST_MOVES and now - self.moves[0] < MOVES_WITHIN_S
+
+
+def decide(
+    terminal: str, default: str, course: Course, paths: Mapping[str, UplinkPath], now: float
+) -> UplinkDecision | None:
+    """None: stay. `paths` has every uplink that can carry the terminal, in order of preference."""
+    active = paths.get(course.active)
+    if active is None or (course.rests(now) and active.port_up):
+        return None
+    slower = _slower(course, paths, now)
+    if slower is not None:
+        return UplinkDecision(terminal, slower.uplink, _outdone(course.active, active, slower, now), now, hard=False)
+    worth = [
+        name for name, path in paths.items() if name == course.active or not _is_no_better(path, course, active, now)
+    ]
+    ranks = {name: _rank(paths[name], now) for name in worth}
+    best = min(worth, key=lambda name: (ranks[name], name != course.active, name != default))
+    bad = active.health in (UplinkHealth.LOSSY, UplinkHealth.DEAD)  # that nothing is known is no reason to leave
+    if bad and ranks[best] < ranks[course.active]:
+        because = f"{_told(course.active, active)}; {_told(best, paths[best])}"
+        return UplinkDecision(terminal, best, because, now, hard=active.health is UplinkHealth.DEAD)
+    if course.active != default and default in paths and _may_return(course, paths[default], now):
+        because = f"{_told(default, paths[default])}; it is the default"
+        if paths[default].health is not UplinkHealth.GOOD:
+            because += f", and tried again after {_pause(course):.0f} s"
+        return UplinkDecision(terminal, default, because, now, hard=False)
+    return None
+
+
+def _rank(path: UplinkPath, now: float) -> int:
+    """One that was bad when it was last heard of counts as lossy for a while: else two of them take turns."""
+    suspect = path.health is UplinkHealth.UNKNOWN and path.before in (UplinkHealth.LOSSY, UplinkHealth.DEAD)
+    return RANK[UplinkHealth.LOSSY if suspect and now - path.since < RETURN_AFTER_S else path.health]
+
+
+def left_by(decision: UplinkDecision, active: str, path: UplinkPath) -> Left | None:
+    """What a decision leaves behind, if that could be worth going back to."""
+    if path.health is not UplinkHealth.LOSSY:
+        return None
+    return Left(active, path.throughput.delivered_bps(decision.at))
+
+
+def kept_because(course: Course, paths: Mapping[str, UplinkPath], now: float) -> str | None:
+    """Why a lossy uplink is not left for others that fare better; None: it would be."""
+    path = paths[course.active]
+    if path.health is not UplinkHealth.LOSSY:
+        return None
+    better = [name for name, other in paths.items() if _rank(other, now) < _rank(path, now)]
+    if not better or not all(_is_no_better(paths[name], course, path, now) for name in better):
+        return None
+    delivers = f"it delivers {said(course.delivers_bps(path, now))}"
+    if path.slows_nobody:
+        delivers += " to senders that its losses do not slow down"
+    return f"it is kept: {delivers}, and {', '.join(_carries(name, paths[name], now) for name in better)}"
+
+
+def _carries(name: str, path: UplinkPath, now: float) -> str:
+    carries = path.throughput.carries_bps(now)
+    return f"{name} carries {said(carries)} at most" if carries is not None else f"what {name} carries is not known"
+
+
+def _is_no_better(other: UplinkPath, course: Course, active: UplinkPath, now: float) -> bool:
+    """Whether the active one, which is not dead, is not left for this one."""
+    if active.health is UplinkHealth.DEAD:
+        return False
+    carries = other.throughput.carries_bps(now)
+    if carries is None:
+        return active.health is UplinkHealth.LOSSY and active.slows_nobody
+    return carries < WORTH * course.delivers_bps(active, now)
+
+
+def _slower(course: Course, paths: Mapping[str, UplinkPath], now: float) -> Left | None:
+    """What was left, if the active one has been used up since and carries less."""
+    left, throughput = course.left, paths[course.active].throughput
+    if left is None or left.uplink not in paths or paths[left.uplink].health is UplinkHealth.DEAD:
+        return None
+    measured = throughput.limit_at is not None and throughput.limit_at > course.since + LIMITED_FOR_S
+    return left if measured and throughput.limit_bps < WORTH * left.delivered_bps else None
+
+
+def _outdone(active: str, path: UplinkPath, left: Left, now: float) -> str:
+    return f"{_carries(active, path, now)}, and {left.uplink} delivered {said(left.delivered_bps)} when it was left"
+
+
+def _told(name: str, path: UplinkPath) -> str:
+    return f"{name} is {path.health} ({path.because})"
+
+
+def _pause(course: Course) -> float:
+    return min(RETURN_AFTER_S * 2.0**course.returns_failed, RETURN_AT_MOST_S)
+
+
+def _may_return(course: Course, default: UplinkPath, now: float) -> bool:
+    if default.health is UplinkHealth.GOOD:
+        return True
+    waited = now - max(course.since, default.since)
+    return default.health is UplinkHealth.UNKNOWN and default.port_up and waited >= _pause(course)

@@ -1,0 +1,133 @@
+"""Which uplinks a terminal's packets ride, told from its addresses: what evidence is laid to, and where paths end.
+
+What a terminal receives at an address of a subflow subnet comes by that subnet's uplink: return routes lead there,
+whatever the mode. What it sends leaves as its mode says. A terminal whose addresses are all of one uplink has no
+path to choose: everything of it is laid to its active uplink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from ipaddress import ip_address
+
+from controller.model.config import Family, Mode, Protocol, Site, Terminal, TerminalAddress, TrafficClass
+from controller.model.known import Wanted
+
+Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
+
+
+class Leaves(Enum):
+    """How a terminal's TCP leaves."""
+
+    BY_OWN = "own"  # each subflow by its subnet's uplink
+    BY_ACTIVE = "active"
+    BY_ALL = "all"
+    BY_CLASS = "class"  # some so, some so: which one a packet was of, no report tells
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Of one terminal, at one moment."""
+
+    terminal: str
+    leaves: Leaves
+    active: str
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where one address of the configuration is."""
+
+    site: Site
+    terminal: Terminal
+    uplink: str | None  # that its packets return by; None: there is none of its own, the active one stands for it
+    by_relay: bool = False  # the host of its site has it
+
+
+def way(site: Site, terminal: Terminal, wanted: Wanted) -> Way:
+    mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
+    leaves = {_leaves(mode, _holds_tcp(site.bicast))}
+    leaves |= {_leaves(wanted.acting_of(site, terminal, each.name), True) for each in site.named if _holds_tcp(each)}
+    if wanted.keeps_apart(site, terminal):
+        leaves = {Leaves.BY_OWN if each is Leaves.BY_ACTIVE else each for each in leaves}
+    return Way(terminal.name, leaves.pop() if len(leaves) == 1 else Leaves.BY_CLASS, active)
+
+
+def ridden(site: Site, terminal: Terminal, wanted: Wanted, usable: Collection[str]) -> str:
+    """By which uplinks its packets go, in a word that changes when those do. `usable`: they are up, and get copies."""
+    found = way(site, terminal, wanted)
+    if found.leaves is Leaves.BY_OWN:
+        return "each by its own"
+    if found.leaves is Leaves.BY_ACTIVE:
+        return found.active
+    every = "+".join(sorted(usable))
+    return every if found.leaves is Leaves.BY_ALL else f"{found.active}, {every}"
+
+
+def _leaves(mode: Mode, copied: bool) -> Leaves:
+    """`copied`: in mode bicast."""
+    if mode is Mode.OFF:
+        return Leaves.BY_OWN
+    return Leaves.BY_ALL if mode is Mode.BICAST and copied else Leaves.BY_ACTIVE
+
+
+def _holds_tcp(traffic: TrafficClass) -> bool:
+    return not traffic.protocols or Protocol.TCP in traffic.protocols
+
+
+def paths(site: Site, addresses: Iterable[TerminalAddress]) -> Paths:
+    """Those of one terminal. Empty, or of two uplinks at least."""
+    found: dict[str, tuple[str, ...]] = {}
+    for at in addresses:
+        uplink = site.subnet(at.subnet).uplink
+        if uplink is not None:
+            found[uplink] = (*found.get(uplink, ()), str(at.address))
+    return found if len(found) > 1 else {}
+
+
+def homes(sites: tuple[Site, ...]) -> dict[str, tuple[Home, ...]]:
+    """By address; an address may be at home in several sites."""
+    found: dict[str, tuple[Home, ...]] = {}
+    for site in sites:
+        for terminal in site.terminals:
+            returns_by = {
+                address: uplink for uplink, there in paths(site, terminal.addresses).items() for address in there
+            }
+            for at in terminal.addresses:
+                address = str(at.address)
+                home = Home(site, terminal, returns_by.get(address), at.by_relay)
+                found[address] = (*found.get(address, ()), home)
+    return found
+
+
+def able(site: Site, terminal: Terminal) -> tuple[str, ...]:
+    """The uplinks that lead every family of the terminal's on, in order of preference."""
+    families = {Family.of(at.address) for at in terminal.addresses}
+    return tuple(uplink.name for uplink in site.uplinks if all(uplink.next_hop(family) for family in families))
+
+
+def rides_none(home: Home, remote: str) -> bool:
+    """Its TCP to this address rides no uplink: it stays inside, or is taken, and what rides is the host's own."""
+    if _stays_inside(home.site, remote):
+        return True
+    return home.terminal.relayed and not home.by_relay and _is_taken(home.site, remote)
+
+
+@lru_cache(maxsize=16_384)
+def _stays_inside(site: Site, address: str) -> bool:
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return True
+    return any(subnet.holds(parsed) for subnet in site.subnets)
+
+
+@lru_cache(maxsize=16_384)
+def _is_taken(site: Site, address: str) -> bool:
+    parsed, relaying = ip_address(address), site.relaying
+    if relaying is None or Family.of(parsed) not in relaying.families:
+        return False
+    return not any(parsed in network for network in relaying.excepted)

@@ -1,0 +1,1 @@
+"""The program of a switch: how a site compiles into flows and groups, and how two programs differ."""

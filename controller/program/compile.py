@@ -1,0 +1,282 @@
+"""The heart: a site and what is known of it, compiled into the program of its switch.
+
+    0 ENTRY   what comes in, by port: ARP is answered, neighbour discovery is shown to the app, a ping of the
+              gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
+              from outside and in nobody's name who is inside
+    1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come;
+              TCP of relayed ones that would leave goes to the host instead (taking.py)
+    2 LEAVE   by terminal and class (matching.py): to the group that knows which uplinks they leave by; what goes to a
+              terminal at the other end (of the site that this one mirrors) leaves as that one's packets come, and
+              what that one's terminals send to strangers goes to the exit (beyond.py)
+    3, 4      the second halves of answers (responders.py, proxies.py)
+    10..17    one for each uplink that is paid for by the byte: what copies it may carry (metered.py)
+
+Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an uplink's
+state, a learned MAC - is in groups, and what is left of a budget in meters, so that a change is one message for each of
+them and no packet finds the tables half made.
+
+Pure: no OpenFlow library, no clock. What comes out as at the compilation before is remembered, not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import chain, product
+
+from controller.model.config import Family, Site, Subnet, Terminal, TrafficClass, Uplink
+from controller.model.known import Known, Port
+from controller.program import boundary, interception, metering, responders
+from controller.program import responders as proxies
+from controller.program.groups import (
+    LEAVE,
+    MOST_KEPT,
+    ROUTE,
+    MirroredAddress,
+    Served,
+    UsableUplink,
+    answered,
+    divided,
+    leaving,
+    paths,
+    served,
+)
+from controller.program.matching import Direction, matches
+from controller.program.program import (
+    Action,
+    Bucket,
+    DecTtl,
+    Fields,
+    Flow,
+    FlowKey,
+    Group,
+    GroupKind,
+    Output,
+    OutputInPort,
+    Program,
+    SetField,
+    ToGroup,
+    Value,
+    fields,
+    written,
+)
+from controller.program.responders import ENTRY
+
+TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
+TAGGED_PRIORITY = 100  # ENTRY: above everything
+UNBELIEVED_PRIORITY = 15  # ENTRY: below everything that responders.py and proxies.py take
+FORWARD_PRIORITY = 10  # ENTRY: below everything else
+OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
+    50, 45, 40, 30, 20, 10,
+)  # ROUTE  # fmt: skip
+LEAVE_PRIORITIES = {Direction.RECEIVED: (45, 40, 30), Direction.SENT: (25, 20, 10)}  # named, bicast, rest
+
+Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of it
+
+
+def compile(site: Site, known: Known) -> Program:
+    ports = known.observed.ports
+    there = (name for name in site.ports if name in ports and (ports[name].up or not interception.by(site, name)))
+    wires = tuple((name, ports[name].number, ports[name].mac) for name in there)
+    groups = _Groups(site, known).groups()
+    meters = {meter.meter_id: meter for meter in metering.meters(site, known.rates)}
+    return Program(_flows(site, wires), {group.group_id: group for group in groups}, meters)
+
+
+@lru_cache(maxsize=256)
+def _flows(site: Site, wires: tuple[Wire, ...]) -> Mapping[FlowKey, Flow]:
+    return {flow.key: flow for flow in _Flows(site, wires).flows()}
+
+
+class _Groups:
+    """Where packets go just now."""
+
+    def __init__(self, site: Site, known: Known) -> None:
+        self._site = site
+        self._wanted = known.wanted
+        self._ports = known.observed.ports
+        self._macs = known.observed.macs
+        self._screened = known.screened
+        self._barred = known.wanted.barred.get(site.home, frozenset())
+        self._through = metering.through(site)
+        self._paths = {family: paths(*self._usable(family)) for family in Family}
+
+    def groups(self) -> Iterator[Group]:
+        for each in served(self._site):
+            own = each.subnet.uplink or each.terminal.default_uplink
+            port = self._ports.get(each.place.port)
+            mac = each.place.mac or self._macs.get((each.place.port, each.place.address))
+            yield from _delivering(each, port, mac)
+            yield from self._leaving(each, each.terminal, own, self._site.named)
+        for back in answered(self._site):
+            yield from self._leaving(back, back.returned.terminal, back.returned.uplink, self._site.named_there)
+
+    def _leaving(
+        self, each: Served | MirroredAddress, terminal: Terminal, own: str, classes: tuple[TrafficClass, ...]
+    ) -> tuple[Group, ...]:
+        wanted, site = self._wanted, self._site
+        named = tuple([wanted.acting_of(site, terminal, traffic.name) for traffic in classes]) if classes else ()
+        mode, active = wanted.acting(site, terminal), wanted.active_uplink(site, terminal)
+        if isinstance(each, Served) and each.place.by_relay and wanted.keeps_apart(site, terminal):
+            active = own
+        return leaving(each, named, mode, own, active, self._paths[each.family])
+
+    def _usable(self, family: Family) -> Iterator[UsableUplink]:
+        for uplink in self._site.uplinks:
+            port, hop = self._ports.get(uplink.port), uplink.next_hop(family)
+            mac = hop and (hop.mac or self._macs.get((uplink.port, hop.address)))
+            if port and mac:
+                towards, name = _towards(uplink.mac or port.mac, mac), uplink.name
+                actions = copied = (*towards, Output(port.number))
+                if name in self._through:
+                    copied = (*towards, self._through[name])
+                barred = name in self._barred
+                yield UsableUplink(uplink, port.up, name in self._screened, port.number, actions, copied, barred)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _delivering(each: Served, port: Port | None, mac: str | None) -> tuple[Group, ...]:
+    """A port is not sent to by its number what came in by it (OpenFlow 1.3.5, section 7.2.5)."""
+    there: tuple[Bucket, ...] = ()
+    back: tuple[Bucket, ...] = ()
+    if port and mac:
+        rewritten = _towards(each.subnet.mac or port.mac, mac)
+        there, back = (Bucket((*rewritten, Output(port.number))),), (Bucket((*rewritten, OutputInPort())),)
+    named = [(each.delivery, there), *([(each.back, back)] if each.back else [])]
+    return tuple(Group(name.group_id, GroupKind.ALL, buckets, name.label) for name, buckets in named)
+
+
+class _Flows:
+    """What leads packets to groups: as long as the configuration and the ports' numbers stay, so do these."""
+
+    def __init__(self, site: Site, wires: tuple[Wire, ...]) -> None:
+        self._site = site
+        self._wires = {name: Port(number, mac, up=True) for name, number, mac in wires}
+
+    def flows(self) -> Iterator[Flow]:
+        for wire in self._wires.values():
+            yield Flow(ENTRY, TAGGED_PRIORITY, fields(in_port=wire.number, vlan_vid=TAGGED))
+        for uplink in self._site.uplinks:
+            if port := self._wires.get(uplink.port):
+                yield from self._uplink_entry(uplink, port)
+        for name in self._site.inside_ports:
+            if port := self._wires.get(name):
+                yield from self._inside_entry(name, port)
+        yield from self._between_ports()
+        yield from self._route()
+        yield from self._relayed()
+        for each in served(self._site):
+            if port := self._wires.get(each.place.port):
+                yield from _leave(each, Direction.SENT, partial(_by_source, each, port), self._site.named)
+        inside = [self._wires[name] for name in self._site.inside_ports if name in self._wires]
+        for back, port in product(answered(self._site), inside):  # what comes by an uplink goes back by none
+            to = partial(_to, back.family, back.address, in_port=port.number)
+            yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
+        yield from metering.flows(self._site, self._wires)
+        yield from boundary.leading_on(self._site, [port.number for port in self._uplinks()])
+
+    def _uplinks(self) -> Iterator[Port]:
+        return (self._wires[each.port] for each in self._site.uplinks if each.port in self._wires)
+
+    def _uplink_entry(self, uplink: Uplink, port: Port) -> Iterator[Flow]:
+        mac = uplink.mac or port.mac
+        for own in uplink.addresses:
+            hop = uplink.next_hop(Family.of(own))
+            learn = str(hop.address) if hop and (not hop.mac or self._site.other_end) else None  # or to see it alive
+            yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
+        for address in boundary.own(self._site):
+            yield from responders.from_ourselves(port.number, address)
+        for family in Family:
+            match = fields(in_port=port.number, eth_dst=mac, eth_type=family.eth_type)
+            yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
+            for network in boundary.unbelieved(self._site, family):
+                claimed = fields(in_port=port.number, eth_type=family.eth_type, **{family.source: network})
+                yield Flow(ENTRY, UNBELIEVED_PRIORITY, claimed)
+
+    def _inside_entry(self, name: str, port: Port) -> Iterator[Flow]:
+        here = [each for each in served(self._site) if each.place.port == name]
+        for subnet in {each.subnet.name: each.subnet for each in here}.values():
+            mac = _gateway_mac(subnet, port)
+            for own in subnet.gateways:
+                beside = [each for each in here if each.subnet is subnet and each.family is Family.of(own)]
+                learn = written(own.network) if _any_learned(beside) else None
+                yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
+                yield from responders.from_ourselves(port.number, own.ip)
+        for each in here:
+            mac = _gateway_mac(each.subnet, port)
+            match = _by_source(each, port, eth_dst=mac, **boundary.written_mac(each.place))
+            yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
+            if each.terminal.exit:
+                yield from boundary.entering(self._site, each, port.number, mac)
+
+    def _between_ports(self) -> Iterator[Flow]:
+        datapath = self._site.datapath
+        for link in divided(self._site):
+            network = written(link.gateway.network)
+            for name in link.ports:
+                if port := self._wires.get(name):
+                    learns = _any_learned([each for each in link.places if each.place.port == name])
+                    mac = _gateway_mac(link.subnet, port)
+                    yield from proxies.asked(link.family, port.number, mac, network, datapath, learns=learns)
+            for each in link.places:
+                if port := self._wires.get(each.place.port):
+                    yield from proxies.answered(link.family, each.address, port.number, datapath)
+
+    def _route(self) -> Iterator[Flow]:
+        for each in served(self._site):
+            delivered = (DecTtl(), ToGroup(each.delivery.group_id))
+            yield Flow(ROUTE, TERMINAL_PRIORITY, _to(each.family, each.address), delivered)
+            if each.back and (port := self._wires.get(each.place.port)):
+                to = _to(each.family, each.address, in_port=port.number)
+                yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(each.back.group_id)))
+        outside = list(chain.from_iterable(uplink.addresses for uplink in self._site.uplinks))
+        inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets))
+        for address in boundary.own(self._site):
+            yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(address), str(address)))
+        for own in inside:
+            yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))
+        for own in outside:
+            if own.version == 4 and own.network.num_addresses > 2:  # RFC 2644: nor do we send directed broadcasts
+                yield Flow(ROUTE, UNROUTED_PRIORITY, _to(Family.IPV4, str(own.network.broadcast_address)))
+        for family in Family:
+            for network in family.never_routed:
+                yield Flow(ROUTE, UNROUTED_PRIORITY, _to(family, network))
+        yield Flow(ROUTE, OUTSIDE_PRIORITY, fields(), goto=LEAVE)
+
+    def _relayed(self) -> Iterator[Flow]:
+        yield from interception.taking(self._site, self._wires)
+        if self._site.relaying and (host := self._wires.get(self._site.relaying.port)):
+            yield from interception.entering(self._site, host.number)
+            for each in interception.taken(self._site):
+                yield from _leave(each, Direction.SENT, partial(_by_source, each, host), self._site.named)
+
+
+def _leave(
+    each: Served | MirroredAddress, direction: Direction, match: Callable[..., Fields], named: tuple[TrafficClass, ...]
+) -> Iterator[Flow]:
+    of_named, of_bicast, of_rest = LEAVE_PRIORITIES[direction]
+    for traffic, name in each.leaving:
+        priority = of_named if traffic in named else of_bicast if traffic.protocols else of_rest
+        for criteria in matches(traffic, each.family, direction):
+            yield Flow(LEAVE, priority, match(**criteria), (DecTtl(), ToGroup(name.group_id)))
+
+
+def _gateway_mac(subnet: Subnet, port: Port) -> str:
+    return subnet.mac or port.mac
+
+
+def _any_learned(places: list[Served]) -> bool:
+    return any(not each.place.mac for each in places)
+
+
+def _by_source(each: Served, port: Port, **more: Value) -> Fields:
+    family = each.family
+    return fields(in_port=port.number, eth_type=family.eth_type, **{family.source: each.address}, **more)
+
+
+def _to(family: Family, network: str, **more: Value) -> Fields:
+    return fields(eth_type=family.eth_type, **{family.destination: network}, **more)
+
+
+def _towards(source_mac: str, destination_mac: str) -> tuple[Action, ...]:
+    return (SetField("eth_src", source_mac), SetField("eth_dst", destination_mac))

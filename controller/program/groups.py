@@ -1,0 +1,244 @@
+"""The groups of a terminal's address: stable numbers, delivery to it, and the uplinks by which its packets leave.
+
+Groups have names for people and ids for switches; both stay when other terminals come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2s
+from itertools import chain, repeat
+
+from controller.model.config import (
+    Family,
+    Interface,
+    Mode,
+    Returned,
+    Site,
+    Subnet,
+    Terminal,
+    TerminalAddress,
+    TrafficClass,
+    Uplink,
+)
+from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind
+
+# Group ids that a terminal keeps when others come and go, and that no foreign group is given.
+#
+# A position in the file would move every later group when one terminal is taken out; a number drawn from the group's
+# own name stays. Two names that draw the same number are told apart in the order of their names.
+
+
+def numbered(names: Iterable[str]) -> dict[str, int]:
+    taken: dict[int, str] = {}
+    for name in sorted(names):
+        drawn = int.from_bytes(blake2s(name.encode(), digest_size=8).digest())
+        while (group_id := GROUP_IDS[drawn % len(GROUP_IDS)]) in taken:
+            drawn += 1
+        taken[group_id] = name
+    return {name: group_id for group_id, name in taken.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    group_id: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """`back` is there for a port with several terminals in several subnets: they reach each other back out of it. A
+    site's are made once and compared by identity: what is remembered of each is asked for at every compilation."""
+
+    terminal: Terminal
+    place: TerminalAddress
+    subnet: Subnet
+    family: Family
+    address: str
+    delivery: GroupName
+    back: GroupName | None
+    leaving: tuple[tuple[TrafficClass, GroupName], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MirroredAddress:
+    """An address that the site mirrors, and the groups by which packets go there."""
+
+    returned: Returned
+    family: Family
+    address: str
+    leaving: tuple[tuple[TrafficClass, GroupName], ...]
+
+
+@lru_cache(maxsize=256)
+def answered(site: Site) -> tuple[MirroredAddress, ...]:
+    named = _named(site)
+    return tuple(
+        MirroredAddress(
+            each,
+            Family.of(each.address),
+            str(each.address),
+            tuple((traffic, named[_returning(each, traffic)]) for traffic in site.returned_classes),
+        )
+        for each in site.returned
+    )
+
+
+@lru_cache(maxsize=256)
+def served(site: Site) -> tuple[Served, ...]:
+    places = [(terminal, place, str(place.address)) for terminal in site.terminals for place in terminal.addresses]
+    named = _named(site)
+    return tuple(
+        Served(
+            terminal,
+            place,
+            site.subnet(place.subnet),
+            Family.of(place.address),
+            address,
+            named[_delivery(terminal, address)],
+            named.get(_back(terminal, address)),
+            tuple((traffic, named[_leaving(terminal, address, traffic)]) for traffic in site.classes),
+        )
+        for terminal, place, address in places
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """One family of a subnet whose terminals stand behind several ports: neighbours who do not hear each other."""
+
+    subnet: Subnet
+    gateway: Interface
+    family: Family
+    places: tuple[Served, ...]
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return tuple(sorted({each.place.port for each in self.places}))
+
+
+@lru_cache(maxsize=256)
+def divided(site: Site) -> tuple[Divided, ...]:
+    found = []
+    for subnet in site.subnets:
+        for gateway in subnet.gateways:
+            family = Family.of(gateway)
+            here = tuple(each for each in served(site) if each.place.subnet == subnet.name and each.family is family)
+            link = Divided(subnet, gateway, family, here)
+            if len(link.ports) > 1:
+                found.append(link)
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _named(site: Site) -> Mapping[str, GroupName]:
+    """Every group that the site has, by its name."""
+    shared = _shared_ports(site)
+    names = [_returning(each, traffic) for each in site.returned for traffic in site.returned_classes]
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            address = str(place.address)
+            names.append(_delivery(terminal, address))
+            if place.port in shared:
+                names.append(_back(terminal, address))
+            names += [_leaving(terminal, address, traffic) for traffic in site.classes]
+    return {name: GroupName(number, name) for name, number in numbered(names).items()}
+
+
+def _shared_ports(site: Site) -> set[str]:
+    """Ports with several terminals in several subnets."""
+    terminals: dict[str, set[str]] = {}
+    subnets: dict[str, set[str]] = {}
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            terminals.setdefault(place.port, set()).add(terminal.name)
+            subnets.setdefault(place.port, set()).add(place.subnet)
+    return {port for port in subnets if len(terminals[port]) > 1 and len(subnets[port]) > 1}
+
+
+def _delivery(terminal: Terminal, address: str) -> str:
+    return f"{terminal.name} to {address}"
+
+
+def _back(terminal: Terminal, address: str) -> str:
+    return f"{terminal.name} to {address} from beside it"
+
+
+def _leaving(terminal: Terminal, address: str, traffic: TrafficClass) -> str:
+    return f"{terminal.name} {traffic.name} from {address}"
+
+
+def _returning(returned: Returned, traffic: TrafficClass) -> str:
+    return f"{returned.terminal.name} {traffic.name} back to {returned.address}"
+
+
+# By which uplinks the packets of a terminal's address leave, class by class: a group for each.
+
+ROUTE, LEAVE = 1, 2  # the tables in which it is found out that they leave, and in which they are led there
+MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
+
+
+@dataclass(frozen=True, slots=True)
+class UsableUplink:
+    """An uplink that can carry a family: its port is there and its next hop's MAC is known."""
+
+    uplink: Uplink
+    up: bool
+    screened: bool
+    port: int
+    actions: tuple[Action, ...]
+    copied: tuple[Action, ...]  # of what leaves by another one too
+    barred: bool = False  # its copies have used up what they may
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsableUplinks:
+    """Those of one family, in one state of the uplinks. Of equal ones there is one: it is compared by identity."""
+
+    usable: tuple[UsableUplink, ...]
+
+
+@lru_cache(maxsize=1024)
+def paths(*usable: UsableUplink) -> UsableUplinks:
+    return UsableUplinks(usable)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def leaving(
+    each: Served | MirroredAddress, named: tuple[Mode, ...], mode: Mode, own: str, active: str, paths: UsableUplinks
+) -> tuple[Group, ...]:
+    """`named` are the modes of classes that have names; they come first, then the bicast class, then the rest. `own` is
+    the uplink in mode off."""
+    groups: list[Group] = []
+    for (_, name), its in zip(each.leaving, chain(named, repeat(mode)), strict=False):
+        copied = len(groups) <= len(named)
+        kind, buckets = _way(its, own if its is Mode.OFF else active, paths, copied)
+        groups.append(Group(name.group_id, kind, buckets, name.label))
+    return tuple(groups)
+
+
+@lru_cache(maxsize=1024)
+def _way(mode: Mode, active: str, paths: UsableUplinks, copied: bool) -> tuple[GroupKind, tuple[Bucket, ...]]:
+    if mode is Mode.OFF:
+        own = (path for path in paths.usable if path.uplink.name == active and path.up)
+        return GroupKind.ALL, tuple(Bucket(path.actions) for path in own)
+    if mode is Mode.BICAST and copied:
+        up = [path for path in paths.usable if path.up]
+        of_use = [path for path in up if not path.screened] or up
+        paid = [path for path in of_use if not path.barred or path.uplink.name == active]
+        if len(paid) > 1 or len(paid) == len(of_use):
+            return GroupKind.ALL, _copies(paid, active)
+    # A port that is down keeps its bucket here: the switch itself passes over it, and takes it again
+    # when it is back, with no controller alive.
+    in_order = sorted(paths.usable, key=lambda path: (path.screened, path.uplink.name != active))
+    return GroupKind.FAST_FAILOVER, tuple(Bucket(path.actions, watch_port=path.port) for path in in_order)
+
+
+def _copies(paths: list[UsableUplink], active: str) -> tuple[Bucket, ...]:
+    """One of them is no copy: the active one, while it can be used. What is metered leaves last."""
+    if all(path.copied is path.actions for path in paths):
+        return tuple(Bucket(path.actions) for path in paths)
+    first, *others = sorted(paths, key=lambda path: (path.uplink.name != active, path.copied is not path.actions))
+    return (Bucket(first.actions), *(Bucket(path.copied) for path in others))

@@ -1,0 +1,56 @@
+"""Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and
+nothing else does. Its one flow counts them, or its meter, which bounds them and tells what it has let pass.
+
+A meter ends the way of a packet for all buckets behind, so copies that are metered leave last: what is no copy has left
+before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.model.config import UNLIMITED, Site
+from controller.model.known import CopyRateLimit, Counted, Port
+from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
+
+TABLE = 10  # of the first uplink; each has its own, as a bucket has nothing but that to tell it by
+NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until it is known what is left
+
+
+def through(site: Site) -> dict[str, Resubmit]:
+    """By uplink of those that have limits, the way of its copies."""
+    return {
+        uplink.name: Resubmit(TABLE + number)
+        for number, uplink in enumerate(site.uplinks)
+        if uplink.limits != UNLIMITED
+    }
+
+
+def flows(site: Site, wires: Mapping[str, Port]) -> Iterator[Flow]:
+    for number, uplink in enumerate(site.uplinks):
+        if uplink.limits != UNLIMITED and uplink.port in wires:
+            meter = METER_IDS[number] if uplink.limits.budget_bytes_per_day is not None else None
+            yield Flow(TABLE + number, 1, fields(), (Output(wires[uplink.port].number),), meter=meter)
+
+
+def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
+    for number, uplink in enumerate(site.uplinks):
+        if uplink.limits.budget_bytes_per_day is not None:
+            rate = rates.get(uplink.name, NEXT_TO_NOTHING)
+            yield Meter(METER_IDS[number], rate.kbps, rate.burst_kbits)
+
+
+def counted(site: Site, installed: Installed) -> dict[str, Counted]:
+    """By uplink, with what a tunnel puts around each frame. A meter tells at once what has passed; what its flow was
+    offered a switch tells a little later."""
+    found = {}
+    for number, uplink in enumerate(site.uplinks):
+        offered = installed.flow_counters.get((TABLE + number, 1, fields()))
+        meter = installed.program.meters.get(METER_IDS[number])
+        if uplink.limits.budget_bytes_per_day is not None:
+            if meter is not None and meter.meter_id in installed.meter_passed:
+                outer_bytes = installed.meter_packets.get(meter.meter_id, 0) * uplink.outer_bytes
+                found[uplink.name] = Counted(installed.meter_passed[meter.meter_id] + outer_bytes, meter.rate_kbps)
+        elif uplink.limits != UNLIMITED and offered is not None:
+            found[uplink.name] = Counted(offered.bytes + offered.packets * uplink.outer_bytes)
+    return found

@@ -1,0 +1,188 @@
+"""What a switch is to do, and what was read of one, as plain values: flows, groups, meters and their counters.
+
+Field names are OpenFlow's own (`eth_dst`, `ipv4_src`, ...). Field values have one canonical form, so
+that a program read back from a switch compares equal to the one that was sent:
+
+    numbers            int
+    MAC addresses      "08:00:27:81:6b:cf"
+    addresses          "192.168.110.3", "fd00:110::3", "::ffff:c0a8:6e03"
+    masked values      "224.0.0.0/4" (addresses), "01:00:00:00:00:00/01:00:00:00:00:00" (MACs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+COOKIE = 0x62_69_63_61_73_74_00_00  # "bicast": every flow of ours carries it
+COOKIE_MASK = 0xFF_FF_FF_FF_FF_FF_00_00
+GROUP_IDS = range(0x62_00_00_00, 0x63_00_00_00)  # reserved: groups have no cookie
+METER_IDS = range(0x6200, 0x6300)  # reserved: meters have none either
+
+Value = int | str
+Fields = tuple[tuple[str, Value], ...]
+
+
+def fields(**values: Value) -> Fields:
+    """The canonical form of a match: sorted by name."""
+    return tuple(sorted(values.items()))
+
+
+def written(value: IPv4Address | IPv4Network | IPv6Address | IPv6Network) -> str:
+    """The canonical form of an address or a network: a switch gives the network of one address back as the address,
+    and which Python writes dots into an IPv6 one depends on its age."""
+    if isinstance(value, IPv4Network | IPv6Network) and value.num_addresses == 1:
+        value = value.network_address
+    address, slash, length = str(value).partition("/")
+    front, colon, last = address.rpartition(":")
+    if colon and "." in last:
+        ipv4 = int(IPv4Address(last))
+        address = f"{front}:{ipv4 >> 16:x}:{ipv4 & 0xFFFF:x}"
+    return f"{address}{slash}{length}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetField:
+    field: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Copy the whole of one field into another of the same width."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecTtl:
+    """Decrement TTL or hop limit; the datapath drops a packet whose life ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputInPort:
+    """Back out of the port it came in by: OpenFlow refuses that unless it is asked for by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToController:
+    """The whole packet, to the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToGroup:
+    group_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Through another table on the way (Open vSwitch's own): for buckets, which have no goto."""
+
+    table: int
+
+
+Action = SetField | Move | DecTtl | Output | OutputInPort | ToController | ToGroup | Resubmit
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One line of a table. `meter` limits what matches; `goto` continues in a later table."""
+
+    table: int
+    priority: int
+    match: Fields
+    actions: tuple[Action, ...] = ()
+    goto: int | None = None
+    meter: int | None = None
+
+    @property
+    def key(self) -> FlowKey:
+        return (self.table, self.priority, self.match)
+
+
+FlowKey = tuple[int, int, Fields]
+
+
+class GroupKind(StrEnum):
+    ALL = "all"
+    FAST_FAILOVER = "fast_failover"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """`watch_port` is set in FAST_FAILOVER groups only: the first bucket with a live port is taken."""
+
+    actions: tuple[Action, ...]
+    watch_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    group_id: int
+    kind: GroupKind
+    buckets: tuple[Bucket, ...]
+    label: str = field(default="", compare=False)  # for people; a switch does not keep it
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Drops what exceeds `rate_kbps` (1000 bit/s) after a burst of `burst_kbits`, Ethernet headers among it."""
+
+    meter_id: int
+    rate_kbps: int
+    burst_kbits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that is ours on one switch."""
+
+    flows: Mapping[FlowKey, Flow] = field(default_factory=dict)
+    groups: Mapping[int, Group] = field(default_factory=dict)
+    meters: Mapping[int, Meter] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, flows: Iterable[Flow] = (), groups: Iterable[Group] = (), meters: Iterable[Meter] = ()) -> Program:
+        return cls(
+            {flow.key: flow for flow in flows},
+            {group.group_id: group for group in groups},
+            {meter.meter_id: meter for meter in meters},
+        )
+
+
+EMPTY = Program()
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    packets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A switch as it was read: what is ours, what is foreign but in a place we could want, and what was counted."""
+
+    program: Program
+    foreign_flows: frozenset[FlowKey] = frozenset()
+    flow_counters: Mapping[FlowKey, Counters] = field(default_factory=dict)
+    bucket_counters: Mapping[int, tuple[Counters, ...]] = field(default_factory=dict)
+    port_counters: Mapping[int, PortCounters] = field(default_factory=dict)
+    meter_passed: Mapping[int, int] = field(default_factory=dict)  # bytes, since the meter was last modified
+    meter_packets: Mapping[int, int] = field(default_factory=dict)  # that these were
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    received: Counters
+    sent: Counters
+    receive_drops: int
+    send_drops: int

@@ -1,0 +1,258 @@
+"""Flows that answer ARP, neighbour discovery and pings: for the gateway's own addresses and for terminals.
+
+A question is turned into its answer in place and sent back. A neighbour solicitation takes two tables for it:
+OpenFlow lets a flow write an advertisement's fields only where it has matched an advertisement. Duplicate address
+detection is left to the app: its answer needs an option, and the question has none that could become it.
+
+Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation is shown
+to the app, which advertises, and is sent back as the gateway's own solicitation of the asker. From its source and its
+source link-layer address the asker has what it wanted to know (RFC 4861, 7.2.3), with no controller alive; not
+confirmed, so that it asks again after a while. Only what came to a solicited-node group is asked back, and what is
+asked back goes to the asker alone: two gateways would ask each other back for ever. Whoever asks the gateway alone, as
+one does who checks what it was told, is answered by the app, and asks the group when it hears nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from controller.model.config import Address, Datapath, Family, Site, Subnet
+from controller.program.groups import divided
+from controller.program.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
+
+ENTRY = 0
+ADVERTISE = 3
+OURSELVES_PRIORITY, TO_APP_PRIORITY = 70, 60
+LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, ALONE_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 38, 30, 20
+
+ARP = 0x0806
+ARP_REQUEST, ARP_REPLY = 1, 2
+TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
+ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
+NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
+SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, 2.7.1
+UNROUTED_HOP_LIMIT = 255  # a solicitation with any other came through a router: discarded (RFC 4861, 7.1.1)
+FRESH_TTL = 64
+
+
+def answering(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
+    """Answer for `own`; show the app what tells the MACs of `learn`, an address or a network."""
+    family = Family.of(own)
+    if family is Family.IPV4:
+        yield from _arp(in_port, mac, own, learn)
+    else:
+        yield from _discovery(in_port, mac, own, learn, datapath)
+    yield _echo(family, in_port, mac, own)
+
+
+def from_ourselves(in_port: int, own: Address) -> Iterator[Flow]:
+    """A solicitation in our own name is of somebody else, and no one to answer."""
+    if Family.of(own) is Family.IPV6:
+        solicitation = {**_discovery_of(in_port), "icmpv6_type": NEIGHBOUR_SOLICITATION, "ipv6_src": str(own)}
+        yield Flow(ENTRY, OURSELVES_PRIORITY, fields(**solicitation))
+
+
+def _arp(in_port: int, mac: str, own: Address, learn: str | None) -> Iterator[Flow]:
+    asked: dict[str, Value] = {"in_port": in_port, "eth_type": ARP, "arp_op": ARP_REQUEST, "arp_tpa": str(own)}
+    answer: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        SetField("arp_op", ARP_REPLY),
+        Move("arp_sha", "arp_tha"),
+        Move("arp_spa", "arp_tpa"),
+        SetField("arp_sha", mac),
+        SetField("arp_spa", str(own)),
+        OutputInPort(),
+    )
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), answer)
+    if learn:
+        yield Flow(ENTRY, LEARN_AND_ANSWER_PRIORITY, fields(**asked, arp_spa=learn), (ToController(), *answer))
+        told = fields(in_port=in_port, eth_type=ARP, arp_spa=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _discovery(in_port: int, mac: str, own: Address, learn: str | None, datapath: Datapath) -> Iterator[Flow]:
+    discovery = _discovery_of(in_port)
+    solicitation: dict[str, Value] = {"icmpv6_type": NEIGHBOUR_SOLICITATION, "nw_ttl": UNROUTED_HOP_LIMIT}
+    asked = {**discovery, **solicitation, "ipv6_nd_target": str(own)}
+    if datapath is Datapath.NETDEV:
+        yield from _advertised(discovery, asked, mac, own, shown=learn is not None)
+    else:
+        yield _asked_back({**asked, "ipv6_dst": SOLICITED_NODES}, mac, own)
+        yield Flow(ENTRY, ALONE_PRIORITY, fields(**asked), (ToController(),))
+    yield Flow(ENTRY, TO_APP_PRIORITY, fields(**asked, ipv6_src="::"), (ToController(),))
+    if learn:
+        told = fields(**discovery, icmpv6_type=NEIGHBOUR_ADVERTISEMENT, ipv6_nd_target=learn)
+        yield Flow(ENTRY, LEARN_PRIORITY, told, (ToController(),))
+
+
+def _discovery_of(in_port: int) -> dict[str, Value]:
+    return {"in_port": in_port, "eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol}
+
+
+def _advertised(
+    discovery: Mapping[str, Value], asked: Mapping[str, Value], mac: str, own: Address, *, shown: bool
+) -> Iterator[Flow]:
+    turned: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move("ipv6_src", "ipv6_dst"),
+        SetField("ipv6_src", str(own)),
+        SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT),
+    )
+    first: tuple[Action, ...] = (ToController(), *turned) if shown else turned
+    yield Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), first, goto=ADVERTISE)
+    answer = {**discovery, "icmpv6_type": NEIGHBOUR_ADVERTISEMENT, "ipv6_nd_target": str(own)}
+    completed: tuple[Action, ...] = (
+        SetField("icmpv6_nd_options_type", TARGET_LINK_LAYER),
+        SetField("icmpv6_nd_reserved", ROUTER_SOLICITED_OVERRIDE),
+        SetField("ipv6_nd_tll", mac),
+        OutputInPort(),
+    )
+    yield Flow(ADVERTISE, ANSWER_PRIORITY, fields(**answer), completed)
+
+
+def _asked_back(asked: Mapping[str, Value], mac: str, own: Address) -> Flow:
+    turned: tuple[Action, ...] = (
+        ToController(),
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move("ipv6_src", "ipv6_nd_target"),
+        Move("ipv6_src", "ipv6_dst"),
+        SetField("ipv6_src", str(own)),
+        SetField("ipv6_nd_sll", mac),
+        OutputInPort(),
+    )
+    return Flow(ENTRY, ANSWER_PRIORITY, fields(**asked), turned)
+
+
+def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
+    asked: dict[str, Value] = {family.icmp_type: family.echo_request, family.destination: str(own)}
+    match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, ip_proto=family.icmp_protocol, **asked)
+    actions: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        Move(family.source, family.destination),
+        SetField(family.source, str(own)),
+        SetField(family.icmp_type, family.echo_reply),
+        SetField("nw_ttl", FRESH_TTL),
+        OutputInPort(),
+    )
+    return Flow(ENTRY, ECHO_PRIORITY, match, actions)
+
+
+# Flows that answer for a terminal when a neighbour of its subnet, behind another port of the bridge, asks for it.
+#
+# The two believe to be on one link and are not: what they send each other is routed. So the gateway gives its own MAC
+# for the other's, as a proxy does (RFC 1027; RFC 4861, 7.2.8), with no controller alive.
+#
+#     ENTRY      by port and subnet: the question becomes the first half of an answer
+#     NEIGHBOUR  by the address asked for: the other half, and back out of the port. On the address's own port nothing:
+#                there it speaks for itself, also when it asks whether it is alone with its address (RFC 5227)
+#
+# So there is a flow for each port and two for each address, however many ask for however many. What responders.py says
+# of Open vSwitch's kernel datapath, and of duplicate address detection in IPv6, holds here as well.
+
+NEIGHBOUR = 4
+PROXY_TO_APP_PRIORITY, ASKED_PRIORITY, PROXY_ALONE_PRIORITY = (
+    36,
+    35,
+    34,
+)  # ENTRY: below the answers for the gateway's own addresses, above learning
+TOLD_PRIORITY = 25  # ENTRY: below learning, above forwarding
+OWN_PORT_PRIORITY, PROXY_ANSWER_PRIORITY = 20, 10  # NEIGHBOUR
+SOLICITED = 0x4000_0000  # of no router, and not against the terminal's own word (RFC 4861, 4.4)
+
+
+def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
+    """The subnet as whose proxy the gateway answers for `target` at this port."""
+    for link in divided(site):
+        if port in link.ports and any(each.place.address == target and each.place.port != port for each in link.places):
+            return link.subnet
+    return None
+
+
+def asked(family: Family, in_port: int, mac: str, network: str, datapath: Datapath, *, learns: bool) -> Iterator[Flow]:
+    """Questions that come in by a port for an address of a subnet; `learns`: the app is shown who asks."""
+    shown = (ToController(),) if learns else ()
+    if family is Family.IPV4:
+        yield _asked_by_arp(in_port, mac, network, shown)
+    else:
+        yield from _solicited(in_port, mac, network, datapath, shown)
+
+
+def answered(family: Family, address: str, own_port: int, datapath: Datapath) -> Iterator[Flow]:
+    """The other half of every answer for this address."""
+    if family is Family.IPV4:
+        question, answer = _arp_answer(address)
+    elif datapath is Datapath.NETDEV:
+        question, answer = _advertisement(address)
+    else:
+        question, answer = _proxy_asked_back(address)
+    yield Flow(NEIGHBOUR, PROXY_ANSWER_PRIORITY, fields(**question), answer)
+    yield Flow(NEIGHBOUR, OWN_PORT_PRIORITY, fields(**question, in_port=own_port))
+
+
+def _asked_by_arp(in_port: int, mac: str, network: str, shown: tuple[Action, ...]) -> Flow:
+    match = fields(in_port=in_port, eth_type=ARP, arp_op=ARP_REQUEST, arp_tpa=network)
+    turned: tuple[Action, ...] = (
+        Move("eth_src", "eth_dst"),
+        SetField("eth_src", mac),
+        SetField("arp_op", ARP_REPLY),
+        Move("arp_sha", "arp_tha"),
+        SetField("arp_sha", mac),
+    )
+    return Flow(ENTRY, ASKED_PRIORITY, match, (*shown, *turned), goto=NEIGHBOUR)
+
+
+def _arp_answer(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:
+    return {"eth_type": ARP, "arp_tpa": address}, (
+        Move("arp_spa", "arp_tpa"),
+        SetField("arp_spa", address),
+        OutputInPort(),
+    )
+
+
+def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: tuple[Action, ...]) -> Iterator[Flow]:
+    question = {**_proxy_discovery(NEIGHBOUR_SOLICITATION, network), "in_port": in_port, "nw_ttl": UNROUTED_HOP_LIMIT}
+    turned: tuple[Action, ...] = (Move("eth_src", "eth_dst"), SetField("eth_src", mac))
+    if datapath is Datapath.NETDEV:
+        turned += (Move("ipv6_src", "ipv6_dst"), SetField("icmpv6_type", NEIGHBOUR_ADVERTISEMENT))
+    else:
+        shown = (ToController(),)
+        # What is asked back in a neighbour's name is answered to the neighbour, who did not ask.
+        told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
+        yield Flow(ENTRY, TOLD_PRIORITY, fields(**told))
+        yield Flow(ENTRY, PROXY_ALONE_PRIORITY, fields(**question), shown)
+    yield Flow(ENTRY, PROXY_TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
+    if datapath is not Datapath.NETDEV:
+        question["ipv6_dst"] = SOLICITED_NODES
+    yield Flow(ENTRY, ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
+
+
+def _advertisement(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:
+    return _proxy_discovery(NEIGHBOUR_ADVERTISEMENT, address), (
+        SetField("ipv6_src", address),
+        SetField("icmpv6_nd_options_type", TARGET_LINK_LAYER),
+        SetField("icmpv6_nd_reserved", SOLICITED),
+        Move("eth_src", "ipv6_nd_tll"),
+        OutputInPort(),
+    )
+
+
+def _proxy_asked_back(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:
+    return _proxy_discovery(NEIGHBOUR_SOLICITATION, address), (
+        Move("ipv6_src", "ipv6_nd_target"),
+        Move("ipv6_src", "ipv6_dst"),
+        SetField("ipv6_src", address),
+        Move("eth_src", "ipv6_nd_sll"),
+        OutputInPort(),
+    )
+
+
+def _proxy_discovery(kind: int, target: str) -> dict[str, Value]:
+    return {**_icmpv6(kind), "ipv6_nd_target": target}
+
+
+def _icmpv6(kind: int) -> dict[str, Value]:
+    return {"eth_type": Family.IPV6.eth_type, "ip_proto": Family.IPV6.icmp_protocol, "icmpv6_type": kind}

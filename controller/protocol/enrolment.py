@@ -1,0 +1,202 @@
+"""Enrolment: the role and the terminal that a token binds, and what people may ask about agents.
+
+| a name that is                                   | has the role |
+|---|---|
+| a terminal of gateway.yaml                       | terminal     |
+| a site of gateway.yaml                           | gateway      |
+| in `servers` of gateway.yaml, or a relay (`relay add`) | relay  |
+
+Any other name has the role that `enroll NAME --role` says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from controller.model.config import Config
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible, OverrideResult
+
+PREFIX = "urn:bicast:agent:"
+
+Vouched = Mapping[str, "Credential"]
+
+
+"""By the agent's name."""
+
+
+Bind = Callable[[str, Role | None, str | None], "Binding"]
+
+
+"""The binding of a name, by the role and the terminal that a person asked for; or Impossible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """The certificate of an agent that counts."""
+
+    role: Role
+    sha256: bytes  # of the certificate, in DER
+    key_sha256: bytes  # of its public key (SubjectPublicKeyInfo, in DER)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    role: Role
+    terminal: str | None = None  # of the role terminal alone: the one that the agent speaks for
+
+    @property
+    def uri(self) -> str:
+        """The form that a certificate has."""
+        return PREFIX + self.role.value + (f":{self.terminal}" if self.terminal is not None else "")
+
+    def __str__(self) -> str:
+        return self.role.value + (f" {self.terminal}" if self.terminal is not None else "")
+
+
+def parsed(uri: str) -> Binding | None:
+    """The binding of a certificate's URI; None: it is another kind of URI."""
+    if not uri.startswith(PREFIX):
+        return None
+    role, colon, terminal = uri.removeprefix(PREFIX).partition(":")
+    if role not in list(Role) or bool(colon) is not (role == Role.TERMINAL):
+        return None
+    return Binding(Role(role), terminal if colon else None)
+
+
+def of_agent(name: str, role: Role, terminal: str | None = None) -> Binding:
+    """The terminal of a terminal's agent is the one of its own name, unless another is said."""
+    return Binding(role, terminal or name) if role is Role.TERMINAL else Binding(role)
+
+
+def bound(config: Config, relays: Collection[str], name: str, role: Role | None, terminal: str | None) -> Binding:
+    """Return the binding of a new token, or raise Impossible. `role` and `terminal` are what a person asked for."""
+    known = dict(_roles(config, relays, name))
+    if terminal is not None:
+        _check_terminal(config, name, role, terminal)
+        role = Role.TERMINAL
+    if role is None and len(known) == 1:
+        (role,) = known
+    if role is None:
+        described = ", and ".join(known.values())
+        what = f"{name} is {described}" if known else f"{name} is no terminal, site, server or relay that is known here"
+        raise Impossible(f"{what}: say what its agent is, with `--role terminal`, `gateway` or `relay`")
+    if known and role not in known:
+        raise Impossible(
+            f"{name} is {', and '.join(known.values())}: its agent has the role {' or '.join(known)}, and not {role}; "
+            "enrol another name for another role"
+        )
+    return of_agent(name, role, terminal)
+
+
+def _roles(config: Config, relays: Collection[str], name: str) -> list[tuple[Role, str]]:
+    """The roles that are already settled for a name, each with where."""
+    found = []
+    if any(terminal.name == name for site in config.sites for terminal in site.terminals):
+        found.append((Role.TERMINAL, "a terminal of gateway.yaml"))
+    if any(site.name == name for site in config.sites):
+        found.append((Role.GATEWAY, "a site of gateway.yaml"))
+    if name in config.servers:
+        found.append((Role.RELAY, "a server of gateway.yaml"))
+    elif name in relays:
+        found.append((Role.RELAY, "a relay (`relay add`)"))
+    return found
+
+
+def _check_terminal(config: Config, name: str, role: Role | None, terminal: str) -> None:
+    names = {each.name for site in config.sites for each in site.terminals}
+    if role not in (None, Role.TERMINAL):
+        raise Impossible(f"an agent of role {role} speaks for no terminal of its own: leave `--terminal` out")
+    if terminal not in names:
+        raise Impossible(f"gateway.yaml has no terminal {terminal!r}; it has: {', '.join(sorted(names)) or 'none'}")
+    if name in names and terminal != name:
+        raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for that one, not for {terminal}")
+
+
+# What people may ask about agents, and the ways in which it can be refused. No word of HTTP or gRPC.
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # an agent's
+CONTROLLER = "bicast-controller"  # who the controller is to them, wherever it is reached: addresses change
+
+
+@dataclass(frozen=True, slots=True)
+class Invited:
+    """`token` is good once. `join` is where the agent brings it; without a host it is any address of the controller.
+    `role` is what the agent will be, and `terminal` the one that it speaks for, where it is a terminal's."""
+
+    name: str
+    token: str
+    until: float
+    join: str
+    role: Role
+    terminal: str | None
+
+
+class EnrolmentState(StrEnum):
+    INVITED = "invited"  # it may join with its token, and never has
+    AWAY = "away"  # it has joined, and is not connected
+    CONNECTED = "connected"
+    REVOKED = "revoked"  # and not joined again since
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledView:
+    """Times are Unix seconds; null: there is no such thing. `peer` is that of the stream which is served. `tried_at`
+    and `tried_from` tell who last came, since the controller was started, with a certificate of this name that no
+    longer counts: it was revoked, or there is a newer one. `role` and `terminal` are what its certificate, or its
+    token, says that it is."""
+
+    name: str
+    standing: EnrolmentState
+    peer: str | None
+    certificate_until: float | None
+    revoked_at: float | None
+    token_until: float | None
+    tried_at: float | None
+    tried_from: str | None
+    role: Role | None = None
+    terminal: str | None = None
+
+
+class UnknownAgent(Exception):
+    """The sentence names the agent and those that there are."""
+
+
+class Enroller(Protocol):
+    """A name that no agent may have, and a ledger that cannot be kept, are Impossible."""
+
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited: ...
+
+    def revoke(self, name: str) -> OverrideResult: ...
+
+    def enrolled(self) -> tuple[EnrolledView, ...]: ...
+
+    def refusals(self) -> Mapping[str, int]:
+        """How many, by the reason."""
+        ...
+
+
+class NoAgents:
+    """The Enroller of a controller that serves none. None enrolled would read as if somebody could be."""
+
+    def invite(self, name: str, role: Role | None = None, terminal: str | None = None) -> Invited:
+        raise _off()
+
+    def revoke(self, name: str) -> OverrideResult:
+        raise _off()
+
+    def enrolled(self) -> tuple[EnrolledView, ...]:
+        raise _off()
+
+    def refusals(self) -> Mapping[str, int]:
+        return {}
+
+
+def _off() -> Impossible:
+    return Impossible(
+        "this controller serves no agents: write `agents: {}` under `controller:` in gateway.yaml, and start it again"
+    )

@@ -1,0 +1,153 @@
+"""The words that pass between the core and the switches: what happened, and what shall be done.
+
+All are plain values. `session` numbers one connection of one switch, so that a late word of an old
+connection is known as such. `ticket` numbers one order of the core and comes back with its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.model.config import Address
+from controller.model.known import Port
+from controller.program.changes import Change
+from controller.program.program import Installed
+
+# What a switch says
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOpened:
+    """Hello is done and the ports are known; nothing was asked of it yet."""
+
+    session: int
+    dpid: int
+    peer: str
+    ports: Mapping[str, Port]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchClosed:
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRead:
+    session: int
+    ticket: int
+    installed: Installed
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchApplied:
+    """The switch has answered the barrier behind the last change of this ticket."""
+
+    session: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRefused:
+    """`change` is None when the switch complained of a message that no change stands for."""
+
+    session: int
+    ticket: int | None
+    change: Change | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowsLost:
+    """Flows of ours are gone that we did not delete; said once, until the switch is asked to be read."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class PortSeen:
+    session: int
+    name: str
+    port: Port | None  # None: it is gone
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourSeen:
+    """An ARP or neighbour discovery packet told that `mac` has `address`."""
+
+    session: int
+    in_port: int
+    address: Address
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class Solicited:
+    """Somebody asks for the MAC of `target` (IPv6; ARP is answered by flows)."""
+
+    session: int
+    in_port: int
+    target: Address
+    asker: Address
+    asker_mac: str
+
+
+SwitchEvent = (
+    SwitchOpened
+    | SwitchClosed
+    | SwitchRead
+    | SwitchApplied
+    | SwitchRefused
+    | FlowsLost
+    | PortSeen
+    | NeighbourSeen
+    | Solicited
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    session: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """The changes in this order; a barrier wherever the kind of change changes, and one behind the last."""
+
+    session: int
+    ticket: int
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Send an ARP request or neighbour solicitation out of a port."""
+
+    session: int
+    out_port: int
+    source_mac: str
+    source: Address
+    target: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """Answer a neighbour solicitation: `target` is at `mac`. Proxied: it is a terminal's address, not our own."""
+
+    session: int
+    out_port: int
+    mac: str
+    target: Address
+    asker: Address
+    asker_mac: str
+    proxied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    session: int
+    reason: str
+
+
+Effect = Read | Apply | Ask | Advertise | Close

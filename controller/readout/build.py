@@ -1,0 +1,208 @@
+"""The core at one moment, as a Snapshot for those who read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from controller.core.core import Core
+from controller.features.copies.budgets import Budgets
+from controller.features.peer_sites.manager import PeerSites
+from controller.features.relays import readout
+from controller.model.config import Site, Terminal, Uplink
+from controller.model.known import Wanted, in_class
+from controller.program.metering import through
+from controller.program.program import Bucket, Counters, Group, Output, ToGroup
+from controller.program.readback import counting_ids
+from controller.program.render import Renderer
+from controller.readout.explain import active_by, agent_view, traffic_view
+from controller.readout.snapshot import (
+    AddressView,
+    BucketView,
+    BudgetView,
+    ClassView,
+    CopiesView,
+    FittingView,
+    GatewayView,
+    GroupView,
+    NextHopView,
+    SilentView,
+    Snapshot,
+    TerminalView,
+    TunnelView,
+    UnidentifiedView,
+    UplinkView,
+)
+from controller.switches.switch import Switch
+
+
+def snapshot(core: Core, config_path: str, now: float, wall_offset_s: float) -> Snapshot:
+    """`wall_offset_s` turns the core's own clock, which never jumps, into Unix time."""
+    return Snapshot(
+        gateways=tuple(_gateway(switch, core.ends, core.budgets, wall_offset_s) for switch in core.switches.values()),
+        terminals=tuple(each for switch in core.switches.values() for each in _terminals(core, switch, now)),
+        agents=tuple(agent_view(agent, wall_offset_s) for agent in core.pilot.agents.values()),
+        config_path=config_path,
+        config_loaded_at=core.config_loaded_at + wall_offset_s,
+        config_failures=core.config_failures,
+        config_error=str(core.config_error) if core.config_error else None,
+        access_points=core.air.told(now),
+        roads=core.measuring.told(now),
+        relays=readout.relays(core.relaying, core.wanted, now),
+        taking=readout.taking(core.relaying),
+    )
+
+
+def _gateway(switch: Switch, ends: PeerSites, budgets: Budgets, wall_offset_s: float) -> GatewayView:
+    program = switch.expected()
+    groups = program.groups.values() if program else ()
+    return GatewayView(
+        name=switch.site.name,
+        dpid=f"{switch.site.dpid:016x}",
+        bridge=switch.site.bridge,
+        state=switch.state,
+        since=switch.since + wall_offset_s,
+        peer=switch.peer,
+        rival=switch.door.rival,
+        last_error=switch.last_error,
+        reconciles=switch.reconciles,
+        changes_sent=switch.changes_sent,
+        last_changes=switch.last_changes,
+        refusals=switch.refusals,
+        conflicts=tuple(map(Renderer(switch.observed.ports).place, switch.conflicts)),
+        uplinks=tuple(_uplink(switch, uplink, ends, budgets) for uplink in switch.site.uplinks),
+        groups=tuple(_group(switch, group) for group in sorted(groups, key=lambda group: group.label)),
+        copies=_copies(switch.site, ends),
+        fitting=_fitting(switch.site, ends),
+    )
+
+
+def _copies(site: Site, ends: PeerSites) -> CopiesView | None:
+    if not ends.is_one(site):
+        return None
+    who = ends.eliminator(site.name)
+    told = who.told if who else None
+    names = {uplink.name for uplink in site.uplinks}
+    return CopiesView(
+        copied=tuple(protocol.label for protocol in site.bicast.protocols) or ("all",),
+        eliminated=ends.eliminates(site.name),
+        because=None if ends.eliminates(site.name) else ends.why_not(site.name),
+        window_us=told.window_us if told else None,
+        paths=tuple(path for path in told.paths if path.name in names) if told else (),
+        silent=tuple(SilentView(name, because) for name, because in ends.silent(site).items()),
+        unidentified=tuple(UnidentifiedView(name, because) for name, because in ends.unidentified(site).items()),
+    )
+
+
+def _uplink(switch: Switch, uplink: Uplink, ends: PeerSites, budgets: Budgets) -> UplinkView:
+    port = switch.observed.ports.get(uplink.port) if switch.session is not None else None
+    return UplinkView(
+        name=uplink.name,
+        port=uplink.port,
+        number=port.number if port else None,
+        up=bool(port and port.up),
+        addresses=uplink.addresses,
+        next_hops=tuple(
+            NextHopView(hop.address, hop.mac or switch.observed.macs.get((uplink.port, hop.address)))
+            for hop in uplink.next_hops
+        ),
+        counters=switch.installed.port_counters.get(port.number) if port else None,
+        tunnel=_tunnel(switch.site, uplink.name, ends) if uplink.tunnel else None,
+        budget=_budget(switch.site, uplink.name, budgets),
+    )
+
+
+def _budget(site: Site, uplink: str, budgets: Budgets) -> BudgetView | None:
+    account = budgets.account(site.name, uplink)
+    if account is None:
+        return None
+    used, limits = account.spent.copied_bytes, account.limits
+    why = budgets.why(site.name, uplink)
+    return BudgetView(used, limits.budget_bytes_per_day, account.share, limits.max_share, why)
+
+
+def _fitting(site: Site, ends: PeerSites) -> FittingView | None:
+    told = ends.tunnels.told(site)
+    return FittingView(told.largest_bytes or None, told.missing) if told else None
+
+
+def _tunnel(site: Site, uplink: str, ends: PeerSites) -> TunnelView:
+    because = ends.tunnels.why_not(site, uplink)
+    return TunnelView(because is None, because, ends.tunnels.ends(site).get(uplink))
+
+
+def _group(switch: Switch, group: Group) -> GroupView:
+    counted = switch.installed.bucket_counters.get(group.group_id, ())
+    same = len(counted) == len(group.buckets)  # the reading may be older than the last change
+    return GroupView(
+        id=group.group_id,
+        label=group.label,
+        kind=group.kind,
+        buckets=tuple(
+            BucketView(_uplink_of(switch, bucket), counted[number] if same else None)
+            for number, bucket in enumerate(group.buckets)
+        ),
+    )
+
+
+def _uplink_of(switch: Switch, bucket: Bucket) -> str | None:
+    sent_to = {action.port for action in bucket.actions if isinstance(action, Output)}
+    ports = switch.observed.ports
+    counted = (name for name, way in through(switch.site).items() if way in bucket.actions)
+    sent = (up.name for up in switch.site.uplinks if up.port in ports and ports[up.port].number in sent_to)
+    return next(chain(counted, sent), None)
+
+
+def _terminals(core: Core, switch: Switch, now: float) -> Iterator[TerminalView]:
+    ids, counted = counting_ids(switch.site), _flows_counted(switch)
+    for terminal in switch.site.terminals:
+        sent, received = ids[terminal.name]
+        view = _terminal(switch, terminal, core.wanted, _counted(counted, sent), _counted(counted, received))
+        yield replace(view, traffic=traffic_view(core.copying.traffic, switch.site, terminal, now))
+
+
+def _terminal(
+    switch: Switch, terminal: Terminal, wanted: Wanted, sent: Counters | None, received: Counters | None
+) -> TerminalView:
+    return TerminalView(
+        name=terminal.name,
+        gateway=switch.site.name,
+        mode=wanted.mode(terminal),
+        acting=wanted.acting(switch.site, terminal),
+        active_uplink=wanted.active_uplink(switch.site, terminal),
+        default_uplink=terminal.default_uplink,
+        access_point=terminal.access_point,
+        active_by=active_by(wanted, switch.site, terminal),
+        mode_wished=terminal.name in wanted.modes,
+        addresses=tuple(
+            AddressView(at.address, at.subnet, at.port, at.mac or switch.observed.macs.get((at.port, at.address)))
+            for at in terminal.addresses
+        ),
+        sent=sent,
+        received=received,
+        classes=tuple(_class(switch.site, terminal, each.name, wanted) for each in switch.site.named),
+    )
+
+
+def _class(site: Site, terminal: Terminal, name: str, wanted: Wanted) -> ClassView:
+    wished = in_class(terminal.name, name) in wanted.modes
+    return ClassView(name, wanted.mode_of(terminal, name), wished, wanted.acting_of(site, terminal, name))
+
+
+def _counted(by_group: dict[int, list[Counters]], group_ids: tuple[int, ...]) -> Counters | None:
+    found = [counters for group_id in group_ids for counters in by_group.get(group_id, ())]
+    if not found:
+        return None
+    return Counters(sum(each.packets for each in found), sum(each.bytes for each in found))
+
+
+def _flows_counted(switch: Switch) -> dict[int, list[Counters]]:
+    """What the flows that lead to each group have counted: a group's own counters begin anew when it is modified."""
+    by_group: dict[int, list[Counters]] = {}
+    for key, counters in switch.installed.flow_counters.items():
+        flow = switch.installed.program.flows.get(key)
+        for action in flow.actions if flow else ():
+            if isinstance(action, ToGroup):
+                by_group.setdefault(action.group_id, []).append(counters)
+    return by_group

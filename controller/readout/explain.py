@@ -1,0 +1,239 @@
+"""Agents, and one terminal's course, for those who read: parts of a Snapshot, and the answer to `why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller.agents.agent import Agent
+from controller.core.core import Core
+from controller.features.copies.traffic import Traffic
+from controller.features.steering.logbook import LogEntry
+from controller.features.steering.manager import SteeringManager
+from controller.features.steering.terminal import Steered
+from controller.model.config import REST, Mode, Site, Terminal, TrafficClass
+from controller.model.known import Wanted
+from controller.policy.paths.failover import LEASE_S
+from controller.policy.paths.health import UplinkPath
+from controller.protocol.reports import Role
+from controller.protocol.requests import unknown_terminal
+from controller.readout.snapshot import (
+    ActiveBy,
+    AgentState,
+    AgentView,
+    CopyingView,
+    CourseView,
+    DecisionView,
+    EndView,
+    HandView,
+    HealthView,
+    MissingView,
+    PassedView,
+    ReflexView,
+    TrafficView,
+)
+
+NO_REPORT = UplinkPath().because
+
+
+def agent_view(agent: Agent, wall_offset_s: float) -> AgentView:
+    missing = [MissingView(each.name, each.reason) for each in agent.missing]
+    if agent.owns_nobody is not None:
+        missing.append(MissingView("be a terminal", agent.owns_nobody))
+    if agent.unconfirmed:
+        missing.append(MissingView("be believed", unconfirmed(agent)))
+    return AgentView(
+        name=agent.name,
+        role=agent.role,
+        state=_state(agent),
+        since=agent.since + wall_offset_s,
+        peer=agent.peer,
+        version=agent.version,
+        path_manager=agent.path_manager,
+        reported_at=None if agent.reported_at is None else agent.reported_at + wall_offset_s,
+        reports=agent.reports,
+        terminals=tuple(sorted(agent.concerns)),
+        missing=tuple(missing),
+        cpu_us=agent.cost.cpu_us if agent.cost else None,
+        rss_bytes=agent.cost.rss_bytes if agent.cost else None,
+    )
+
+
+def unconfirmed(agent: Agent) -> str:
+    terminals = ", ".join(sorted(agent.unconfirmed))
+    return (
+        f"it reports connections of {terminals}, and no agent of those, nor of their gateway, reports the same: what "
+        f"it says of them counts nothing; where {agent.name} is yours, add it to `servers` in gateway.yaml"
+    )
+
+
+def _state(agent: Agent) -> AgentState:
+    if agent.session is None:
+        return AgentState.GONE
+    return AgentState.SILENT if agent.silent else AgentState.HERE
+
+
+def active_by(wanted: Wanted, site: Site, terminal: Terminal) -> ActiveBy:
+    if wanted.wished(site, terminal):
+        return ActiveBy.PEOPLE
+    return ActiveBy.POLICIES if wanted.standing(site, terminal) else ActiveBy.DEFAULT
+
+
+def course(core: Core, name: str, now: float, wall_offset_s: float) -> CourseView:
+    steered = core.pilot.steered.get(name)
+    if steered is None:
+        raise unknown_terminal(name, core.pilot.steered)
+    choice = steered.choose(now)
+    return CourseView(
+        terminal=name,
+        copying=_copying(core, steered, now, wall_offset_s),
+        active_uplink=core.wanted.active_uplink(steered.site, steered.terminal),
+        active_by=active_by(core.wanted, steered.site, steered.terminal),
+        movers=choice.movers,
+        unmoved=choice.unmoved,
+        own_end=_own_end(core.pilot, steered),
+        other_end=_other_end(core.pilot, steered),
+        uplinks=tuple(_uplinks(steered, core.wanted, now, wall_offset_s)),
+        reflexes=tuple(_reflexes(core.pilot, name, now, wall_offset_s)),
+        decisions=tuple(_decision(entry, wall_offset_s) for entry in core.pilot.logbook.entries(name)),
+    )
+
+
+def _copying(core: Core, steered: Steered, now: float, wall_offset_s: float) -> CopyingView:
+    wanted, site, terminal = core.wanted, core.switches[steered.site.dpid].site, steered.terminal
+    mode, acting = wanted.mode(terminal), wanted.acting(site, terminal)
+    because, since = _because(core, steered, mode)
+    return CopyingView(
+        mode=mode,
+        acting=acting,
+        because=because,
+        since=None if since is None else since + wall_offset_s,
+        copied=tuple(_named(site, each) for each in site.classes if each is not REST),
+        whole=_why_not_whole(core, site),
+        traffic=traffic_view(core.copying.traffic, site, terminal, now),
+    )
+
+
+def _because(core: Core, steered: Steered, mode: Mode) -> tuple[str, float | None]:
+    """Why it is copied, or is not, and since when that was decided, by the core's clock."""
+    watch, barred = core.copying.watch(steered.name), core.copying.barred(steered, core.wanted)
+    if mode is Mode.BICAST and barred is not None:
+        return barred, None
+    if mode is not Mode.AUTO:
+        alone = mode is Mode.SINGLE and steered.site.other_end is None
+        no_peer = f"; no site mirrors {steered.site.name}, so copies would reach servers as they are" if alone else ""
+        return f"that is mode {mode.value}{no_peer}", None
+    if watch is None:
+        return "nobody told anything yet from which it follows", None
+    return watch.because, watch.since
+
+
+def _why_not_whole(core: Core, site: Site) -> str | None:
+    if not site.bicast.protocols:
+        return None
+    other = core.config.other_end(site)
+    if other is None:
+        return f"no site mirrors {site.name}, and what is not TCP would come twice"
+    if core.ends.eliminates(other.name):
+        return None  # it is written so
+    return f"at {other.name} no agent lets the first of several copies pass: {core.ends.why_not(other.name)}"
+
+
+def traffic_view(traffic: Traffic, site: Site, terminal: Terminal, now: float) -> TrafficView:
+    seconds, passed = traffic.passed(terminal.name, now)
+    names = {each.name: _named(site, each) for each in site.classes}
+    there = (PassedView(names.get(each.traffic, each.traffic), each.sent, each.copied, each.alone) for each in passed)
+    return TrafficView(seconds, tuple(there))
+
+
+def _named(site: Site, traffic: TrafficClass) -> str:
+    """A class as people know it."""
+    if traffic in site.named:
+        return traffic.name
+    if traffic.protocols:
+        return ", ".join(protocol.label for protocol in traffic.protocols)
+    return "everything" if traffic is not REST and not site.named else "everything else"
+
+
+def _uplinks(steered: Steered, wanted: Wanted, now: float, wall_offset_s: float) -> Iterator[HealthView]:
+    tellers = ", ".join(steered.agents)
+    kept_because = steered.kept_because(now) if steered.is_policies(wanted) else None
+    for uplink, path in steered.paths.items():
+        because = path.because
+        if tellers and because == NO_REPORT:
+            because = f"nothing that {tellers} told says how it fares"
+        if kept_because is not None and uplink == steered.course.active:
+            because = f"{because}; {kept_because}"
+        yield HealthView(uplink, path.health, because, path.since + wall_offset_s, steered.where.get(uplink, ()))
+
+
+def _own_end(pilot: SteeringManager, steered: Steered) -> EndView:
+    """Of what is relayed, the end is its host."""
+    name, relayed = steered.name, steered.terminal.relayed
+    role = Role.GATEWAY if relayed else Role.TERMINAL
+    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is role)
+    if telling:
+        return EndView(telling, None)
+    if relayed:
+        return EndView(
+            (), f"no agent of role gateway that was enrolled as {steered.site.name} tells of what is relayed"
+        )
+    agents = [each for each in pilot.agents.values() if each.role is Role.TERMINAL]
+    own = [each for each in agents if each.name == name or name in each.owns]
+    return EndView((), "; ".join(_tells_not(each, name) for each in own) or "no agent that is this terminal has come")
+
+
+def _tells_not(agent: Agent, terminal: str) -> str:
+    if terminal not in agent.owns and agent.owns_nobody is not None:
+        return f"agent {agent.name}: {agent.owns_nobody}"
+    return f"agent {agent.name} {_away(agent) or 'has not reported yet'}"
+
+
+def _other_end(pilot: SteeringManager, steered: Steered) -> EndView:
+    telling = tuple(agent.name for agent in steered.agents.values() if agent.role is Role.RELAY)
+    if telling:
+        return EndView(telling, None)
+    relays = [each for each in pilot.agents.values() if each.role is Role.RELAY and steered.was_told_by(each)]
+    doubted = [each for each in pilot.agents.values() if steered.name in each.unconfirmed]
+    if doubted:
+        return EndView((), "; ".join(f"agent {each.name}: {unconfirmed(each)}" for each in doubted))
+    lost = "; ".join(f"agent {each.name} {away}" for each in relays if (away := _away(each)))
+    return EndView((), lost or "no agent of role relay sees a connection of it")
+
+
+def _away(agent: Agent) -> str | None:
+    """Why no word reaches it."""
+    if agent.session is None:
+        return f"is gone ({agent.gone_because})"
+    return "is silent" if agent.silent else None
+
+
+def _reflexes(pilot: SteeringManager, terminal: str, now: float, wall_offset_s: float) -> Iterator[ReflexView]:
+    for agent in pilot.agents.values():
+        armed = agent.arms.get(terminal)
+        if armed is not None and now < armed.at + LEASE_S:
+            one = armed.reflex
+            until = armed.at + LEASE_S + wall_offset_s
+            patience = one.no_progress_ms
+            yield ReflexView(agent.name, one.watched, one.fallback, patience, until, armed.refused, _away(agent))
+
+
+def _decision(entry: LogEntry, wall_offset_s: float) -> DecisionView:
+    gateway = HandView(None, entry.gateway.done, entry.gateway.said, 0, 0, 1)
+    hands = (
+        HandView(each.agent, each.done, each.said, each.connections, each.took_us, each.orders)
+        for each in entry.hands.values()
+    )
+    at = entry.at + wall_offset_s
+    return DecisionView(
+        entry.number,
+        at,
+        entry.by,
+        entry.uplink,
+        entry.left,
+        entry.because,
+        entry.hard,
+        entry.copies,
+        (gateway, *hands),
+        entry.unmoved,
+        entry.reporters,
+    )

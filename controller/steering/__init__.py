@@ -1,1 +1,0 @@
-"""Terminals moved between their uplinks: who is where, whose hand reaches it, and what was decided. Pure."""

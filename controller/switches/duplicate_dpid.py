@@ -1,0 +1,77 @@
+"""Where a second connection of one dpid waits until it is known whether the first still lives.
+
+If the first answers a barrier, two bridges have one dpid, or one bridge has two targets that both lead here. Then the
+one that is served stays: if each newcomer took its place, both would lose their controller again and again. If the
+first does not answer, its TCP is dead, and this is the same switch come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controller.protocol.orders import Tickets
+from controller.protocol.switch_events import Apply, Close, Effect, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened
+
+ANSWERS_WITHIN_S = 2.0
+TOLD_FOR_S = 30.0  # Open vSwitch tries again every 8 s at the latest
+
+
+class DuplicateDpid:
+    def __init__(self, tickets: Tickets) -> None:
+        self.rival: str | None = None  # the peer that was last sent away, while it may still be trying
+        self._sent_away_at = 0.0
+        self._tickets = tickets
+        self._waiting: SwitchOpened | None = None
+        self._question: int | None = None  # the ticket of the barrier
+        self._asked_at = 0.0
+
+    def knock(self, newcomer: SwitchOpened, served: int, now: float) -> Iterator[Effect]:
+        """While session `served` is asked for a sign of life, the newest of those who came waits."""
+        if self._waiting is not None:
+            yield Close(self._waiting.session, f"the same switch has connected again, from {newcomer.peer}")
+        self._waiting = newcomer
+        if self._question is None:
+            self._question, self._asked_at = self._tickets.draw(), now
+            yield Apply(served, self._question, ())
+
+    def answered(self, ticket: int, peer: str | None, now: float) -> Iterator[Effect]:
+        """The one that is served, at `peer`, has passed a barrier."""
+        if ticket != self._question:
+            return
+        gone = self.leave()
+        if gone is not None:
+            self.rival, self._sent_away_at = gone.peer, now
+            yield Close(
+                gone.session,
+                f"has dpid {gone.dpid:016x}, and so has the switch at {peer}, which is served; give each bridge a dpid "
+                "of its own, and one target",
+            )
+
+    def silent(self, now: float) -> bool:
+        """Somebody waits, and the one that is served has had its time to answer."""
+        return self._waiting is not None and now - self._asked_at >= ANSWERS_WITHIN_S
+
+    def enter(self) -> SwitchOpened | None:
+        """Nobody is served any more: who comes in, if anybody waits."""
+        self.rival = None
+        return self.leave()
+
+    def leave(self) -> SwitchOpened | None:
+        """Nobody waits any more: who did."""
+        gone, self._waiting, self._question = self._waiting, None, None
+        return gone
+
+    def forget(self, now: float) -> None:
+        if now - self._sent_away_at >= TOLD_FOR_S:
+            self.rival = None
+
+    def hear(self, event: SwitchEvent) -> None:
+        """What the one that waits says meanwhile."""
+        if self._waiting is None or self._waiting.session != event.session:
+            return
+        if isinstance(event, SwitchClosed):
+            self._waiting = None
+        elif isinstance(event, PortSeen):
+            ports = {name: port for name, port in self._waiting.ports.items() if name != event.name}
+            self._waiting = replace(self._waiting, ports=ports | ({event.name: event.port} if event.port else {}))

@@ -1,0 +1,196 @@
+"""The neighbours of a bridge: when each is asked for, which answers count, and what is answered for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from controller.model.config import Address, Datapath, Family, Site
+from controller.model.known import Neighbour, Observed
+from controller.program.responders import subnet_answered
+from controller.protocol.switch_events import Advertise, Ask, Solicited
+
+# Who is behind a port, as it is told there: a first answer counts at once, a changed one at most once a second.
+#
+# A change costs a compilation, and whoever is behind a port may tell another MAC a thousand times a second.
+
+CHANGE_EVERY_S = 1.0
+
+
+class NeighbourDamping:
+    def __init__(self) -> None:
+        self._changed_at: dict[Neighbour, float] = {}
+        self._waiting: dict[Neighbour, str] = {}  # the newest that was told too early
+
+    def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
+        """Whether `mac` takes the place of the known one now; if not, it may be due later."""
+        self._waiting.pop(where, None)
+        if mac == known:
+            return False
+        if where in self._changed_at and now - self._changed_at[where] < CHANGE_EVERY_S:
+            self._waiting[where] = mac
+            return False
+        self._changed_at[where] = now
+        return True
+
+    def due(self, now: float) -> dict[Neighbour, str]:
+        """What waited long enough; it is for the caller to take. Asked for at each tick: many are one compilation."""
+        due = {where: mac for where, mac in self._waiting.items() if now - self._changed_at[where] >= CHANGE_EVERY_S}
+        for where in due:
+            del self._waiting[where]
+            self._changed_at[where] = now
+        return due
+
+
+# When to ask who has an address: often until somebody answers, now and then afterwards, so that a change is seen.
+
+NEXT_HOP_EVERY_S = 1.0  # nothing leaves by an uplink until its next hop has answered
+TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # an absent phone is not worth a broadcast a second
+KNOWN_EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class SoughtNeighbour:
+    """An address whose MAC is not in the file, or whose sign of life is waited for, and the address and MAC that ask
+    for it."""
+
+    where: Neighbour
+    source: Address
+    source_mac: str
+    uplink: str | None  # whose next hop it is; None: it is a terminal's
+
+
+def sought(site: Site, observed: Observed, doubted: frozenset[str]) -> Iterator[SoughtNeighbour]:
+    for uplink in site.uplinks:
+        for hop in uplink.next_hops:
+            own = uplink.address(Family.of(hop.address))
+            port = observed.ports.get(uplink.port)
+            if own and port and (not hop.mac or uplink.name in doubted):
+                yield SoughtNeighbour((uplink.port, hop.address), own.ip, uplink.mac or port.mac, uplink.name)
+    for terminal in site.terminals:
+        for place in terminal.addresses:
+            subnet = site.subnet(place.subnet)
+            own = subnet.gateway(Family.of(place.address))
+            port = observed.ports.get(place.port)
+            if own and port and not place.mac:
+                yield SoughtNeighbour((place.port, place.address), own.ip, subnet.mac or port.mac, None)
+
+
+def learnable(site: Site) -> frozenset[Neighbour]:
+    """Every address whose MAC is not in the file."""
+    hops = ((uplink.port, hop.address) for uplink in site.uplinks for hop in uplink.next_hops if not hop.mac)
+    places = ((at.port, at.address) for terminal in site.terminals for at in terminal.addresses if not at.mac)
+    return frozenset((*hops, *places))
+
+
+class Schedule:
+    """Remembers when each address was asked for, and asks again in time.
+
+    What was learned over an earlier connection, or before something changed on the port, still counts as unheard.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[Neighbour, float] = {}
+        self._pause_s: dict[Neighbour, float] = {}
+        self._heard: set[Neighbour] = set()
+        self._doubted: frozenset[str] = frozenset()  # uplinks: their next hops are asked for as if they never answered
+
+    def due(
+        self, site: Site, observed: Observed, now: float, doubted: frozenset[str] = frozenset()
+    ) -> Iterator[SoughtNeighbour]:
+        for uplink in site.uplinks:
+            if uplink.name in doubted - self._doubted:
+                self.at_once(uplink.port)
+        self._doubted = doubted
+        for each in sought(site, observed, doubted):
+            if observed.ports[each.where[0]].up and now >= self._next.get(each.where, now):
+                self._next[each.where] = now + self._pause(each)
+                yield each
+
+    def heard(self, where: Neighbour) -> None:
+        self._heard.add(where)
+        self._pause_s.pop(where, None)
+
+    def _pause(self, each: SoughtNeighbour) -> float:
+        if each.where in self._heard and each.uplink not in self._doubted:
+            return KNOWN_EVERY_S
+        if each.uplink:
+            return NEXT_HOP_EVERY_S
+        pause = self._pause_s.get(each.where, TERMINAL_FIRST_S)
+        self._pause_s[each.where] = min(2 * pause, TERMINAL_LAST_S)
+        return pause
+
+    def at_once(self, port: str) -> None:
+        """Something changed on this port: whoever is behind it may be another now."""
+        for where in [where for where in self._next if where[0] == port]:
+            del self._next[where]
+            self._pause_s.pop(where, None)
+            self._heard.discard(where)
+
+
+# Those around one switch whose MACs are not in the file: when each is asked for, and whether what is told of one counts
+# yet.
+
+
+class Neighbourhood:
+    def __init__(self, site: Site) -> None:
+        self._schedule, self._learning = Schedule(), NeighbourDamping()
+        self.reconfigure(site)
+
+    def reconfigure(self, site: Site) -> None:
+        self._site, self._learnable = site, learnable(site)
+
+    def opened(self) -> None:
+        """Over a new connection nobody has answered."""
+        self._schedule = Schedule()
+
+    def port_changed(self, port: str) -> None:
+        self._schedule.at_once(port)
+
+    def told(self, where: Neighbour, mac: str, known: str | None, now: float) -> bool:
+        """Whether `mac` takes the place of the known one now; if not, it may be due later."""
+        if where not in self._learnable:
+            return False
+        self._schedule.heard(where)
+        return self._learning.told(where, mac, known, now)
+
+    def due(self, now: float) -> Mapping[Neighbour, str]:
+        """It is for the caller to take."""
+        return self._learning.due(now)
+
+    def asked(self, session: int, observed: Observed, doubted: frozenset[str], now: float) -> Iterator[Ask]:
+        for each in self._schedule.due(self._site, observed, now, doubted):
+            name, address = each.where
+            yield Ask(session, observed.ports[name].number, each.source_mac, each.source, address)
+
+
+# What the app itself answers to a neighbour solicitation, where no flow can.
+#
+# That is duplicate address detection always, and all others on Open vSwitch's kernel datapath: responders.py says why.
+
+EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
+
+
+def advertisement(site: Site, observed: Observed, event: Solicited) -> Advertise | None:
+    if not event.asker.is_unspecified and site.datapath is not Datapath.SYSTEM:
+        return None
+    name = observed.port_name(event.in_port)
+    if not name:
+        return None
+    port = observed.ports[name]
+    mac, proxied = _own_mac(site, name, port.mac, event.target), False
+    if mac is None and (subnet := subnet_answered(site, name, event.target)):
+        mac, proxied = subnet.mac or port.mac, True
+    if mac is None:
+        return None
+    return Advertise(event.session, event.in_port, mac, event.target, event.asker, event.asker_mac, proxied)
+
+
+def _own_mac(site: Site, port: str, port_mac: str, target: Address) -> str | None:
+    for uplink in site.uplinks:
+        if uplink.port == port and target in [own.ip for own in uplink.addresses]:
+            return uplink.mac or port_mac
+    for subnet in site.subnets:
+        if port in site.inside_ports and target in [own.ip for own in subnet.gateways]:
+            return subnet.mac or port_mac
+    return None

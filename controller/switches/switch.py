@@ -1,0 +1,401 @@
+"""One bridge as the core keeps it: what is known of it, what it should hold by now, and what is on its way.
+
+        opened ──► reading ──► installing ──► steady
+                                   ▲ ▲          │
+                                   │ └ a change ┘      refused: the switch said no; tried again at the next look
+
+`expected` is what the switch holds when everything sent has arrived; OpenFlow keeps the order on one connection,
+so the next difference is taken against it without waiting. Now and then (pacing.py) the switch is read again, for its
+counters and for what somebody may have changed behind our back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from enum import StrEnum
+
+from controller.model.config import Site
+from controller.model.known import CopyRateLimit, Known, Neighbour, Observed, Port, Wanted
+from controller.policy.paths import arrivals
+from controller.policy.paths.arrivals import Counts, Return
+from controller.program.changes import Change, ModifyGroup, ModifyMeter, diff
+from controller.program.compile import compile
+from controller.program.metering import through
+from controller.program.program import EMPTY, FlowKey, Installed, Program
+from controller.program.readback import remembered
+from controller.program.render import describe
+from controller.protocol.orders import Tickets
+from controller.protocol.switch_events import (
+    Apply,
+    Close,
+    Effect,
+    FlowsLost,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
+from controller.switches import neighbours
+from controller.switches.duplicate_dpid import DuplicateDpid
+from controller.switches.neighbours import Neighbourhood
+from controller.switches.pacing import (
+    COUNTED_EVERY_S,
+    EVERY_S,
+    Compilations,
+    ReadCache,
+    ReadSchedule,
+    ReplyTimeouts,
+    Seldom,
+    SwitchQuery,
+)
+
+
+class GatewayState(StrEnum):
+    """How far a switch is on its way to what is wanted of it."""
+
+    ABSENT = "absent"  # not connected
+    READING = "reading"  # connected, and asked what is installed
+    INSTALLING = "installing"  # changes are sent, their barrier is not yet answered
+    STEADY = "steady"  # what is installed is what is wanted
+    REFUSED = "refused"  # the switch refused something: `last_error` names it
+
+
+log = logging.getLogger(__name__)
+
+LOST_EVERY_S = 1.0  # a reading because flows were lost
+TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
+
+
+class Switch:
+    def __init__(self, site: Site, tickets: Tickets, now: float) -> None:
+        self.site = site
+        self.observed = Observed()
+        self.screened: frozenset[str] = frozenset()  # uplinks, until they are settled anew with others
+        self.rates: Mapping[str, CopyRateLimit] = {}  # of copies, likewise
+        self.installed = Installed(EMPTY)  # as last read, for its counters
+        self.session: int | None = None
+        self.peer: str | None = None
+        self.since = now
+        self.last_error: str | None = None
+        self.conflicts: tuple[FlowKey, ...] = ()
+        self.reconciles = self.changes_sent = self.last_changes = self.refusals = 0
+        self._tickets = tickets
+        self.door = DuplicateDpid(tickets)
+        self._neighbourhood = Neighbourhood(site)
+        self._returns: dict[str, Return] = {}  # of uplinks whose next hop has answered, over this connection
+        self._learned = False  # MACs that no program holds yet
+        self._port_changes = Compilations()  # nor ports
+        self._advertised = Seldom(neighbours.EVERY_S)
+        self._told = Seldom(TOLD_EVERY_S)
+        self._doubted = Seldom(EVERY_S)
+        self._lost = Seldom(LOST_EVERY_S)
+        self._patience = ReplyTimeouts()
+        self._expected: Program | None = None
+        self._agreed = ReadCache()
+        self._read_ticket: int | None = None  # asked and not answered
+        self._apply_ticket = 0  # the last one sent
+        self._applied = True
+        self._verified = False
+        self._refused = False
+        self._corrected = False  # the last reading differed from what was wanted
+        self._compared_at = float("-inf")  # with what is wanted
+        self._looks, self._often = ReadSchedule(now), False
+        self._counts()
+
+    # State
+
+    @property
+    def state(self) -> GatewayState:
+        if self.session is None:
+            return GatewayState.ABSENT
+        if self._refused:
+            return GatewayState.REFUSED
+        if self._expected is None:
+            return GatewayState.READING
+        return GatewayState.STEADY if self._applied and self._verified else GatewayState.INSTALLING
+
+    def expected(self) -> Program | None:
+        return self._expected
+
+    # What the switch says
+
+    def opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
+        self.session, self.peer, self.since = event.session, event.peer, now
+        self.observed = replace(self.observed, ports=dict(event.ports))
+        self._expected, self._verified, self._refused = None, False, False
+        self._applied, self._corrected = True, False
+        self._neighbourhood.opened()
+        self._returns = {}
+        self._patience = ReplyTimeouts()
+        for name in self.site.ports:
+            if name not in event.ports:
+                log.warning(
+                    "%s: the switch at %s has no port %s; it is used when it appears", self.site.name, event.peer, name
+                )
+        yield self._read(now)
+
+    def closed(self, now: float) -> None:
+        self.session, self.peer, self._expected, self.since = None, None, None, now
+
+    def silent(self, now: float) -> str | None:
+        """Why this connection is to be ended."""
+        if self.door.silent(now):
+            return "has not answered, and the same switch has connected again"
+        why = self._patience.ended(now)
+        if why is not None:
+            self.last_error = f"the switch {why}; it was let go, and is served again when it connects"
+        return why
+
+    def read(self, event: SwitchRead, wanted: Wanted, now: float) -> Iterator[Effect]:
+        if event.ticket != self._read_ticket:
+            return
+        self._read_ticket = None
+        self._patience.answered(SwitchQuery.READ)
+        self._returns = dict(self._counted(event.installed, now))
+        foreign_before, self.installed = self.installed.foreign_flows, event.installed
+        if event.ticket < self._apply_ticket:  # a change went out behind the question: the answer is old
+            if not self._verified and self._applied:
+                yield self._read(now)
+            return
+        if self._expected is None:  # what was learned before a restart; what was seen since then is newer
+            old = remembered(self.site, self.observed.ports, event.installed.program.groups)
+            self.observed = replace(self.observed, macs={**old, **self.observed.macs})
+        known_to_fail, self._refused = self._refused, False
+        wanted_else = self._learned or self._port_changes.owed  # since something was sent: it holds what it was sent
+        before, self._expected = self._expected, self._agreed.recognised(event.installed.program)
+        as_it_was = self._verified and foreign_before == event.installed.foreign_flows and before == self._expected
+        if as_it_was and now - self._compared_at < EVERY_S:
+            return  # it was read for its counters
+        self._compared_at = now
+        changes = yield from self.settle(wanted, now)
+        if not changes:
+            self._agreed = ReadCache(event.installed.program, self._expected)
+            self.last_error = None
+            self._become_verified(now)
+        elif self._corrected and not (known_to_fail or wanted_else):
+            what = describe(changes[0], self.observed.ports)
+            self._fail(f"the switch does not hold what it accepted; this was sent again, in vain so far: {what}", now)
+        self._corrected = bool(changes) and not (known_to_fail or wanted_else)
+
+    def applied(self, event: SwitchApplied, now: float) -> Iterator[Effect]:
+        if event.ticket != self._apply_ticket:
+            self._patience.heard(SwitchQuery.APPLY, now)
+            return
+        self._patience.answered(SwitchQuery.APPLY)
+        self._applied = True
+        if not self._verified and not self._refused and self._read_ticket is None:
+            yield self._read(now)
+
+    def refused(self, event: SwitchRefused, now: float) -> Iterator[Effect]:
+        self.refusals += 1
+        if event.ticket is not None and event.ticket == self._read_ticket:
+            self._read_ticket = None
+            self._patience.answered(SwitchQuery.READ)
+            self._fail(f"the switch refused to be read: {event.reason}", now)
+        elif event.change is None:  # a packet sent out of a port that has gone, say: nothing that is installed
+            level = logging.WARNING if self._told.allows(SwitchRefused, now) else logging.DEBUG
+            log.log(level, "%s: the switch refused a message: %s", self.site.name, event.reason)
+        elif not self._refused:  # the first is the cause, what follows it leans on what was refused
+            what = describe(event.change, self.observed.ports)
+            self._fail(f"the switch refused {what}: {event.reason}", now)
+            if isinstance(event.change, ModifyGroup) and self._doubted.allows(self.session, now):
+                yield self._read(now)  # somebody has taken the group away, most likely
+
+    def flows_lost(self, now: float) -> Iterator[Effect]:
+        """Somebody has deleted flows of ours: what is missing is read, and sent again, at once, or within a second."""
+        if self._told.allows(FlowsLost, now):
+            log.warning("%s: somebody deleted flows of ours; they are sent again", self.site.name)
+        if self._read_ticket is None and self._lost.allows(self.session, now):
+            yield self._read(now)
+        else:
+            self._looks.hasten(now)
+
+    def _fail(self, error: str, now: float) -> None:
+        """Said once, shown until it is mended, and tried again at the next look."""
+        if error != self.last_error:
+            log.error("%s: %s", self.site.name, error)
+        self.last_error, self._refused, self._verified, self.since = error, True, False, now
+        self._looks.postponed(now)
+
+    def port_seen(self, event: PortSeen, wanted: Wanted, now: float) -> Iterator[Effect]:
+        ports = {name: port for name, port in self.observed.ports.items() if name != event.name}
+        if event.port:
+            ports[event.name] = event.port
+        elif event.name in self.site.ports and self._told.allows(event.name, now):
+            log.warning("%s: port %s is lost; it is used again when it is back", self.site.name, event.name)
+        self.observed = replace(self.observed, ports=ports)
+        if event.name in self.site.ports:
+            self._neighbourhood.port_changed(event.name)
+            if self._port_changes.at_once(now):
+                yield from self.settle(wanted, now)
+                yield from self._ask(now)
+
+    def neighbour_seen(self, event: NeighbourSeen, now: float) -> Neighbour:
+        where = (self.observed.port_name(event.in_port), event.address)
+        for uplink in self.site.uplinks:
+            if where in [(uplink.port, hop.address) for hop in uplink.next_hops if hop.mac in (None, event.mac)]:
+                self._returns[uplink.name] = arrivals.return_answered(self._returns.get(uplink.name, Return()))
+        if self._neighbourhood.told(where, event.mac, self.observed.macs.get(where), now):
+            self._learn({where: event.mac})
+        return where
+
+    def _learn(self, macs: Mapping[Neighbour, str]) -> None:
+        """Carried out at the next rest: hundreds may answer at once."""
+        for where, mac in macs.items():
+            known = where in self.observed.macs  # one that changes all the time must not fill the log
+            log.log(logging.DEBUG if known else logging.INFO, "%s: %s is at %s", self.site.name, where[1], mac)
+        self.observed = replace(self.observed, macs={**self.observed.macs, **macs})
+        self._learned = True
+
+    def rests_at(self) -> float | None:
+        here = self.session is not None and self._expected is not None
+        return self._port_changes.next_at if here else None
+
+    def rest(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+        if self._learned or self._port_changes.at_rest(now):
+            yield from self.settle(wanted, now)
+
+    def solicited(self, event: Solicited, now: float) -> Iterator[Effect]:
+        answer = neighbours.advertisement(self.site, self.observed, event)
+        if answer and self._advertised.allows((event.in_port, event.target, event.asker), now):
+            yield answer
+
+    def tick(self, wanted: Wanted, now: float) -> Iterator[Effect]:
+        if due := self._neighbourhood.due(now):
+            self._learn(due)
+        if self._learned or self._port_changes.owed:
+            yield from self.settle(wanted, now)
+        if self.session is None:
+            return
+        yield from self._ask(now)
+        if self._looks.due(now) and self._read_ticket is None:
+            yield self._read(now)
+
+    # What it should hold
+
+    def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
+        """Send what is missing; returns the changes."""
+        if self._expected is None or self.session is None:
+            return ()
+        self._learned = self._port_changes.owed = False
+        self.reconciles += 1
+        target = self._without_conflicts(compile(self.site, Known(wanted, self.observed, self.screened, self.rates)))
+        changes = diff(self._expected, target)
+        self._expected = target  # also where it is equal: the next difference finds the very same values
+        self.last_changes = len(changes)
+        if not changes:
+            return ()
+        self._applied, self.since = False, now
+        self._apply_ticket = self._tickets.draw()
+        self._patience.asked(SwitchQuery.APPLY, now)
+        self.changes_sent += len(changes)
+        if any(not isinstance(change, ModifyGroup | ModifyMeter) for change in changes):
+            self._verified = False
+        yield Apply(self.session, self._apply_ticket, changes)
+        return changes
+
+    def count_often(self, often: bool) -> None:
+        """Whether it is read each second, for somebody who decides by its counters."""
+        self._often = often
+        self._counts()
+
+    def reconfigure(self, site: Site, wanted: Wanted, now: float) -> Iterator[Effect]:
+        self.site = site
+        self._neighbourhood.reconfigure(site)
+        self._counts()
+        yield from self.settle(wanted, now)
+
+    def _counts(self) -> None:
+        self._looks.every_s = COUNTED_EVERY_S if self._often or through(self.site) else EVERY_S
+
+    def _without_conflicts(self, program: Program) -> Program:
+        conflicts = tuple(sorted(self.installed.foreign_flows & program.flows.keys(), key=str))
+        if conflicts and conflicts != self.conflicts:
+            log.error("%s: %d flows of somebody else stand where ours would", self.site.name, len(conflicts))
+        self.conflicts = conflicts
+        if not conflicts:
+            return program
+        kept = {key: flow for key, flow in program.flows.items() if key not in conflicts}
+        return replace(program, flows=kept)
+
+    @property
+    def brings_nothing(self) -> dict[str, str]:
+        """Uplinks by which nothing comes back while another one's next hop answers, and why they are taken so."""
+        if not any(one.answers for one in self._returns.values()):
+            return {}
+        return {name: one.dead for name, one in self._returns.items() if one.dead is not None}
+
+    def _counted(self, installed: Installed, now: float) -> Iterator[tuple[str, Return]]:
+        for uplink in self.site.uplinks:
+            one, port = self._returns.get(uplink.name), self.observed.ports.get(uplink.port)
+            counters = installed.port_counters.get(port.number) if port is not None else None
+            if one is not None and counters is not None:
+                counts = Counts(counters.received.packets, counters.sent.packets, now)
+                yield uplink.name, arrivals.return_counted(one, counts)
+
+    # Steps
+
+    def _read(self, now: float) -> Read:
+        assert self.session is not None
+        self._read_ticket = self._tickets.draw()
+        self._patience.asked(SwitchQuery.READ, now)
+        self._looks.taken(self.session, now)
+        return Read(self.session, self._read_ticket)
+
+    def _become_verified(self, now: float) -> None:
+        if not self._verified:
+            self._verified, self.since = True, now
+            log.info("%s: what is installed is what is wanted", self.site.name)
+
+    def _ask(self, now: float) -> Iterator[Effect]:
+        if self.session is None:
+            return
+        watched = (
+            frozenset(uplink.name for uplink in self.site.uplinks) if len(self.site.uplinks) > 1 else self.screened
+        )
+        asked = set[str]()
+        for ask in self._neighbourhood.asked(self.session, self.observed, watched, now):
+            asked.add(self.observed.port_name(ask.out_port))
+            yield ask
+        for uplink in self.site.uplinks:
+            if uplink.port in asked and uplink.name in self._returns:
+                self._returns[uplink.name] = arrivals.return_asked(self._returns[uplink.name])
+        if any(one.suspect for one in self._returns.values()):
+            self._looks.hasten(now)
+
+
+# The switches of the configuration in force, by dpid.
+
+
+class Switches(dict[int, Switch]):
+    def __init__(self, sites: Iterable[Site], tickets: Tickets, now: float) -> None:
+        super().__init__((site.dpid, Switch(site, tickets, now)) for site in sites)
+        self._tickets = tickets
+
+    def of(self, session: int) -> Switch | None:
+        return next((each for each in self.values() if each.session == session), None)
+
+    def ports(self) -> dict[int, Mapping[str, Port]]:
+        """Of those that are connected."""
+        return {dpid: each.observed.ports for dpid, each in self.items() if each.session is not None}
+
+    def reconfigure(self, sites: Iterable[Site], wanted: Wanted, now: float) -> Iterator[Effect]:
+        """A site that is gone keeps what it has on its switch, which is let go."""
+        old = dict(self)
+        self.clear()
+        for site in sites:
+            switch = old.pop(site.dpid, None)
+            self[site.dpid] = switch or Switch(site, self._tickets, now)
+            if switch is not None:
+                yield from switch.reconfigure(site, wanted, now)
+        for switch in old.values():
+            waiting = switch.door.leave()
+            for session in (switch.session, waiting.session if waiting else None):
+                if session is not None:
+                    yield Close(session, f"the site {switch.site.name} is no longer in the configuration")
