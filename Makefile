@@ -49,7 +49,7 @@ vm: setup
 	@$(die_with_make) setup/vm.sh
 
 soak: setup
-	@BICAST_SOAK_S=$${SOAK_S:-3600} $(die_with_make) .venv/bin/python -m topologies.isolate .venv/bin/python -m pytest tests/soak
+	@BICAST_SOAK_S=$${SOAK_S:-3600} $(die_with_make) .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest tests/soak
 
 clean:
 	@setup/clean.sh

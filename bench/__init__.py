@@ -16,8 +16,8 @@ from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
-from bench.figures import Figure, keep, table
-from topologies import isolate
+from lab.results.figures import Figure, keep, table
+from lab.stage import isolate
 
 PARTS = (
     "forwarding",

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.connect import gateways, lead
-from bench.figures import Figure, below, exactly, figure, middle, percentile, worst
-from bench.processes import cpu_s, resident_mb
-from bench.sites import many
-from experiments.running import OPENFLOW, TREE, Controller
-from topologies import isolate
-from topologies.command import run
+from lab.processes.controller import OPENFLOW, TREE, Controller
+from lab.processes.gateways import many
+from lab.processes.usage import cpu_s, resident_mb
+from lab.results.figures import Figure, below, exactly, figure, middle, percentile, worst
+from lab.stage import isolate
+from lab.stage.command import run
 
 SITES, TERMINALS = 2, 250
 AGENTS = SITES * TERMINALS

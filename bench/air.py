@@ -9,8 +9,6 @@ from collections.abc import Iterator
 
 import yaml
 
-from bench.figures import Figure, at_most, middle
-from bench.sites import many
 from controller.edges.config import load
 from controller.features.caps.access_point import AccessPointState
 from controller.model.config import Terminal
@@ -18,6 +16,8 @@ from controller.policy.caps.flows import TcpFlow
 from controller.policy.caps.sharers import PERIOD_S
 from experiments.air import CAMPAIGN
 from experiments.air.plan import SHORT
+from lab.processes.gateways import many
+from lab.results.figures import Figure, at_most, middle
 
 TERMINALS, CONNECTIONS = 250, 4
 SECONDS = 5

@@ -11,14 +11,14 @@ from typing import Any
 
 import yaml
 
-from bench.figures import Figure, below, exactly, figure, middle, percentile, worst
-from bench.sites import bridge_of, many, ports_of
-from bench.spy import BARRIER_REPLY, FEATURES_REPLY, Spy, spying
-from experiments.running import OPENFLOW, Controller, controlled
 from gateway.plan import CONTROLLER_COLUMNS
-from topologies import isolate, ovs
-from topologies.command import run
-from topologies.ovs import PrivateOvs
+from lab.processes.controller import OPENFLOW, Controller, controlled
+from lab.processes.gateways import bridge_of, many, ports_of
+from lab.processes.openflow_spy import BARRIER_REPLY, FEATURES_REPLY, Spy, spying
+from lab.results.figures import Figure, below, exactly, figure, middle, percentile, worst
+from lab.stage import isolate, ovs
+from lab.stage.command import run
+from lab.stage.ovs import PrivateOvs
 
 TERMINALS = 100
 CONNECTS, DUAL_CONNECTS = 100, 30  # of a p99 that is promised, and of one that is not

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.figures import Figure, Promise, exactly, middle, worst
-from bench.flowing import Received, flowing
 from bench.lab import Lab, lab
-from experiments import ExperimentFailed
+from lab.results.figures import Figure, Promise, exactly, middle, worst
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.download import Received, flowing
+from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
-from topologies.web import WebFile, web_server
 
 ROUNDS = 3
 BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer outlasts a death and a return on a busy machine

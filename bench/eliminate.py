@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench import golang
-from bench.figures import Figure, at_least, middle
+from lab.results.figures import Figure, at_least, middle
 
 ROUNDS = 12
 PROMISED, AT = 0.5, "64 bytes"

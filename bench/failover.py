@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bench.figures import Figure
 from experiments.failover import CAMPAIGN
 from experiments.failover.plan import QUICK
+from lab.results.figures import Figure
 
 ROUNDS = 3
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, Promise, at_least, figure, middle
 from bench.lab import lab
-from topologies import ovs
-from topologies.nodes import Machine
+from lab.results.figures import Figure, Promise, at_least, figure, middle
+from lab.stage import ovs
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 REPEATS = 3
 SECONDS, LEFT_OUT_S = 4, 1  # of each transfer, and of its begin

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from experiments.running import TREE
-from topologies.command import run
+from lab.processes.controller import TREE
+from lab.stage.command import run
 
 PROGRAM = TREE / "setup" / "go.sh"
 REPEATS = 3

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.spy import Spy, spying
-from experiments.running import TREE, Controller, controlled
-from topologies import isolate, ovs
+from lab.processes.controller import TREE, Controller, controlled
+from lab.processes.openflow_spy import Spy, spying
+from lab.stage import isolate, ovs
+from lab.stage.stage import Stage, raised
 from topologies.paper import BRIDGE, PaperTopo
-from topologies.stage import Stage, raised
 
 FILE = TREE / "topologies" / "paper.yaml"
 BACKOFF_MS = 1001  # Open vSwitch 3.1 takes max_backoff from a change made while it is connected

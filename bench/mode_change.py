@@ -17,10 +17,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.figures import Figure, exactly, figure, middle, percentile, worst
 from bench.lab import Lab, lab
-from bench.numbered import Counted, numbered
-from bench.spy import FLOW_MOD, GROUP_MOD
+from lab.processes.openflow_spy import FLOW_MOD, GROUP_MOD
+from lab.results.figures import Figure, exactly, figure, middle, percentile, worst
+from lab.traffic.numbered import Counted, numbered
 from topologies.paper import SERVER, PaperTopo
 
 RATE_PPS = 2000

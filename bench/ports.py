@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from bench.figures import Figure, below, middle, worst
 from bench.lab import Lab, lab
-from bench.spy import BARRIER_REPLY
-from topologies.command import run
+from lab.processes.openflow_spy import BARRIER_REPLY
+from lab.results.figures import Figure, below, middle, worst
+from lab.stage.command import run
 from topologies.paper import PaperTopo
 
 ROUNDS = 20

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.figures import Figure
 from experiments.relay import cost, home
 from experiments.relay.cost.plan import SHORT as COST
 from experiments.relay.home.plan import SHORT as HOME
+from lab.results.figures import Figure
 
 
 def measure() -> Iterator[Figure]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.figures import Figure, at_least, exactly, worst
 from bench.forwarding import Talk, ratio
 from bench.lab import lab
 from bench.mode_change import one_round
+from lab.results.figures import Figure, at_least, exactly, worst
 from topologies.paper import PaperTopo
 
 REPEATS, SECONDS = 3, 2

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.figures import Figure
 from experiments.air.starvation import MIXES, Run, carry_out, figures
+from lab.results.figures import Figure
 
 TIMES = 2
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.figures import Figure
 from experiments.switching import CAMPAIGN
 from experiments.switching.runs import QUICK
+from lab.results.figures import Figure
 
 
 def measure() -> Iterator[Figure]:

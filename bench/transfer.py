@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from bench.figures import Figure
 from experiments import transfer
 from experiments.transfer.plan import quick
 from experiments.transfer.results import Results, Verdict, limit_bps, verdicts
 from experiments.transfer.rows import Rows
+from lab.results.figures import Figure
 
 
 def measure() -> Iterator[Figure]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench import golang
-from bench.figures import Figure, Promise, at_least, below, middle
+from lab.results.figures import Figure, Promise, at_least, below, middle
 
 GATEWAY, TERMINAL = "Goodput/", "Cost/"
 PROMISES: dict[tuple[str, str], Promise] = {

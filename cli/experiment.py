@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any
 
 from cli import Failure, undisturbed
-from experiments import ExperimentFailed
-from experiments.running import ControllerFailed
-from topologies.command import CommandFailed
-from topologies.isolate import WorldError
+from lab.processes.controller import ControllerFailed
+from lab.stage.command import CommandFailed
+from lab.stage.failure import ExperimentFailed
+from lab.stage.isolate import WorldError
 
 
 @dataclass(frozen=True, slots=True)

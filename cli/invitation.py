@@ -12,11 +12,11 @@ from pathlib import Path
 from cli import Failure
 from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http.token import path_of
-from experiments.live.agents import TERMINAL, agent
-from experiments.running import Controller
+from lab.processes.agents import TERMINAL, agent
+from lab.processes.controller import Controller
+from lab.stage.stage import Stage
+from lab.traffic.web import WebFile
 from topologies.paper import WIFI_SIDE
-from topologies.stage import Stage
-from topologies.web import WebFile
 
 OUTER_PROC = "BICAST_OUTER_PROC"  # a descriptor of the machine's own /proc: a world has another
 # Slower than Wi-Fi, so that the machine has the time to type beside it: one that is busy holds links up, and a reflex

@@ -18,16 +18,16 @@ from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http import token as api_token
 from controller.edges.http.client import Client
 from controller.model.config import WRITTEN
-from experiments import ExperimentFailed, paper002
-from experiments.live.agents import SETTINGS
-from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, TREE, Controller, ControllerFailed, controlled
-from topologies import isolate, ovs
-from topologies.command import CommandFailed
+from experiments import paper002
+from lab.processes.agents import SETTINGS
+from lab.processes.controller import OPENFLOW, TREE, Controller, ControllerFailed, controlled, pin_mode
+from lab.stage import isolate, ovs
+from lab.stage.command import CommandFailed
+from lab.stage.failure import ExperimentFailed
+from lab.stage.stage import Stage, raised
+from lab.stage.watch import watched
+from lab.traffic.web import WebFile, download, web_server
 from topologies.paper import LTE_BPS, LTE_LOSS_PERCENT, SERVER, WIFI_BPS, PaperTopo
-from topologies.stage import Stage, raised
-from topologies.watch import watched
-from topologies.web import WebFile, download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab

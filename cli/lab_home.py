@@ -5,19 +5,19 @@ from __future__ import annotations
 import signal
 import socket
 
-from bench.flowing import flowing
 from cli import OK, Failure
 from cli.invitation import STATUS, seen_outside
 from controller.edges.config.settings import DEFAULT_API
-from experiments import ExperimentFailed
-from experiments.live.home import RelayedHome, relayed_home
-from experiments.running import TREE, ControllerFailed
-from topologies import isolate, ovs
-from topologies.command import CommandFailed
+from experiments.laboratories.home import RelayedHome, relayed_home
+from lab.processes.controller import TREE, ControllerFailed
+from lab.stage import isolate, ovs
+from lab.stage.command import CommandFailed
+from lab.stage.failure import ExperimentFailed
+from lab.stage.watch import watched
+from lab.traffic.download import flowing
+from lab.traffic.web import WebFile, download, sha256, upload
 from topologies.home import WEB
 from topologies.paper import LTE_BPS, WIFI_BPS
-from topologies.watch import watched
-from topologies.web import WebFile, download, sha256, upload
 
 LOGS = TREE / "results" / "lab"  # of what died; others go with the lab
 RELAY, TERMINAL = "tokyo", "television"

@@ -10,7 +10,7 @@ export PYTHONPYCACHEPREFIX=$PWD/build/measured # pytest compiles assertions in a
 
 # measured PYTHON ARGUMENT...: pytest's tests, in a world of their own
 measured() {
-    "$1" -m topologies.isolate "$1" -m pytest -p tests.measurement -o enable_assertion_pass_hook=true "${@:2}" </dev/null
+    "$1" -m lab.stage.isolate "$1" -m pytest -p tests.measurement -o enable_assertion_pass_hook=true "${@:2}" </dev/null
 }
 
 code=0

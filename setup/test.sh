@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every check and every test that time does not decide (setup/measure.sh runs the others), at the same time: Go's, what
 # depends on the OpenFlow library on Ryu, and the whole suite on os-ken, each in a world of its own
-# (topologies/isolate.py), and the suite's workers too. The last line printed is pytest's own summary of the whole suite.
+# (lab/stage/isolate.py), and the suite's workers too. The last line printed is pytest's own summary of the whole suite.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 # Without it an interrupted run would be followed by the reports of what it left.
@@ -16,7 +16,7 @@ colour=no
 world() {
     local log=$1
     shift
-    (exec env --default-signal=INT setpriv --pdeathsig KILL "$python" -m topologies.isolate "$@" >"$log" 2>&1 </dev/null) &
+    (exec env --default-signal=INT setpriv --pdeathsig KILL "$python" -m lab.stage.isolate "$@" >"$log" 2>&1 </dev/null) &
 }
 
 python=.venv/bin/python
@@ -25,7 +25,7 @@ go=$!
 # Most tests wait for something real, and two files' waiting is done at once. In the order of the files: the long ones by
 # number of tests are not those by time.
 world build/test.log "$python" -m pytest -m "not timed" --color="$colour" --dist loadfile --no-loadscope-reorder \
-    --tx "2*popen//python=$python -m topologies.isolate $python"
+    --tx "2*popen//python=$python -m lab.stage.isolate $python"
 on_os_ken=$!
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
 on_both=(tests/wire)

@@ -92,7 +92,7 @@ fetch_kernel
 version=$(kernel_version "$cache/kernel")
 flock --unlock "$lock"
 
-(($#)) || set -- .venv/bin/python -m topologies.isolate .venv/bin/python -m pytest -p no:cacheprovider tests/vm tests/stage/test_links.py
+(($#)) || set -- .venv/bin/python -m lab.stage.isolate .venv/bin/python -m pytest -p no:cacheprovider tests/vm tests/stage/test_links.py
 for left in "$cache"/run.*; do # by one that was killed
     [[ -e /proc/${left##*.} ]] || rm -rf "$left"
 done

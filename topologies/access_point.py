@@ -25,10 +25,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine, Route
-from topologies.parameters import refuse_unknown
-from topologies.shape import Shape
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.nodes import Gateway, Machine, Route
+from lab.stage.stage import refuse_unknown
 
 BRIDGE = "br-ap"
 AIR_BPS = 20_000_000
@@ -89,6 +89,6 @@ class AccessPointTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 topos = {"access_point": AccessPointTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

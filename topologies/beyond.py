@@ -20,7 +20,7 @@ from pathlib import Path
 if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
-from topologies.nodes import Machine, Route
+from lab.stage.nodes import Machine, Route
 from topologies.twin import FAR, TwinTopo
 
 WEB, WEB6 = "203.0.113.77", "2001:db8:77::77"
@@ -43,6 +43,6 @@ class BeyondTopo(TwinTopo):
 topos = {"beyond": BeyondTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -28,12 +28,12 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.natted import CONTROLLER
-from topologies.nodes import Gateway, Machine, Route
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.addresses import CONTROLLER
+from lab.stage.nodes import Gateway, Machine, Route
+from lab.stage.stage import refuse_unknown
 from topologies.paper import BRIDGE, LTE_BPS, WIFI_BPS
-from topologies.parameters import refuse_unknown
-from topologies.shape import Shape
 
 TERMINALS = {"television": "192.168.110.20", "laptop": "192.168.110.21", "guest": "192.168.110.22"}
 GATEWAY = "192.168.110.2"
@@ -122,6 +122,6 @@ def _router(server: str) -> str:
 topos = {"home": HomeTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

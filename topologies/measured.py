@@ -20,10 +20,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Machine
-from topologies.parameters import refuse_unknown
-from topologies.shape import Shape
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.nodes import Machine
+from lab.stage.stage import refuse_unknown
 
 NEAR, FAR = "10.0.0.1", "10.0.0.2"
 DEVICE = "link"
@@ -55,6 +55,6 @@ class MeasuredTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 topos = {"measured": MeasuredTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -11,7 +11,7 @@
 The clients, the server and all addresses inside are those of twin.py. Outside, un-wifi and un-lte are 192.168.31.2 and
 192.168.32.2, each with a default route, as two DHCP servers would give them; nat-wifi is 198.51.100.10 to the internet,
 nat-lte 192.0.2.10. Tunnels are the work of the sites' agents: tn- and tf- are ports of the bridges from the beginning
-on, and devices when agents run in homehost and farhost (experiments/live/agents.py), which reach the controller at
+on, and devices when agents run in homehost and farhost (lab/processes/agents.py), which reach the controller at
 CONTROLLER, in the world's own namespace. Until then the sites do not reach each other.
 
     mn --custom topologies/natted.py --topo natted
@@ -26,21 +26,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.stage.addresses import CONTROLLER
+from lab.stage.nodes import Machine, Nat, Route
+from lab.stage.stage import refuse_unknown
+from topologies.paper import BRIDGE as HOME
+from topologies.twin import FAR, FIRST_UPLINK, PARAMETERS, SitesTopo, shapes
+
 if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
-from topologies.nat import Nat
-from topologies.nodes import Machine, Route
-from topologies.paper import BRIDGE as HOME
-from topologies.parameters import refuse_unknown
-from topologies.twin import FAR, FIRST_UPLINK, PARAMETERS, SitesTopo, shapes
-
 if TYPE_CHECKING:
-    from topologies.stage import Stage
-
-CONTROLLER = "198.18.1.1"  # of the world's own namespace, for the agents in the two hosts
+    from lab.stage.stage import Stage
 FAR_OUTER = "203.0.113.9"
-SITE_HOSTS = {"home": "homehost", "far": "farhost"}  # by site
 INNER = {"wifi": "192.168.31", "lte": "192.168.32"}  # between homehost and each NAT
 OUTER = {"wifi": "198.51.100", "lte": "192.0.2"}  # between each NAT and the internet
 FULL_MTU = 1500
@@ -141,6 +138,6 @@ def narrowed(net: Stage, uplink: str, mtu: int) -> Iterator[None]:
 topos = {"natted": NattedTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -25,10 +25,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
-from topologies.parameters import refuse_unknown
-from topologies.shape import UNSHAPED, Shape
+from lab.links.links import ShapedLink
+from lab.links.shape import UNSHAPED, Shape
+from lab.stage.nodes import Gateway, Machine, Route, SubflowEndpoint
+from lab.stage.stage import refuse_unknown
 
 BRIDGE = "br-home"
 SERVER = "192.168.0.2"
@@ -124,6 +124,6 @@ class PaperTopo(LabTopo):
 topos = {"paper": PaperTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

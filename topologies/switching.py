@@ -18,8 +18,8 @@ from typing import Any
 if __name__ == "builtins":  # `mn --custom` runs the text of this file, without a name and a path of its own
     sys.path.insert(0, str(Path(sys._getframe().f_code.co_filename).resolve().parent.parent))
 
+from lab.links.shape import Shape
 from topologies.paper import LabTopo
-from topologies.shape import Shape
 
 RATE_BPS = 20_000_000
 WIFI_RTT_MS, LTE_RTT_MS = 20.0, 50.0
@@ -43,6 +43,6 @@ class SwitchingTopo(LabTopo):
 topos = {"switching": SwitchingTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -27,12 +27,12 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine, Route
+from lab.links.links import ShapedLink
+from lab.links.shape import UNSHAPED, Shape
+from lab.stage.nodes import Gateway, Machine, Route
+from lab.stage.stage import refuse_unknown
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import LTE_BPS, SERVER, WIFI_BPS, add_client
-from topologies.parameters import refuse_unknown
-from topologies.shape import UNSHAPED, Shape
 
 FAR = "br-far"
 RATES_BPS = {"wifi": WIFI_BPS, "lte": LTE_BPS}
@@ -91,6 +91,6 @@ class TwinTopo(SitesTopo):
 topos = {"twin": TwinTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -32,10 +32,10 @@ if __name__ == "builtins":  # `mn --custom` runs the text of this file, without 
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine, Route, SubflowEndpoint
-from topologies.parameters import refuse_unknown
-from topologies.shape import Shape
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.nodes import Gateway, Machine, Route, SubflowEndpoint
+from lab.stage.stage import refuse_unknown
 
 BRIDGE = "br-wide"
 SERVER4, SERVER6 = "192.168.0.2", "fd00:1::2"
@@ -136,6 +136,6 @@ class WideTopo(Topo):  # type: ignore[misc]  # Mininet is untyped
 topos = {"wide": WideTopo}
 
 if __name__ == "builtins":
-    from topologies import stage
+    from lab.stage import stage
 
     stage.set_for_mn()

@@ -21,7 +21,7 @@ from experiments.adaptive import plot
 from experiments.adaptive.plan import FULL, QUICK, Plan
 from experiments.adaptive.results import HEADER, figures, rows
 from experiments.adaptive.runs import Run, carry_out
-from experiments.campaign import Campaign
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,16 +18,15 @@ from experiments.adaptive import changes
 from experiments.adaptive.looking import Look, held
 from experiments.adaptive.plan import ALWAYS
 from experiments.adaptive.seen import Budgeted
-from experiments.live.agents import SETTINGS, TERMINAL, agent
-from experiments.live.laboratory import BACKUP, FILE, Laboratory
-from experiments.live.streaming import streaming
-from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, controlled
-from topologies import isolate, ovs
+from experiments.laboratories.two_paths import BACKUP, FILE, Laboratory
+from lab.processes.agents import SETTINGS, TERMINAL, agent
+from lab.processes.controller import OPENFLOW, controlled, pin_mode
+from lab.stage import isolate, ovs
+from lab.stage.stage import raised
+from lab.stage.watch import watched
+from lab.traffic.streaming import streaming
 from topologies.paper import SERVER
-from topologies.stage import raised
 from topologies.switching import SwitchingTopo
-from topologies.watch import watched
 
 RATE_BPS = 50_000_000  # some 2,000 acknowledgements a second
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from experiments.adaptive.seen import Carried
-from experiments.live.laboratory import UPLINKS
-from experiments.live.streaming import till
-from topologies.stage import Stage
+from experiments.laboratories.two_paths import UPLINKS
+from lab.stage.stage import Stage
+from lab.traffic.streaming import till
 
 EVERY_S = 0.2
 # One packet in a hundred that is late changes nothing of what comes in a phase; more, and the links were not ours.

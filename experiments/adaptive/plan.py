@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from topologies.shape import Bursts
+from lab.links.shape import Bursts
 
 ADAPTIVE, ALWAYS, NEVER = "auto", "bicast", "single"  # modes
 MODES = (ADAPTIVE, ALWAYS, NEVER)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from bench.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, MODES, NEVER, SCRIPT
 from experiments.adaptive.runs import Run
 from experiments.adaptive.seen import Budgeted, Part, Scripted
+from lab.results.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 
 OF_ALWAYS, OF_BAD, DECIDED_S, CHANGES = 0.97, 1.3, 1.0, 1
 HEADER = (

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 from controller.policy.copies.adaptive import KEPT_S
-from experiments import ExperimentFailed
 from experiments.adaptive import changes
 from experiments.adaptive.budget import budgeted
 from experiments.adaptive.looking import Look, held
 from experiments.adaptive.plan import ADAPTIVE, NEVER, SCRIPT, Phase, Plan, Task
 from experiments.adaptive.seen import Budgeted, Scripted
-from experiments.live.agents import TERMINAL, agent
-from experiments.live.connections import await_paths
-from experiments.live.laboratory import UPLINKS
-from experiments.live.streaming import Stream, streaming, till
-from experiments.once.lab import ACTIVE, TWIN, Laboratory, laboratory
-from experiments.running import LOOK_EVERY_S
+from experiments.laboratories.two_paths import UPLINKS
+from experiments.laboratories.two_sites import ACTIVE, TWIN, Laboratory, laboratory
+from lab.processes.agents import TERMINAL, agent
+from lab.processes.connections import await_paths
+from lab.processes.controller import LOOK_EVERY_S
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Stream, streaming, till
 from topologies.paper import SERVER
 
 DELAYS = {"wifi_delay_ms": 10.0, "lte_delay_ms": 25.0}  # each way

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from experiments.adaptive.plan import SCRIPT, Phase, Task
-from experiments.live.streaming import Streamed
+from lab.traffic.streaming import Streamed
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from experiments.air import plot
 from experiments.air.plan import FULL, QUICK, Plan
 from experiments.air.results import HEADER, figures, rows, told
 from experiments.air.runs import Run, carry_out
-from experiments.campaign import Campaign
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

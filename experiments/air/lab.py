@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import ExperimentFailed
 from experiments.air.plan import GATEWAY, NOBODY, TERMINALS, Scene, Variant
-from experiments.live.agents import SETTINGS, agent
-from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
-from topologies import ovs
+from lab.processes.agents import SETTINGS, agent
+from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from lab.stage import ovs
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.stage.watch import watched
 from topologies.access_point import MOST_TERMINALS, SERVERS, AccessPointTopo
 from topologies.access_point import TERMINALS as TERMINAL_NAMES
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
-from topologies.watch import watched
 
 FILE = TREE / "topologies" / "access_point.yaml"
 SITE = "ap"

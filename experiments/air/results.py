@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, Promise, at_least, at_most, figure
 from experiments.air import paper000
 from experiments.air.plan import GATEWAY, IDEAL_GATEWAY, IDEAL_TERMINALS, OFF, Scene, Variant
 from experiments.air.runs import Run
+from lab.results.figures import Figure, Promise, at_least, at_most, figure
 from topologies.access_point import AIR_BPS
 
 OF_OFF, JAIN, RATIO, AGAIN_OF_1000 = 0.98, 0.99, 3.0, 1.0

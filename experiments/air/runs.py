@@ -14,14 +14,14 @@ from itertools import groupby
 from pathlib import Path
 from statistics import median
 
-from experiments import ExperimentFailed
 from experiments.air.lab import Laboratory, laboratory
 from experiments.air.plan import NOBODY, Plan, Task
 from experiments.air.sending import Received, Sampled, received, sampled, uploading
-from experiments.live.streaming import till
-from topologies import isolate
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.traffic.streaming import till
 from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
-from topologies.nodes import Machine
 
 ATTEMPTS = 3  # while the machine stalls
 JOINS_AFTER, COUNTS_AFTER = 0.3, 0.5  # parts of a run: the newcomer begins; from then on all is counted

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-from experiments import ExperimentFailed
-from topologies.nodes import Machine
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("upload.py"))]
 PORT = 5201

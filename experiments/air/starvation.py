@@ -21,19 +21,19 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bench.figures import Figure, at_least, figure
-from experiments import ExperimentFailed
 from experiments.air.lab import FILE, SITE, WITHIN_S, Laboratory
 from experiments.air.plan import CUBIC
 from experiments.air.sending import PORT, Received, received, sampled, uploading
-from experiments.live.agents import SETTINGS, Agent, agent
-from experiments.live.streaming import till
-from experiments.running import LOOK_EVERY_S, OPENFLOW, controlled
-from topologies import isolate, ovs
+from lab.processes.agents import SETTINGS, Agent, agent
+from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, controlled
+from lab.results.figures import Figure, at_least, figure
+from lab.stage import isolate, ovs
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import raised
+from lab.stage.watch import watched
+from lab.traffic.streaming import till
 from topologies.access_point import SERVERS, TERMINALS, AccessPointTopo, address
-from topologies.nodes import Machine
-from topologies.stage import raised
-from topologies.watch import watched
 
 GUEST = "t7"  # whom nobody holds
 HELD = TERMINALS[:6]

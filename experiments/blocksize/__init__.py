@@ -16,7 +16,7 @@ from experiments.blocksize import plot
 from experiments.blocksize.plan import FULL, QUICK, Plan
 from experiments.blocksize.results import HEADER, figures, rows
 from experiments.blocksize.runs import Run, carry_out
-from experiments.campaign import Campaign
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
-from experiments.running import OPENFLOW, TREE, controlled
-from topologies import ovs
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage import ovs
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.stage.watch import watched
 from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, AccessPointTopo
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
-from topologies.watch import watched
 
 FILE = TREE / "topologies" / "access_point.yaml"
 FAR = "s64"  # 64 ms there and back

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, figure, middle, worst
 from experiments import paper003
 from experiments.blocksize.lab import GOODPUT_BPS
 from experiments.blocksize.plan import MOST_BYTES, Task, said
 from experiments.blocksize.runs import Run
+from lab.results.figures import Figure, figure, middle, worst
 
 HEADER = (
     "terminals", "block_bytes", "low_water_bytes", "terminal", "mbit_s", "together_mbit_s", "jain", "sent_again",

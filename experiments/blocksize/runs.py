@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from experiments import ExperimentFailed
 from experiments.blocksize.lab import SERVER, Laboratory, laboratory
 from experiments.blocksize.plan import TERMINALS, Plan, Task
-from topologies import isolate
-from topologies.nodes import Machine
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("upload.py"))]
 PORT = 4300

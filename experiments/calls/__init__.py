@@ -25,14 +25,14 @@ from statistics import median
 
 import yaml
 
-from experiments import ExperimentFailed
-from experiments.live.agents import TERMINAL, agent
-from experiments.live.streaming import till
+from experiments.laboratories.two_sites import ACTIVE, NATTED, TWIN, Ground, Laboratory, laboratory
 from experiments.once.flows import THIN_PPS, both_ways
-from experiments.once.lab import ACTIVE, NATTED, TWIN, Ground, Laboratory, laboratory
-from experiments.running import LOOK_EVERY_S, TREE
-from topologies import isolate
-from topologies.shape import Bursts
+from lab.links.shape import Bursts
+from lab.processes.agents import TERMINAL, agent
+from lab.processes.controller import LOOK_EVERY_S, TREE
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import till
 
 TIMES = 3  # each, of --full
 CLEAN_S, BAD_S = 3.0, 10.0

@@ -18,17 +18,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
 from experiments.capture.segments import read as read_segments
-from experiments.live.agents import SETTINGS, TERMINAL, agent
-from experiments.live.capturing import captured
-from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, TREE, controlled
-from topologies import command, isolate
-from topologies.nodes import Machine
+from lab.processes.agents import SETTINGS, TERMINAL, agent
+from lab.processes.capture import captured
+from lab.processes.controller import OPENFLOW, TREE, controlled, pin_mode
+from lab.stage import command, isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 DIRECTORY = TREE / "results" / "capture"
 FILE = TREE / "topologies" / "paper.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import command
+from lab.stage import command
 
 FIELDS = (
     "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.seq_raw", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags.push",

@@ -15,11 +15,11 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.campaign import Campaign
 from experiments.failover import plot
 from experiments.failover.plan import FULL, QUICK, Plan
 from experiments.failover.results import HEADER, figures, rows
 from experiments.failover.runs import Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 
-from bench.figures import Figure, at_most, exactly, figure, middle, worst
 from experiments.failover.plan import Task, Way
 from experiments.failover.runs import Run
+from lab.results.figures import Figure, at_most, exactly, figure, middle, worst
 
 MEDIAN_MS, WORST_MS = 250, 500
 HEADER = (

@@ -8,15 +8,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.failover.plan import BLACK, UPLOAD, Task
-from experiments.live.agents import SETTINGS, TERMINAL, Agent, agent
-from experiments.live.connections import await_none, await_paths, mptcp, paths
-from experiments.live.laboratory import UPLINKS, Laboratory, laboratory
-from experiments.live.streaming import Streamed, streaming, till
-from experiments.pinning import pin_mode
-from experiments.running import LOOK_EVERY_S
-from topologies import isolate, ovs
+from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
+from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.connections import await_none, await_paths, mptcp, paths
+from lab.processes.controller import LOOK_EVERY_S, pin_mode
+from lab.stage import isolate, ovs
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 
 ACTIVE, OTHER = "wifi", "lte"

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.once import plot
 from experiments.once.plan import FULL, QUICK, Plan
 from experiments.once.results import HEADER, figures, rows
 from experiments.once.runs import Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

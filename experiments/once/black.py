@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from experiments import ExperimentFailed
-from experiments.live.streaming import Streamed, streaming, till
+from experiments.laboratories.two_sites import Laboratory
 from experiments.once.counters import moved
-from experiments.once.lab import Laboratory
-from experiments.running import LOOK_EVERY_S
+from lab.processes.controller import LOOK_EVERY_S
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 
 BYTES = 48_800_000  # of payload

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from experiments.live.streaming import streaming, till
+from experiments.laboratories.two_sites import Laboratory
 from experiments.once.counters import DSACKS, UNDONE, segments
 from experiments.once.flows import UP
-from experiments.once.lab import Laboratory
+from lab.traffic.streaming import streaming, till
 from topologies.paper import SERVER
 
 STEADY_S = 1.0  # after its beginning, in which its sender looks for the rate

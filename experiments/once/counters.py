@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.nodes import Machine
+from lab.stage.nodes import Machine
 
 # RFC 2883: the receiver says that a segment came which it had; twice of what it has delivered, twice of what waits.
 DSACKS = ("TcpExt:TCPDSACKRecv", "TcpExt:TCPDSACKOfoRecv")

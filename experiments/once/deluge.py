@@ -10,10 +10,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
-from experiments.running import TREE
-from topologies import isolate
-from topologies.command import run
+from lab.processes.controller import TREE
+from lab.stage import isolate
+from lab.stage.command import run
+from lab.stage.failure import ExperimentFailed
 
 GO = TREE / "setup" / "go.sh"
 TEST = "TestOfADelugeByTwoBadPathsNothingIsLostByElimination"

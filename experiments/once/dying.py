@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from experiments import ExperimentFailed
-from experiments.live.streaming import till
+from experiments.laboratories.two_sites import ACTIVE, Laboratory, sends
 from experiments.once.flows import THIN_PPS, both_ways
-from experiments.once.lab import ACTIVE, Laboratory, sends
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import till
 
 BEFORE_S = 3.0  # both paths have brought copies, and two reports have told of it
 LOOK_EVERY_S = 0.005

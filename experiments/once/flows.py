@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bench.numbered import PAYLOAD_BYTES, Counted, Numbered, numbered
-from experiments.live.streaming import till
-from experiments.once.lab import CLIENT, Laboratory
+from experiments.laboratories.two_sites import CLIENT, Laboratory
 from experiments.once.plan import Losses
+from lab.traffic.numbered import PAYLOAD_BYTES, Counted, Numbered, numbered
+from lab.traffic.streaming import till
 from topologies.paper import SERVER
 
 RATE_PPS, BYTES = 250, 1000  # 2 Mbit/s

@@ -7,10 +7,10 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-from experiments import ExperimentFailed
-from experiments.live.streaming import till
-from experiments.once.lab import CLIENT, Laboratory
+from experiments.laboratories.two_sites import CLIENT, Laboratory
 from experiments.once.plan import Scenario
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import till
 from topologies.paper import SERVER
 
 EVERY_S = 0.01

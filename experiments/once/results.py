@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
 from experiments.once.black import BLACK_S, Blackened
 from experiments.once.bulk import Carried
 from experiments.once.chance import interval
@@ -17,6 +16,7 @@ from experiments.once.plan import ONCE, Losses
 from experiments.once.runs import Run
 from experiments.once.streams import LOSSES, RATE_PER_S, Asked, Uploaded
 from experiments.once.tunnelled import FOLLOWED_S, Followed, Tunnelled, left_by_headers
+from lab.results.figures import Figure, Promise, at_most, exactly, figure, middle, percentile, worst
 
 LOST_PER_CUT, PAUSE_MS = 2, 100
 LEFT_MS = 1000

@@ -7,12 +7,12 @@ from itertools import groupby, product
 from pathlib import Path
 from typing import TypeAlias
 
+from experiments.laboratories.two_sites import NATTED, TWIN, Laboratory, laboratory
 from experiments.once.black import Blackened, blackened
 from experiments.once.bulk import Carried, carried
 from experiments.once.deluge import Deluged, deluged
 from experiments.once.dying import Died, died
 from experiments.once.flows import DOWN, UP, Cut, Flowed, cut, flowed
-from experiments.once.lab import NATTED, TWIN, Laboratory, laboratory
 from experiments.once.pinging import Pinged, pinged
 from experiments.once.plan import JITTER, MODES, ONCE, SCENARIOS, SINGLE, TWICE, UPLOADS, Plan, Scenario
 from experiments.once.streams import Asked, Uploaded, asked, uploaded

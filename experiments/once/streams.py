@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.figures import percentile
-from experiments import ExperimentFailed
-from experiments.live.streaming import Streamed, streaming, till
+from experiments.laboratories.two_sites import Laboratory
 from experiments.once.flows import EVERY_S, cutting
-from experiments.once.lab import Laboratory
 from experiments.once.plan import Losses
+from lab.results.figures import percentile
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 from topologies.twin import RATES_BPS
 

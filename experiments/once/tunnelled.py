@@ -6,14 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.numbered import Counted
-from experiments import ExperimentFailed
-from experiments.live.streaming import till
+from experiments.laboratories.two_sites import ACTIVE, Laboratory
 from experiments.once.bulk import Carried
 from experiments.once.flows import BYTES, RATE_PPS, both_ways
-from experiments.once.lab import ACTIVE, Laboratory
 from experiments.once.pinging import Pinged
-from topologies.command import run
+from lab.stage.command import run
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.numbered import Counted
+from lab.traffic.streaming import till
 from topologies.natted import FULL_MTU, OUTER, nat
 from topologies.twin import FAR
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.owd import plot
 from experiments.owd.plan import FULL, QUICK, Plan
 from experiments.owd.results import HEADER, figures, rows
 from experiments.owd.runs import Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

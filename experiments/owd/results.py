@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from bench.figures import Figure, at_least, at_most, figure, middle, worst
 from controller.policy.bandwidth.estimators import Slope
 from controller.policy.bandwidth.rates import Rate, Unknown
 from experiments import paper004
 from experiments.owd.plan import CALIBRATION, Link
 from experiments.owd.runs import Run
+from lab.results.figures import Figure, at_least, at_most, figure, middle, worst
 
 WITHIN = {10_000_000: 1.0, 100_000_000: 1.0, 1_000_000_000: 3.0}  # percent, of the mean
 INSIDE = 0.9  # 108 of 120

@@ -19,14 +19,14 @@ from controller.features.probing.estimation import ProbeSamples, Unreadable, rea
 from controller.policy.bandwidth import estimators
 from controller.policy.bandwidth.estimators import Samples, Slope, calibrated, one_way, paper, rate, round_trip
 from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
-from experiments import ExperimentFailed
 from experiments.owd import clocks
 from experiments.owd.plan import CALIBRATION, CALIBRATIONS, LONGEST_BYTES, STEP_BYTES, Link, Plan
-from experiments.running import TREE
-from topologies import isolate
+from lab.processes.controller import TREE
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 from topologies.measured import DEVICE, FAR, MeasuredTopo
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
 
 AGENT = TREE / "build" / "bicast-agent"
 ERRORS = Path(__file__).with_name("errors.py")

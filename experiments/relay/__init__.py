@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from topologies import isolate
+from lab.stage import isolate
 
 PARTS = ("cost", "halfway", "planet", "transfers", "parallel", "moves", "home")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import command
+from lab.stage import command
 
 RELAY, GATEWAY = "tokyo", "home"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from bench.figures import Figure, at_most, middle
 from controller.policy.paths.relays import Leg, throughput
-from experiments.campaign import Campaign
 from experiments.relay.cost.ends import ask, standing
 from experiments.relay.cost.road import FAR, NEAR
 from experiments.relay.cost.ways import DIRECT, PAIR
-from topologies.stage import Stage
+from lab.results.campaign import Campaign
+from lab.results.figures import Figure, at_most, middle
+from lab.stage.stage import Stage
 
 RECEIVE = "net.ipv4.tcp_rmem=4096 131072 131072"  # of which the half or a little more is the window
 WINDOW_BYTES = 64 << 10

@@ -16,11 +16,11 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from bench.figures import Figure, at_least, middle
-from experiments.campaign import Campaign
-from experiments.live.home import RelayedHome, relayed_home
+from experiments.laboratories.home import RelayedHome, relayed_home
+from lab.results.campaign import Campaign
+from lab.results.figures import Figure, at_least, middle
+from lab.traffic.web import CURL
 from topologies.paper import WIFI_BPS
-from topologies.web import CURL
 
 TERMINAL, RELAY, ACTIVE, OTHER = "television", "tokyo", "wifi", "lte"
 SENDERS = ("bbr", "cubic")

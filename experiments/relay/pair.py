@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.relay.certificates import issue
-from experiments.running import TREE
-from topologies import isolate
-from topologies.nodes import Machine
+from lab.processes.controller import TREE
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
 
 AGENT = TREE / "build" / "bicast-agent"
 PORT = 5000  # of the gateway's loopback, to which it leads what it takes

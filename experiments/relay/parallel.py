@@ -16,11 +16,11 @@ from statistics import median
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from bench.figures import Figure, at_least, middle
-from experiments.campaign import Campaign
-from experiments.live.home import RelayedHome, relayed_home
+from experiments.laboratories.home import RelayedHome, relayed_home
+from lab.results.campaign import Campaign
+from lab.results.figures import Figure, at_least, middle
+from lab.traffic.web import download
 from topologies.home import RELAYS
-from topologies.web import download
 
 WAY_BPS = 20_000_000
 QUEUE_PACKETS = 100

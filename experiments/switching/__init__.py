@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.switching import plot
 from experiments.switching.results import HEADER, figures, rows
 from experiments.switching.runs import FULL, QUICK, Plan, Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

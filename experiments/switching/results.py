@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bench.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 from experiments.switching.runs import Run, Switch
+from lab.results.figures import Figure, Promise, at_least, at_most, exactly, figure, middle, worst
 from topologies.switching import LTE_RTT_MS, WIFI_RTT_MS
 
 ONE_WAY_MS = WIFI_RTT_MS / 2 + LTE_RTT_MS / 2  # the order by one path, the data by the other

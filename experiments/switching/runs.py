@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from experiments import ExperimentFailed
-from experiments.live.agents import SETTINGS, TERMINAL, Agent, agent
-from experiments.live.connections import await_paths, mptcp, paths
-from experiments.live.laboratory import DEFAULT_QUEUE, SHORT_QUEUE, UPLINKS, Laboratory, laboratory
-from experiments.live.streaming import Streamed, streaming, till
-from experiments.pinning import pin_mode
-from experiments.running import LOOK_EVERY_S
+from experiments.laboratories.two_paths import DEFAULT_QUEUE, SHORT_QUEUE, UPLINKS, Laboratory, laboratory
 from experiments.switching import wire
 from experiments.switching.wire import Seen
+from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.connections import await_paths, mptcp, paths
+from lab.processes.controller import LOOK_EVERY_S, pin_mode
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Streamed, streaming, till
 from topologies.paper import SERVER
 
 EVERY_S = 0.5

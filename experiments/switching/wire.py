@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.live.capturing import captured
-from experiments.live.streaming import PORT
-from topologies import command
-from topologies.nodes import Machine
+from lab.processes.capture import captured
+from lab.stage import command
+from lab.stage.nodes import Machine
+from lab.traffic.streaming import PORT
 from topologies.paper import SERVER
 
 MP_PRIO = "5"  # RFC 8684, 3.3.8

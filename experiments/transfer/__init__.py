@@ -10,13 +10,13 @@ import argparse
 import json
 import sys
 
-from experiments.running import TREE
 from experiments.transfer import plot, report
 from experiments.transfer.lab import carry_out
 from experiments.transfer.plan import Plan, full, quick
 from experiments.transfer.results import Results
 from experiments.transfer.rows import Row, Rows
-from topologies import isolate
+from lab.processes.controller import TREE
+from lab.stage import isolate
 
 DIRECTORY = TREE / "results" / "transfer"
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, TREE, controlled
 from experiments.transfer.plan import MODES, Setting, Task
 from experiments.transfer.rows import Row
-from topologies import ovs
+from lab.processes.controller import OPENFLOW, TREE, controlled, pin_mode
+from lab.stage import ovs
+from lab.stage.stage import raised
+from lab.stage.watch import watched
+from lab.traffic.web import download, web_server
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import raised
-from topologies.watch import watched
-from topologies.web import download, web_server
 
 FILE = TREE / "topologies" / "paper.yaml"
 LOGS = TREE / "results" / "transfer"  # of what died; others go with the laboratory

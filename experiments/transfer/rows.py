@@ -7,8 +7,8 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.transfer.plan import Setting, Task
+from lab.stage.failure import ExperimentFailed
 
 HEADER = (
     "wifi_up_loss_percent", "wifi_down_loss_percent", "congestion_control", "lte_backup", "mode", "run",

@@ -13,7 +13,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.sites import many
 from controller.edges.config import load
 from controller.edges.config.checks import networks_apart
 from controller.edges.config.document import Node
@@ -28,6 +27,7 @@ from controller.model.config import (
     Subnet,
     UplinkKind,
 )
+from lab.processes.gateways import many
 from tests.brain import relayed, sites
 
 HOME = ("sites", "home")

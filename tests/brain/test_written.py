@@ -11,8 +11,8 @@ import pytest
 from controller.edges.config import load
 from controller.edges.config.settings import DEFAULT_AGENTS
 from controller.model.config import ConfigError
-from topologies.isolate import RUN_DIRECTORY
-from topologies.natted import CONTROLLER
+from lab.stage.addresses import CONTROLLER
+from lab.stage.isolate import RUN_DIRECTORY
 
 OLD_S = 1_000_000_000
 HALF = b"sites:\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies.isolate import MARK
+from lab.stage.isolate import MARK
 
 TREE = Path(__file__).resolve().parent.parent.parent
 ENDED_BY_IT = (130, -signal.SIGINT)  # Python's own answer, or death by the signal: a shell shows 130 for both

@@ -13,7 +13,7 @@ import pytest
 
 from cli.__main__ import VERBS
 from controller.edges.config.load import load
-from experiments.running import TREE
+from lab.processes.controller import TREE
 
 PAGES = (TREE / "README.md", *sorted((TREE / "docs").glob("*.md")))
 TUNNELS = (TREE / "docs" / "tunnels.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topologies import isolate
+from lab.stage import isolate
 
 
 def pytest_configure(config: pytest.Config) -> None:

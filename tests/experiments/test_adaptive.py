@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import Figure
 from experiments.adaptive import CAMPAIGN, runs
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, FULL, MODES, NEVER, QUICK, SCRIPT, Plan, Task
 from experiments.adaptive.results import HEADER, figures
 from experiments.adaptive.seen import Budgeted, Carried, Change, Scripted
-from experiments.live.streaming import Streamed
+from lab.results.figures import Figure
+from lab.traffic.streaming import Streamed
 
 PHASE_S = 10.0
 BEGAN = 100.0

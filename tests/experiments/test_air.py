@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from experiments import ExperimentFailed
 from experiments.air import CAMPAIGN, paper000
 from experiments.air.lab import Laboratory, laboratory
 from experiments.air.plan import (
@@ -34,8 +33,9 @@ from experiments.air.plan import (
 from experiments.air.results import HEADER, figures, told
 from experiments.air.runs import Run, uploaded
 from experiments.air.sending import Received, Sampled, received, sampled
+from lab.links.emulator import STALL_MS, Lateness
+from lab.stage.failure import ExperimentFailed
 from topologies.access_point import AIR_BPS
-from topologies.emulated import STALL_MS, Lateness
 
 TEN = Scene(10, "64")
 

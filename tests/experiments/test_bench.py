@@ -15,14 +15,14 @@ import pytest
 
 import bench
 from bench import eliminate, ports, windows
-from bench.figures import at_least, below, middle, percentile, table, worst
 from bench.mode_change import LATE_S, Change, Round
-from bench.numbered import Counted
 from bench.transfer import figure_of
-from experiments.running import TREE
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.results import Results, verdicts
 from experiments.transfer.rows import Row
+from lab.processes.controller import TREE
+from lab.results.figures import at_least, below, middle, percentile, table, worst
+from lab.traffic.numbered import Counted
 
 
 @pytest.mark.parametrize("part", [*bench.PARTS, *bench.SMOKE])

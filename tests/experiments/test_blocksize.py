@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import Figure
 from controller.policy.caps.caps import BLOCK_BYTES
 from experiments import paper003
 from experiments.blocksize import CAMPAIGN
@@ -16,6 +15,7 @@ from experiments.blocksize.lab import GOODPUT_BPS, laboratory
 from experiments.blocksize.plan import FULL, MOST_BYTES, QUICK, TERMINALS, TRACED_BYTES, Plan, Task, said
 from experiments.blocksize.results import HEADER, figures
 from experiments.blocksize.runs import Run, Upload, uploaded
+from lab.results.figures import Figure
 
 SIZE_BYTES = 600_000
 MARK_BYTES = 8192

@@ -11,10 +11,9 @@ import pytest
 from experiments import capture
 from experiments.capture import segments
 from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
-from experiments.pinning import pin_mode
-from experiments.running import OPENFLOW, controlled
+from lab.processes.controller import OPENFLOW, controlled, pin_mode
+from lab.stage.stage import Stage, raised
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 ATTEMPTS = 5  # TCP retransmits while the machine stalls, and the claims count each copy
 

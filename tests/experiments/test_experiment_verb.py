@@ -13,7 +13,7 @@ import pytest
 from cli import USAGE
 from cli import experiment as verb
 from cli.__main__ import main
-from experiments.running import TREE
+from lab.processes.controller import TREE
 
 
 def parse(*words: str) -> argparse.Namespace:

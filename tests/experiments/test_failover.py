@@ -14,9 +14,9 @@ from experiments.failover import CAMPAIGN
 from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, FULL, UPLOAD, WAYS, Plan, Task, Way
 from experiments.failover.results import HEADER, figures
 from experiments.failover.runs import Run, carry_out
-from experiments.live.laboratory import Laboratory
-from experiments.live.streaming import Streamed
-from topologies.emulated import STALL_MS, Lateness
+from experiments.laboratories.two_paths import Laboratory
+from lab.links.emulator import STALL_MS, Lateness
+from lab.traffic.streaming import Streamed
 
 DEFAULT, SETUP, REFLEX, BOTH, ORPHANED = WAYS[1:]
 FINITE_S = 30.0

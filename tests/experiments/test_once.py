@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import Figure
-from bench.numbered import Counted
-from experiments.live.streaming import Streamed
 from experiments.once import CAMPAIGN
 from experiments.once.black import Blackened
 from experiments.once.bulk import Carried
@@ -26,6 +23,9 @@ from experiments.once.results import HEADER, figures
 from experiments.once.runs import Run, carry_out
 from experiments.once.streams import Asked, Uploaded
 from experiments.once.tunnelled import Followed, Tunnelled, left_by_headers
+from lab.results.figures import Figure
+from lab.traffic.numbered import Counted
+from lab.traffic.streaming import Streamed
 
 SHORT = Plan("short", 1, 40, (0,), (Losses(20, 0),), 0.4, 0.4, 1, 1, 5_000, 0.5, 1, 1, 1)
 LATE = "on lte 3 of 900 packets left more than 15 ms late, the latest by 18.1 ms"
@@ -40,7 +40,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
         patch.setattr("experiments.once.runs.ATTEMPTS", 1)
         patch.setattr("experiments.once.flows.EVERY_S", 0.4)
         patch.setattr("experiments.once.streams.STEADY_S", 0.2)
-        patch.setattr("experiments.once.lab.TOLD_S", 0.2)  # none is dead for long enough to be named, but one
+        patch.setattr(
+            "experiments.laboratories.two_sites.TOLD_S", 0.2
+        )  # none is dead for long enough to be named, but one
         patch.setattr("experiments.once.black.BYTES", 4_000_000)
         patch.setattr("experiments.once.black.BLACK_S", 0.6)
         patch.setattr("experiments.once.bulk.STEADY_S", 0.2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.figures import Figure
 from experiments.relay.home.plan import ALONE, DOWN, QUICK, UP, Task
 from experiments.relay.home.results import figures
 from experiments.relay.home.runs import LINE_BPS, Run
+from lab.results.figures import Figure
 
 BYTES = 10_000_000
 AT_LIMIT_S = BYTES * 8 / LINE_BPS

@@ -11,7 +11,7 @@ from experiments.relay.transfers.plan import WINDOW_BYTES, WINDOWS, Task, chosen
 from experiments.relay.transfers.programs import Moved
 from experiments.relay.transfers.results import figures
 from experiments.relay.transfers.runs import Run, batch
-from topologies.stage import raised
+from lab.stage.stage import raised
 
 FAR_RTTS_MS = {"direct": 100.0, "near": 45.0, "far": 50.0}
 

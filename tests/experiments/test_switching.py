@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ExperimentFailed, switching
-from experiments.live.streaming import Streamed
+from experiments import switching
 from experiments.switching import CAMPAIGN
 from experiments.switching.results import HEADER, figures
 from experiments.switching.runs import HANDS, Hand, Plan, Run, Switch, carry_out
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.streaming import Streamed
 
 QUEUE = "128 KiB"
 LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"

@@ -12,16 +12,16 @@ import pytest
 
 from controller.edges.http.client import Client
 from experiments import transfer
-from experiments.running import API
 from experiments.transfer import lab
 from experiments.transfer.plan import Plan, Setting, Task
 from experiments.transfer.results import Results
 from experiments.transfer.rows import Row, Rows
-from topologies import ovs
-from topologies.nodes import Machine
+from lab.processes.controller import API
+from lab.stage import ovs
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.traffic.web import Download
 from topologies.paper import BRIDGE, PaperTopo
-from topologies.stage import Stage, raised
-from topologies.web import Download
 
 SIZE_BYTES = 3_000_000
 CUBIC = Setting("cubic", True)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import ExperimentFailed, paper002
+from experiments import paper002
 from experiments.transfer import plot, report
 from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
 from experiments.transfer.results import Results, limit_bps, verdicts
 from experiments.transfer.rows import HEADER, Row, Rows
+from lab.stage.failure import ExperimentFailed
 
 CUBIC, CUBIC_BOTH, BBR, BBR_BOTH = SETTINGS
 SIZE_BYTES = 50_000_000

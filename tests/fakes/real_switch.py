@@ -26,9 +26,9 @@ from controller.program.changes import (
 )
 from controller.program.program import Program
 from controller.program.render import Renderer
+from lab.stage.command import CommandFailed, run
 from tests.fakes.packet import Packet
 from tests.fakes.pipeline import Outcome, Sent
-from topologies.command import CommandFailed, run
 
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 WRITE = Renderer()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies import isolate
-from topologies.ovs import PrivateOvs
+from lab.stage import isolate
+from lab.stage.ovs import PrivateOvs
 
 ROOT = Path(__file__).parents[2]
 CLONE_NEWNET = 0x40000000

@@ -20,8 +20,8 @@ from cli.__main__ import main
 from controller.edges.config.load import load
 from controller.model.config import Datapath
 from gateway import links, ovs, tls
+from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import ROOT, shell
-from topologies.ovs import PrivateOvs
 
 Files = Callable[..., str]
 

@@ -20,8 +20,8 @@ from gateway.checks import caps, certificates, clock, kernel, routes, switch, sy
 from gateway.doctor import Check
 from gateway.finding import Finding, State
 from gateway.scene import Scene
+from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
-from topologies.ovs import PrivateOvs
 
 Files = Callable[..., str]
 

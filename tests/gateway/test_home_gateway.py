@@ -11,8 +11,8 @@ import pytest
 from cli.__main__ import VERBS, main
 from controller.edges.config.load import load
 from gateway.ovs import read
+from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import ROOT, shell
-from topologies.ovs import PrivateOvs
 
 PAGE = (ROOT / "docs" / "home-gateway.md").read_text()
 

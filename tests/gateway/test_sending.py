@@ -14,8 +14,8 @@ import pytest
 
 from cli.__main__ import main
 from gateway import sending
+from lab.stage.ovs import PrivateOvs
 from tests.gateway.conftest import shell
-from topologies.ovs import PrivateOvs
 
 Files = Callable[..., str]
 FRAMES = 200

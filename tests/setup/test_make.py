@@ -33,7 +33,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The real Makefile, the real test run, and nothing to set up or to check."""
     for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):  # of the make that these tests may run under
         monkeypatch.delenv(name, raising=False)
-    for name in ("setup", "topologies"):
+    for name in ("setup", "topologies", "lab"):
         shutil.copytree(TREE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(TREE / "Makefile", tmp_path)
     for name in ("setup.sh", "check.sh", "go.sh"):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from topologies import isolate
+from lab.stage import isolate
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -5,7 +5,7 @@ Ports as in topologies/paper.yaml: 1 gw-c1, 2 gw-c2, 3 gw-wifi, 4 gw-lte.
 
 from __future__ import annotations
 
-from topologies import ovs
+from lab.stage import ovs
 from topologies.paper import BRIDGE
 
 CLIENT = {1: ("192.168.110.3", "08:00:27:86:0d:bc"), 2: ("192.168.210.3", "08:00:27:ec:c0:04")}

@@ -2,10 +2,10 @@
 
 import signal
 
-from topologies import isolate
+from lab.stage import isolate
+from lab.stage.stage import raised
+from lab.traffic.web import web_server
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import raised
-from topologies.web import web_server
 
 isolate.enter()
 with raised(PaperTopo()) as net, web_server(net.machine("server"), SERVER):

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from controller.edges.config import load
-from experiments.running import OPENFLOW, TREE, controlled
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 from topologies.access_point import (
     AIR_BPS,
     BRIDGE,
@@ -23,8 +25,6 @@ from topologies.access_point import (
     address,
     air,
 )
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
 
 FILE = TREE / "topologies" / "access_point.yaml"
 SITE = load.load(str(FILE)).sites[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.stage.stage import raised
 from topologies.beyond import WEB6, BeyondTopo
-from topologies.stage import raised
 
 
 def test_a_machine_in_the_bridges_namespace_has_its_ipv6_again() -> None:

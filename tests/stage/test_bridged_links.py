@@ -9,11 +9,11 @@ import pytest
 from mininet.topo import Topo
 from traffic import exchange
 
-from topologies import ovs
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine
-from topologies.shape import Shape
-from topologies.stage import Stage, raised
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage import ovs
+from lab.stage.nodes import Gateway, Machine
+from lab.stage.stage import Stage, raised
 
 pytestmark = pytest.mark.timed
 

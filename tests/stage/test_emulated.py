@@ -14,13 +14,13 @@ from mininet.topo import Topo
 from stalls import undisturbed
 from traffic import LARGE_BUFFER, Seen, exchange
 
-from topologies.command import CommandFailed
-from topologies.emulated import STALL_MS, Counters
-from topologies.links import ShapedLink
-from topologies.nodes import Machine
-from topologies.shape import Bursts, Shape
-from topologies.stage import Stage, raised
-from topologies.web import download, web_server
+from lab.links.emulator import STALL_MS, Counters
+from lab.links.links import ShapedLink
+from lab.links.shape import Bursts, Shape
+from lab.stage.command import CommandFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.traffic.web import download, web_server
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 DELAY_MS = 10.0

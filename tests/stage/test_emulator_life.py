@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from mininet.topo import Topo
 
-from topologies.command import CommandFailed
-from topologies.links import ShapedLink
-from topologies.nodes import Machine
-from topologies.shape import Shape
-from topologies.stage import raised
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.command import CommandFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import raised
 
 SOON_S = 60
 
@@ -47,7 +47,7 @@ def emulators() -> list[int]:
 def test_the_emulator_dies_with_its_parent_by_kill_9() -> None:
     """And its namespace with it, which would otherwise keep both ends."""
     script = (
-        "import signal; from topologies.emulated import Emulator; emulator = Emulator('orphan');"
+        "import signal; from lab.links.emulator import Emulator; emulator = Emulator('orphan');"
         "print(emulator.pid, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:

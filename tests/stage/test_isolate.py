@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from topologies import isolate
+from lab.stage import isolate
 
-WORLD = [sys.executable, "-m", "topologies.isolate"]
+WORLD = [sys.executable, "-m", "lab.stage.isolate"]
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
 SOON_S = 60
 
@@ -53,14 +53,14 @@ def test_a_world_has_its_own_network_processes_and_run_directory(outside: dict[s
 
 
 def test_a_world_is_entered_once_and_with_the_same_command(outside: dict[str, str]) -> None:
-    script = "import os, sys; from topologies import isolate; isolate.enter(); isolate.enter(); print(sys.argv[1:])"
+    script = "import os, sys; from lab.stage import isolate; isolate.enter(); isolate.enter(); print(sys.argv[1:])"
     done = subprocess.run([sys.executable, "-c", script, "a", "b c"], env=outside, capture_output=True, text=True)
     assert done.stdout == "['a', 'b c']\n", done.stderr
 
 
 def test_a_mark_from_elsewhere_deceives_nobody(outside: dict[str, str]) -> None:
     script = (
-        "from topologies import isolate; before = isolate.inside(); isolate.enter(); print(before, isolate.inside())"
+        "from lab.stage import isolate; before = isolate.inside(); isolate.enter(); print(before, isolate.inside())"
     )
     stale = outside | {isolate.MARK: "4026531836000"}
     done = subprocess.run([sys.executable, "-c", script], env=stale, capture_output=True, text=True)
@@ -149,7 +149,7 @@ def test_a_listener_is_handed_in_by_the_convention(outside: dict[str, str]) -> N
         "[socket.socket(fileno=fd).accept()[0].sendall(str(fd).encode()) for fd in (3, 4)]"
     )
     outer = (
-        "import sys, socket; from topologies import isolate;"
+        "import sys, socket; from lab.stage import isolate;"
         "ears = [socket.create_server(('127.0.0.1', 0)) for _ in range(2)];"
         "print(*(ear.getsockname()[1] for ear in ears), flush=True);"
         "isolate.enter([sys.executable, '-c', sys.argv[1]], ears)"

@@ -16,12 +16,12 @@ from mininet.topo import Topo
 from stalls import undisturbed
 from traffic import LARGE_BUFFER, Seen, exchange
 
-from topologies.command import run
-from topologies.links import ShapedLink
-from topologies.nodes import Machine
-from topologies.shape import Shape
-from topologies.shaper import Shaper
-from topologies.stage import Stage, raised
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.links.shaper import Shaper
+from lab.stage.command import run
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
 
 LEFT, RIGHT = "10.0.0.1", "10.0.0.2"
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh

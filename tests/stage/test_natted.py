@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from topologies import ovs
-from topologies.command import run
+from lab.stage import ovs
+from lab.stage.command import run
+from lab.stage.stage import Stage, raised
 from topologies.natted import FAR_OUTER, INNER, OUTER, NattedTopo, behind_one_address, narrowed, nat
-from topologies.stage import Stage, raised
 
 PORT, OWN_PORT = 4789, 4790
 # Tells each datagram's sender where it came from.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from topologies import isolate, ovs
+from lab.stage import isolate, ovs
 
 
 def daemons() -> set[str]:

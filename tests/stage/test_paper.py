@@ -13,12 +13,12 @@ import handwritten
 import pytest
 
 from controller.edges.config import load
-from experiments.live.capturing import captured
-from topologies import ovs
-from topologies.command import CommandFailed
+from lab.processes.capture import captured
+from lab.stage import ovs
+from lab.stage.command import CommandFailed
+from lab.stage.stage import Stage, raised
+from lab.traffic.web import WebServer, download, web_server
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
-from topologies.web import WebServer, download, web_server
 
 ETHERNET_BYTES, SNAPPED_BYTES = 14, 64
 TABLE_2 = {

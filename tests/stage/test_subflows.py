@@ -8,10 +8,10 @@ import time
 import handwritten
 import pytest
 
-from topologies.nodes import Machine
+from lab.stage.nodes import Machine
+from lab.stage.stage import raised
+from lab.traffic.web import web_server
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import raised
-from topologies.web import web_server
 
 SOON_S = 60
 

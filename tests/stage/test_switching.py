@@ -11,13 +11,13 @@ import pytest
 from test_subflows import until_two_subflows
 
 from controller.edges.config import load
-from topologies import ovs
-from topologies.nodes import Machine
+from lab.links.shape import Shape
+from lab.stage import ovs
+from lab.stage.nodes import Machine
+from lab.stage.stage import raised
+from lab.traffic.web import download, web_server
 from topologies.paper import BRIDGE, SERVER
-from topologies.shape import Shape
-from topologies.stage import raised
 from topologies.switching import SwitchingTopo
-from topologies.web import download, web_server
 
 ROOT = Path(__file__).parents[2]
 PATHS = {"wifi": ("192.168.110.3", 20.0), "lte": ("192.168.210.3", 50.0)}

@@ -10,8 +10,8 @@ import pytest
 
 from controller.edges.config import load
 from controller.model.config import Site, TerminalAddress
-from topologies import ovs
-from topologies.stage import Stage, raised
+from lab.stage import ovs
+from lab.stage.stage import Stage, raised
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, WideTopo, both
 
 SITE = load.load("topologies/wide.yaml").sites[0]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.nodes import Machine
+from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
 SMALL_BUFFER = 16_384  # the sender waits for the shaper rather than overfill its queue

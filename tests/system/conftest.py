@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.live.agents import SETTINGS
-from experiments.running import OPENFLOW, TREE, Controller, controlled
+from lab.processes.agents import SETTINGS
+from lab.processes.controller import OPENFLOW, TREE, Controller, controlled
+from lab.stage import isolate, ovs
+from lab.stage.command import run
+from lab.stage.nodes import MAX_BACKOFF_MS
+from lab.stage.stage import Stage, raised
 from tests.system.evidence import Snoop, reaches, snooping, until
-from topologies import isolate, ovs
-from topologies.command import run
-from topologies.nodes import MAX_BACKOFF_MS
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
 from topologies.twin import TwinTopo
 from topologies.wide import WideTopo
 

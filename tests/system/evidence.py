@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 
 from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http.token import found
-from experiments.running import API
-from topologies import ovs
-from topologies.nodes import Machine
+from lab.processes.controller import API
+from lab.stage import ovs
+from lab.stage.nodes import Machine
 
 SLOWNESS = int(os.environ.get("BICAST_SLOWNESS", "1"))  # more on emulated processors: setup/vm/inside.sh
 PATIENCE_S = 60.0 * SLOWNESS  # a passing run waits for a few seconds; a busy machine takes far longer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import signal
 
-from experiments.running import OPENFLOW, TREE, controlled
-from topologies import isolate
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage import isolate
+from lab.stage.stage import raised
 from topologies.paper import SERVER, PaperTopo
-from topologies.stage import raised
 
 STOP = {signal.SIGTERM}
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
-from experiments.running import TREE
-from topologies.isolate import MARK
+from lab.processes.controller import TREE
+from lab.stage.isolate import MARK
 
 
 def lab(size_bytes: int) -> str:

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from api import agent_pb2 as pb
 from controller.model.config import Endpoint
-from experiments.running import Controller
+from lab.processes.controller import Controller
+from lab.stage import isolate
 from tests.agents.agent import Identity, Stream, join
-from topologies import isolate
 
 INTERVAL_MS = 250
 MANY = 10_000

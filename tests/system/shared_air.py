@@ -16,16 +16,16 @@ from typing import Any
 
 from experiments.air.lab import FILE
 from experiments.air.sending import PORT, End, uploading
-from experiments.live.agents import SETTINGS, Agent, agent
-from experiments.live.streaming import PORT as STREAM_PORT
-from experiments.running import OPENFLOW, controlled
+from lab.processes.agents import SETTINGS, Agent, agent
+from lab.processes.controller import OPENFLOW, controlled
+from lab.stage import isolate
+from lab.stage.command import run
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.traffic.streaming import PORT as STREAM_PORT
 from tests.system.conftest import Home
 from tests.system.evidence import reaches, until
-from topologies import isolate
 from topologies.access_point import SERVERS, AccessPointTopo, address
-from topologies.command import run
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
 
 SITE, DEVICE = "ap", "gw-air"
 NEAR = "s16"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.live.agents import agent
-from experiments.live.streaming import PORT as STREAM_PORT
-from experiments.live.streaming import streaming
+from lab.processes.agents import agent
+from lab.stage.command import run
+from lab.traffic.streaming import PORT as STREAM_PORT
+from lab.traffic.streaming import streaming
 from tests.system.evidence import SLOWNESS, metrics, until
 from tests.system.liar import LIES, lying
 from tests.system.shared_air import (
@@ -29,7 +30,6 @@ from tests.system.shared_air import (
     shared,
 )
 from topologies.access_point import AIR_BPS, RTTS_MS, address
-from topologies.command import run
 
 JOINED_WITHIN_S = 4.0 * SLOWNESS  # a second is promised; the rest is for a busy machine
 SEGMENT_BITS = 12_000

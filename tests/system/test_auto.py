@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
-from experiments.live.agents import SETTINGS, TERMINAL, agent
-from experiments.live.laboratory import Laboratory, laboratory
-from experiments.live.streaming import streaming
-from experiments.running import API, LOOK_EVERY_S
+from experiments.laboratories.two_paths import Laboratory, laboratory
+from lab.processes.agents import SETTINGS, TERMINAL, agent
+from lab.processes.controller import API, LOOK_EVERY_S
+from lab.traffic.streaming import streaming
 from tests.system.evidence import SLOWNESS
 from topologies.paper import SERVER
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from experiments.live.agents import SETTINGS, eliminating
-from experiments.running import OPENFLOW, TREE, controlled
+from lab.processes.agents import SETTINGS, eliminating
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage.command import run
+from lab.stage.stage import raised
+from lab.traffic.web import download, web_server
 from tests.system.conftest import Home, greeted
 from tests.system.evidence import assert_reaches, reaches, until
 from tests.system.pinging import PINGS, pinged, pinging
 from tests.system.test_elimination import lose, silent
 from tests.system.test_twin import carried
 from topologies.beyond import SIXTH, WEB, WEB6, BeyondTopo
-from topologies.command import run
 from topologies.paper import SERVER
-from topologies.stage import raised
-from topologies.web import download, web_server
 
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"
 UPLINKS = ("wifi", "lte")

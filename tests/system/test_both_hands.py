@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
-from experiments.live.agents import SETTINGS, TERMINAL, Agent, agent
-from experiments.live.connections import await_paths, paths
-from experiments.live.laboratory import UPLINKS, Laboratory, laboratory
-from experiments.live.streaming import streaming
-from experiments.running import API
+from experiments.laboratories.two_paths import UPLINKS, Laboratory, laboratory
+from lab.processes.agents import SETTINGS, TERMINAL, Agent, agent
+from lab.processes.connections import await_paths, paths
+from lab.processes.controller import API
+from lab.traffic.streaming import streaming
 from topologies.paper import SERVER
 
 RELAY = "server"  # as paper.yaml lists it

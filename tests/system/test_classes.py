@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.stage.command import run
+from lab.stage.nodes import Machine
 from tests.system.conftest import Home
 from tests.system.evidence import snooping, until
 from tests.system.test_twin import CLIENT, carried
-from topologies.command import run
-from topologies.nodes import Machine
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import SERVER
 from topologies.twin import FAR

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.flowing import Received, flowing
 from controller.edges.http.client import Client
-from experiments.running import OPENFLOW, controlled
+from lab.processes.controller import OPENFLOW, controlled
+from lab.stage.stage import raised
+from lab.traffic.download import Received, flowing
+from lab.traffic.web import web_server
 from tests.system.conftest import PAPER, Home, slowed
 from tests.system.evidence import gateway, program, reaches, snooping, until
 from topologies.paper import BRIDGE, SERVER, WIFI_BPS, PaperTopo
-from topologies.stage import raised
-from topologies.web import web_server
 
 BYTES = 80_000_000
 SLOW_BPS = 4_000_000  # the download takes 160 s; a controller has 60 s to start and 60 s to be steady

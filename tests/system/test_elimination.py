@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.live.agents import eliminating
+from lab.processes.agents import eliminating
+from lab.stage import ovs
 from tests.system.conftest import Home
 from tests.system.evidence import reaches, until
 from tests.system.pinging import PINGS, assert_each_once, copies, pinged, pinging
 from tests.system.test_reload import IN_FORCE, reload
-from topologies import ovs
 from topologies.paper import SERVER
 
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"

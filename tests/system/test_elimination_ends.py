@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from experiments.live.agents import Agent, agent, eliminating
-from experiments.running import TREE
+from lab.processes.agents import Agent, agent, eliminating
+from lab.processes.controller import TREE
+from lab.stage.command import run
 from tests.system.conftest import Home
 from tests.system.evidence import flows, snooping, until
-from topologies.command import run
 from topologies.paper import BRIDGE
 from topologies.twin import FAR
 

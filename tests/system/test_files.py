@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.numbered import numbered
 from controller.edges.config import load as config
-from experiments.running import OPENFLOW, TREE, controlled
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage import ovs
+from lab.stage.command import Done, run
+from lab.stage.stage import Stage, raised
+from lab.traffic.numbered import numbered
 from tests.system.evidence import arrivals, flows, groups, program
-from topologies import ovs
-from topologies.command import Done, run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 OVS_FLOWS = TREE / "ovs-flows"
 PAPER = OVS_FLOWS / "paper"

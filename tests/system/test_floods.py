@@ -13,11 +13,11 @@ from ipaddress import IPv6Address
 import pytest
 
 from gateway.plan import CONTROLLER_COLUMNS
+from lab.stage import ovs
+from lab.stage.command import run
+from lab.stage.nodes import RATE_LIMIT, Machine
 from tests.system.conftest import Home
 from tests.system.evidence import PATIENCE_S, groups, until
-from topologies import ovs
-from topologies.command import run
-from topologies.nodes import RATE_LIMIT, Machine
 from topologies.wide import BRIDGE
 
 GENEROUS_S = 1.0  # promised are 100 ms; a port's death must not queue behind the flood

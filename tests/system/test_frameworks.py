@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.running import OPENFLOW, TREE, controlled
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage.command import run
+from lab.stage.stage import raised
 from tests.system.conftest import PAPER, Home
 from tests.system.evidence import assert_reaches, gateway, program, reaches, snooping, until
-from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import raised
 
 RYU = {"ryu": str(TREE / ".venv-ryu" / "bin" / "python")} if sys.version_info[:2] == (3, 11) else {}  # set-up says why
 PYTHONS = {"os_ken": sys.executable, **RYU}

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.spy import MODIFICATIONS
 from controller.edges.config.settings import DEFAULT_OPENFLOW
-from experiments.running import controlled
+from lab.processes.controller import controlled
+from lab.processes.openflow_spy import MODIFICATIONS
+from lab.stage.stage import raised
 from tests.system.conftest import PAPER, Home
 from tests.system.evidence import PATIENCE_S, program, until
 from tests.system.pinging import assert_each_once, pinging
 from topologies.paper import BRIDGE, PaperTopo
-from topologies.stage import raised
 
 HEADER = struct.Struct("!BBHI")  # version, type, length, xid
 GUEST = """\

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from experiments.running import TREE
+from lab.processes.controller import TREE
 from tests.system.evidence import until
 from tests.system.lab_verb import Raised, raised_lab
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from cli.invitation import GUEST
-from experiments.live.laboratory import UPLINKS
-from experiments.running import TREE
+from experiments.laboratories.two_paths import UPLINKS
+from lab.processes.controller import TREE
+from lab.stage.isolate import MARK
 from tests.system.evidence import until
 from tests.system.lab_verb import raised_lab
-from topologies.isolate import MARK
 
 LAST = "Also:"
 ENDS_WITHIN_S = 60

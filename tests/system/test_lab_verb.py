@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 
-from experiments.running import TREE
-from topologies.isolate import MARK
+from lab.processes.controller import TREE
+from lab.stage.isolate import MARK
 
 # The verb as people call it, but for the sizes of files.
 SMALL = (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.running import TREE
-from topologies import isolate
+from lab.processes.controller import TREE
+from lab.stage import isolate
 
 LAB = str(Path(__file__).with_name("lab_to_kill.py"))
 COMPLETE_S = 60.0

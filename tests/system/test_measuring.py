@@ -21,13 +21,14 @@ from controller.features.probing import schedule
 from controller.features.probing.view import DirectionView, RoadHealthView, RoadView
 from controller.protocol.orders import AgentEffect
 from controller.protocol.reports import Role
-from experiments.live.agents import hosts
-from experiments.live.connections import AGENT, netns
-from experiments.running import TREE
-from topologies.command import run
-from topologies.natted import CONTROLLER, NattedTopo
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
+from lab.processes.agents import hosts
+from lab.processes.connections import AGENT, netns
+from lab.processes.controller import TREE
+from lab.stage.addresses import CONTROLLER
+from lab.stage.command import run
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from topologies.natted import NattedTopo
 from topologies.twin import RATES_BPS
 
 HOME_HOST = "198.18.1.2"  # as the world's own namespace reaches it

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from controller.switches.pacing import EVERY_S
+from lab.stage import ovs
+from lab.stage.command import run
 from tests.system.conftest import Home
 from tests.system.evidence import flows, gateway, groups, program, until
-from topologies import ovs
-from topologies.command import run
 from topologies.paper import BRIDGE
 
 FOREIGN_GROUP = "group_id=7,type=all,bucket=actions=output:1"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from controller.edges.config import load
+from lab.traffic.web import WebFile, WebServer, download, web_server
 from tests.system.conftest import PAPER, Home, Wishes
 from tests.system.evidence import Arrivals, arrivals, assert_reaches, pings, reaches, until
 from topologies.paper import SERVER
-from topologies.web import WebFile, WebServer, download, web_server
 
 WIFI_SIDE, LTE_SIDE = "192.168.110.3", "192.168.210.3"
 BYTES = 300_000  # little enough that no queue of an unshaped link overflows

@@ -8,10 +8,10 @@ import signal
 
 import pytest
 
+from lab.stage import ovs
+from lab.stage.command import Done, run
 from tests.system.conftest import Home, Wishes
 from tests.system.evidence import groups, pings
-from topologies import ovs
-from topologies.command import Done, run
 from topologies.paper import BRIDGE, SERVER
 
 

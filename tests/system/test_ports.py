@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.stage import ovs
+from lab.stage.command import run
 from tests.system.conftest import Home
 from tests.system.evidence import Snoop, assert_reaches, gateway, groups, pings, program, until
-from topologies import ovs
-from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
 GENEROUS_S = 1.0  # promised are 100 ms; bench measures it

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from bench.flowing import flowing
 from cli.__main__ import main
-from experiments.live.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
-from experiments.running import API
+from experiments.laboratories.home import RELAYED_TERMINALS, RelayedHome, local, relayed_home
+from lab.processes.controller import API
+from lab.traffic.download import flowing
+from lab.traffic.web import download, sha256, upload, web_server
 from tests.system.conftest import Home, slowed
 from tests.system.evidence import arrivals, until
 from tests.system.test_reload import IN_FORCE, reload
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB
-from topologies.web import download, sha256, upload, web_server
 
 TOKYO = RELAYS["tokyo"]
 BYTES = 2_000_000

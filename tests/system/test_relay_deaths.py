@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.flowing import Flowing, flowing
 from cli.__main__ import main
-from experiments.live.home import RELAYED_TERMINALS, SITE, RelayedHome, local, relayed_home
-from experiments.running import API
+from experiments.laboratories.home import RELAYED_TERMINALS, SITE, RelayedHome, local, relayed_home
+from lab.processes.controller import API
+from lab.stage.command import CommandFailed
+from lab.traffic.download import Flowing, flowing
 from tests.system.conftest import Home, slowed
 from tests.system.evidence import PATIENCE_S, until
 from tests.system.test_reload import IN_FORCE, reload
-from topologies.command import CommandFailed
 from topologies.home import RELAYS, TERMINALS
 
 ELSEWHERE_S = 1.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.flowing import flowing
-from experiments.live.home import relayed_home
+from experiments.laboratories.home import relayed_home
+from lab.traffic.download import flowing
 from topologies.home import RELAYS
 
 BYTES = 20_000_000

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.stage.command import run
 from tests.system.conftest import Home, Wishes
 from tests.system.evidence import Snoop, assert_reaches, metrics, program
-from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
 IN_FORCE = "is in force"

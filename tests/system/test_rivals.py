@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab.stage.command import run
 from tests.system.conftest import THE_SAME, Home
 from tests.system.evidence import Snoop, flows, gateway, groups, program, until
 from tests.system.test_strangers import bridge
-from topologies.command import run
 from topologies.paper import BRIDGE
 
 RIVAL = "br-rival"

@@ -13,10 +13,14 @@ from pathlib import Path
 import pytest
 
 from experiments.air.lab import FILE
-from experiments.live import agents
-from experiments.live.agents import SETTINGS, agent, eliminating
-from experiments.live.connections import AGENT
-from experiments.running import OPENFLOW, controlled
+from lab.processes import agents
+from lab.processes.agents import SETTINGS, agent, eliminating
+from lab.processes.connections import AGENT
+from lab.processes.controller import OPENFLOW, controlled
+from lab.stage.command import run
+from lab.stage.isolate import RUN_DIRECTORY
+from lab.stage.nodes import Machine
+from lab.stage.stage import raised
 from tests.system import as_a_service
 from tests.system.conftest import two_sites
 from tests.system.evidence import PATIENCE_S, reaches, until
@@ -25,11 +29,7 @@ from tests.system.shared_air import CONTROL, DEVICE, SITE, TOLD, Air, programs_a
 from tests.system.shared_air import SERVER as NEAR
 from tests.system.tunnelled import BY_LTE, CLIENT, FULL, tunnelling
 from topologies.access_point import AccessPointTopo, address
-from topologies.command import run
-from topologies.isolate import RUN_DIRECTORY
-from topologies.nodes import Machine
 from topologies.paper import SERVER
-from topologies.stage import raised
 
 CONTROLLER = "198.18.1.1"  # in the world's own namespace, for agents in those of their terminals
 REACHABLE = SETTINGS.replace("}", f', listen: "{CONTROLLER}:8655", join: "{CONTROLLER}:8656"}}')

@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from controller.edges.config.settings import DEFAULT_OPENFLOW
-from experiments.running import OPENFLOW, Controller, controlled
+from lab.processes.controller import OPENFLOW, Controller, controlled
+from lab.stage import ovs
+from lab.stage.command import run
+from lab.stage.stage import Stage, raised
 from tests.system.conftest import PAPER
 from tests.system.evidence import Snoop, assert_reaches, flows, groups, program, snooping
-from topologies import ovs
-from topologies.command import run
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 SECOND, UNKNOWN, OLD = "br-second", "br-unknown", "br-old"
 ADDRESS = (DEFAULT_OPENFLOW.host, DEFAULT_OPENFLOW.port)

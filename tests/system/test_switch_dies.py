@@ -6,10 +6,10 @@ import os
 import select
 import signal
 
+from lab.stage import ovs
+from lab.stage.command import run
 from tests.system.conftest import Home, Wishes
 from tests.system.evidence import assert_reaches, program, reaches, until
-from topologies import ovs
-from topologies.command import run
 from topologies.paper import BRIDGE, SERVER
 
 HERE = "192.168.110.3"

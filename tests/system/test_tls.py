@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from controller.edges.config.settings import DEFAULT_OPENFLOW
-from experiments.running import Controller, controlled
+from lab.processes.controller import Controller, controlled
+from lab.stage import ovs
+from lab.stage.command import run
+from lab.stage.nodes import MAX_BACKOFF_MS
+from lab.stage.stage import Stage, raised
 from tests.system.conftest import PAPER
 from tests.system.evidence import assert_reaches, flows, until
-from topologies import ovs
-from topologies.command import run
-from topologies.nodes import MAX_BACKOFF_MS
 from topologies.paper import BRIDGE, SERVER, PaperTopo
-from topologies.stage import Stage, raised
 
 TARGET = f"ssl:{DEFAULT_OPENFLOW}"
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.stage.command import run
+from lab.stage.nodes import Machine
 from tests.system.evidence import groups, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
 from tests.system.tunnelled import CLIENT, SITES, Tunnelled, tunnelling
-from topologies.command import run
 from topologies.natted import narrowed, nat
-from topologies.nodes import Machine
 from topologies.paper import BRIDGE, SERVER
 from topologies.twin import FAR
 

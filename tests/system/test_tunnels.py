@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.stage.command import run
+from lab.traffic.web import web_server
 from tests.system import stranger
 from tests.system.evidence import PATIENCE_S, SLOWNESS, arrivals, reaches, until
 from tests.system.pinging import PINGS, assert_each_once, pinged, pinging
 from tests.system.tunnelled import BY_LTE, CLIENT, FULL, SITES, Tunnelled, tunnelling
-from topologies.command import run
 from topologies.natted import FAR_OUTER, OUTER, behind_one_address, nat
 from topologies.paper import SERVER
-from topologies.web import web_server
 
 FOLLOWED_WITHIN_S = [PATIENCE_S, pytest.param(3.0 * SLOWNESS, marks=pytest.mark.timed)]
 PORTS = {"home": "tn", "far": "tf"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
+from lab.stage.command import run
+from lab.traffic.web import download, web_server
 from tests.system.conftest import Home
 from tests.system.evidence import arrivals, until
-from topologies.command import run
 from topologies.paper import BRIDGE as HOME
 from topologies.paper import SERVER
 from topologies.twin import FAR
-from topologies.web import download, web_server
 
 CLIENT = "192.168.110.3"
 PINGS = 5

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from mininet.topo import Topo
 
-from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from lab.links.links import ShapedLink
+from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from lab.stage import command
+from lab.stage.nodes import Gateway, Machine, Nat, Route
+from lab.stage.stage import Stage, raised
+from lab.traffic.web import WebServer, download, web_server
 from tests.system.evidence import PATIENCE_S, SLOWNESS
-from topologies import command
-from topologies.links import ShapedLink
-from topologies.nat import Nat
-from topologies.nodes import Gateway, Machine, Route
-from topologies.stage import Stage, raised
-from topologies.web import WebServer, download, web_server
 
 PHONE, WEB = "192.168.110.10", "203.0.113.5"
 BYTES = 100_000

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from controller.edges.config import load
+from lab.stage.command import run
+from lab.stage.nodes import Machine
 from tests.system.conftest import WIDE, Home
 from tests.system.evidence import arrivals, assert_reaches, flows, pings, reaches, snooping, until
-from topologies.command import run
-from topologies.nodes import Machine
 from topologies.wide import BRIDGE, SERVER4, SERVER6, UPLINKS, both
 
 SITE = load.load(str(WIDE)).sites[0]

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, eliminating, hosts
-from experiments.running import OPENFLOW, TREE, controlled
+from lab.processes.agents import SETTINGS_FOR_HOSTS, Agent, eliminating, hosts
+from lab.processes.controller import OPENFLOW, TREE, controlled
+from lab.stage.command import run
+from lab.stage.stage import raised
 from tests.system.conftest import Home
 from tests.system.evidence import reaches, until
-from topologies.command import run
 from topologies.natted import OUTER, NattedTopo
 from topologies.paper import SERVER
-from topologies.stage import raised
 
 NATTED = TREE / "topologies" / "natted.yaml"
 CLIENT, BY_LTE = "192.168.110.3", "192.168.210.3"

@@ -20,17 +20,17 @@ from mininet.topo import Topo
 from controller.edges.config import load
 from controller.edges.http import client
 from controller.edges.http.client import Client, NoAnswer
-from experiments.live.agents import SETTINGS_FOR_HOSTS
-from experiments.running import API, TREE, Controller
+from lab.links.shape import UNSHAPED
+from lab.processes.agents import SETTINGS_FOR_HOSTS
+from lab.processes.controller import API, TREE, Controller
+from lab.stage import isolate
+from lab.stage.nodes import Gateway
+from lab.stage.stage import raised
 from tests.system.conftest import PAPER, WIDE, Home, place, snoop, wish
 from tests.system.evidence import SLOWNESS
 from tests.system.tunnelled import NATTED, Tunnelled, ruled
-from topologies import isolate
 from topologies.natted import NattedTopo
-from topologies.nodes import Gateway
 from topologies.paper import PaperTopo
-from topologies.shape import UNSHAPED
-from topologies.stage import raised
 from topologies.wide import WideTopo
 
 __all__ = ["place", "snoop", "wish"]

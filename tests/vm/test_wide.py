@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from lab.stage.command import run
+from lab.stage.nodes import Machine
 from tests.system.conftest import Home
 from tests.system.evidence import arrivals, pings, reaches
 from tests.system.test_wide import *  # noqa: F403
-from topologies.command import run
-from topologies.nodes import Machine
 from topologies.wide import BRIDGE, SERVER6, both
 
 REACHABLE_MS = 1000  # of what is confirmed; else a terminal asks its neighbours again only after half a minute

@@ -2,7 +2,7 @@
 
 `recorded.txt` beside this file has one message a line. This command, in a world, prints it anew:
 
-    python -m topologies.isolate python -m tests.wire.recorded
+    python -m lab.stage.isolate python -m tests.wire.recorded
 """
 
 from __future__ import annotations

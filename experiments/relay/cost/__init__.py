@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.relay.cost import plot
 from experiments.relay.cost.measuring import carry_out
 from experiments.relay.cost.plan import FULL, QUICK, Plan
 from experiments.relay.cost.results import HEADER, figures, rows
 from experiments.relay.cost.runs import Run
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.relay.cost.road import RoadTopo
 from experiments.relay.cost.ways import NAMES, WEB, Way, raise_ways
-from topologies.nodes import ROOMY_RECEIVE, Machine
-from topologies.stage import Stage, raised
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import ROOMY_RECEIVE, Machine
+from lab.stage.stage import Stage, raised
 
 TRAFFIC = Path(__file__).with_name("traffic.py")
 PATIENCE_S = 600.0

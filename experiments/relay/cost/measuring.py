@@ -11,15 +11,15 @@ from itertools import product
 from pathlib import Path
 from typing import TypeVar
 
-from bench.processes import cpu_s, open_files, resident_mb
-from experiments import ExperimentFailed
 from experiments.relay.cost.ends import PATIENCE_S, ask, standing, words_of
 from experiments.relay.cost.others import disturbed, moment
 from experiments.relay.cost.plan import BATCH, DELAY_MS, DOWN, UP, WARM, Plan
 from experiments.relay.cost.road import FAR, NEAR
 from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run
 from experiments.relay.cost.ways import NAMES, PAIR, Way
-from topologies.stage import Stage
+from lab.processes.usage import cpu_s, open_files, resident_mb
+from lab.stage.failure import ExperimentFailed
+from lab.stage.stage import Stage
 
 ATTEMPTS = 3  # while others have the machine
 STEPS = 10  # in which short connections are made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import TICKS_A_SECOND, ticks
+from lab.processes.usage import TICKS_A_SECOND, ticks
 
 # Of all processors' time: what shares the machine with more than this is not comparable with what does not.
 MOST = 0.15

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import TypeVar
 
-from bench.figures import Figure, at_least, at_most, exactly, figure, middle, worst
 from experiments.relay.cost.plan import DOWN, UP
 from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run
 from experiments.relay.cost.ways import DIRECT, NAMES, PAIR
+from lab.results.figures import Figure, at_least, at_most, exactly, figure, middle, worst
 
 EARLIER = -0.4  # of direct's round trip: a relay half way saves one of its own two
 GROWN_PERCENT = 10.0

@@ -16,9 +16,9 @@ from typing import Any
 from mininet.link import Link
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink, in_order
-from topologies.nodes import Machine, Route
-from topologies.shape import Shape
+from lab.links.links import ShapedLink, in_order
+from lab.links.shape import Shape
+from lab.stage.nodes import Machine, Route
 
 TERMINALS = "192.168.7.0/24"
 GATEWAY = "192.168.7.1"

@@ -17,14 +17,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments import ExperimentFailed
 from experiments.relay.certificates import Identity, issue
 from experiments.relay.cost.road import GATEWAY, LEFT_ALONE, RELAY, TAKEN, TERMINALS
 from experiments.relay.pair import paired, running
-from experiments.running import LOOK_EVERY_S
-from topologies import isolate
-from topologies.nodes import Machine
-from topologies.stage import Stage
+from lab.processes.controller import LOOK_EVERY_S
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage
 
 DIRECT, PAIR, HAPROXY, SING_BOX = "direct", "pair", "HAProxy", "sing-box"
 NAMES = (DIRECT, PAIR, HAPROXY, SING_BOX)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.relay.home import plot
 from experiments.relay.home.plan import FULL, QUICK, Plan
 from experiments.relay.home.results import HEADER, figures, rows
 from experiments.relay.home.runs import Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

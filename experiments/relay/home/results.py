@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, at_most, exactly, figure, middle
 from experiments.relay.home.plan import ALONE, DOWN, DOWN_LOSS_PERCENT, MODES, UP, UP_LOSS_PERCENT
 from experiments.relay.home.runs import LINE_BPS, Run
+from lab.results.figures import Figure, at_most, exactly, figure, middle
 
 OF_LIMIT = 1.25
 PROMISED = ("bicast", DOWN)

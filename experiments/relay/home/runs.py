@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.live.home import RelayedHome, relayed_home
+from experiments.laboratories.home import RelayedHome, relayed_home
 from experiments.relay.home.plan import ALONE, DOWN, DOWN_LOSS_PERCENT, UP_LOSS_PERCENT, Plan, Task
 from experiments.transfer.results import FRAME_BYTES, PAYLOAD_BYTES
-from topologies import ovs
+from lab.stage import ovs
+from lab.stage.watch import watched
+from lab.traffic.web import download, sha256, upload
 from topologies.paper import WIFI_BPS
-from topologies.watch import watched
-from topologies.web import download, sha256, upload
 
 ATTEMPTS = 3  # while the machine stalls
 ACTIVE, RELAY = "wifi", "tokyo"

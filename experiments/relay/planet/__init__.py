@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.campaign import Campaign
 from experiments.relay.planet import plot
 from experiments.relay.planet.choices import Run, chosen
 from experiments.relay.planet.places import SETS
 from experiments.relay.planet.results import HEADER, figures, rows
+from lab.results.campaign import Campaign
 
 
 @dataclass(frozen=True, slots=True)

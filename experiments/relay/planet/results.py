@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
-from bench.figures import Figure, at_most, middle
 from experiments import paper001
 from experiments.relay.planet.choices import Pair, Run, Taken
+from lab.results.figures import Figure, at_most, middle
 
 WORSE_PERCENT = 0.5  # of ours: readings have noise
 HEADER = (

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.campaign import Campaign
 from experiments.relay.transfers import plot
 from experiments.relay.transfers.plan import FULL, QUICK, Plan
 from experiments.relay.transfers.results import HEADER, figures, rows
 from experiments.relay.transfers.runs import Run, carry_out
+from lab.results.campaign import Campaign
 
 
 def run(args: argparse.Namespace) -> int:

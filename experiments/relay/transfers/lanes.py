@@ -12,10 +12,10 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from topologies.links import ShapedLink
-from topologies.nodes import Machine
-from topologies.shape import Shape
-from topologies.stage import Stage
+from lab.links.links import ShapedLink
+from lab.links.shape import Shape
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage
 
 RATE_BPS = 100_000_000
 QUEUE_BYTES = 1_200_000  # the widest window finds room: what is lost is lost by the dice

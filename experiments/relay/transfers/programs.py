@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from experiments import ExperimentFailed
 from experiments.relay.transfers.crowding import crowded
 from experiments.relay.transfers.lanes import Lane
+from lab.stage.failure import ExperimentFailed
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("hose.py")))
 DIRECT_PORT, RELAYED_PORT, RELAY_PORT = "5001", "5002", "5003"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
 from statistics import mean, median
 
-from bench.figures import Figure, at_most, exactly, figure, middle
 from controller.policy.paths.relays import Leg, by_window
 from experiments import paper001
 from experiments.relay.transfers.lanes import RATE_BPS
 from experiments.relay.transfers.plan import Task
 from experiments.relay.transfers.runs import Run
+from lab.results.figures import Figure, at_most, exactly, figure, middle
 
 OFF_PERCENT = 15.0
 HEADER = (

@@ -12,7 +12,7 @@ from controller.policy.paths.relays import Candidate, Leg, relayed, throughput
 from experiments.relay.transfers.lanes import LINKS, RATE_BPS, Lane, LanesTopo
 from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, chosen, swept
 from experiments.relay.transfers.programs import Moved, overhead_ms, transferring
-from topologies.stage import raised
+from lab.stage.stage import raised
 
 LANES = 12
 SWEEPING_LANES = 2  # these carry up to 100 Mbit/s each

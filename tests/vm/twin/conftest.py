@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from experiments.live.agents import SETTINGS
+from lab.processes.agents import SETTINGS
+from lab.stage import ovs
 from tests.system.conftest import TWIN, Home, greeted
 from tests.vm.conftest import IN_THE_VM, Prepared, home
-from topologies import ovs
 from topologies.twin import TwinTopo
 
 collect_ignore_glob = [] if IN_THE_VM else ["test_*.py"]

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments import ExperimentFailed
-from experiments.live.agents import SETTINGS_FOR_HOSTS, Agent, agent
-from experiments.live.connections import Subflow, mptcp
-from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
-from topologies import command
+from lab.processes.agents import SETTINGS_FOR_HOSTS, Agent, agent
+from lab.processes.connections import Subflow, mptcp
+from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, Controller, controlled
+from lab.stage import command
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.traffic.web import CURL, WebServer, web_server
 from topologies.home import RELAYED, RELAYS, TERMINALS, WEB, HomeTopo
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
-from topologies.web import CURL, WebServer, web_server
 
 FILE = TREE / "topologies" / "home.yaml"
 SITE = "home"

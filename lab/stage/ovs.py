@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from topologies import isolate
-from topologies.command import run
-from topologies.watch import Needed
+from lab.stage import isolate
+from lab.stage.command import run
+from lab.stage.watch import Needed
 
 DIRECTORY = isolate.RUN_DIRECTORY / "ovs"
 PLACES = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR")

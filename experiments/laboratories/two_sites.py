@@ -14,17 +14,16 @@ from mininet.topo import Topo
 
 from controller.edges.config import load
 from controller.model.config import Site
-from experiments import ExperimentFailed
-from experiments.live.agents import IN_THE_WORLD, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
-from experiments.live.laboratory import Controlled
-from experiments.pinning import pin_mode
-from experiments.running import LOOK_EVERY_S, OPENFLOW, TREE, controlled
-from topologies import command, ovs
+from experiments.laboratories.two_paths import Controlled
+from lab.processes.agents import IN_THE_WORLD, SETTINGS, SETTINGS_FOR_HOSTS, TERMINAL, eliminating, hosts
+from lab.processes.controller import LOOK_EVERY_S, OPENFLOW, TREE, controlled, pin_mode
+from lab.stage import command, ovs
+from lab.stage.failure import ExperimentFailed
+from lab.stage.stage import raised
+from lab.stage.watch import watched
 from topologies.natted import NattedTopo
 from topologies.paper import SERVER
-from topologies.stage import raised
 from topologies.twin import RATES_BPS, TwinTopo
-from topologies.watch import watched
 
 CLIENT = "192.168.110.3"
 ACTIVE = "wifi"

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.command import CommandFailed
-from topologies.nodes import Machine
+from lab.stage.command import CommandFailed
+from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("datagrams.py"))]
 PORT = 7400

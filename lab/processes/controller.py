@@ -1,4 +1,4 @@
-"""A controller as a process of its own in this world, and the wait for it to have done its work."""
+"""A controller as a process of its own in this world, the wait for its work, and a mode that holds meanwhile."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any
 from controller.edges.config.settings import DEFAULT_API, DEFAULT_OPENFLOW
 from controller.edges.http import token
 from controller.edges.http.client import Client, NoAnswer
-from topologies.isolate import RUN_DIRECTORY, place
-from topologies.watch import Needed
+from lab.stage.isolate import RUN_DIRECTORY, place
+from lab.stage.watch import Needed
 
-TREE = Path(__file__).resolve().parent.parent
+TREE = Path(__file__).resolve().parents[2]
 OPENFLOW = f"tcp:{DEFAULT_OPENFLOW}"
 API = f"http://{DEFAULT_API}"
 STOPS_WITHIN_S = 60.0  # it takes 0.2 s; a machine whose processors are taken needs far longer
@@ -206,3 +206,25 @@ def controlled(
             controller.refuse_sudden_end()
         finally:
             controller.stop()
+
+
+# A mode that holds while something is measured: wished over the API, and installed before the measurement begins.
+
+WITHIN_S = 10.0
+
+
+def pin_mode(client: Client, mode: str) -> None:
+    """All terminals of this controller in this mode; returns when every switch holds what that means."""
+    client.set_mode("all", mode)
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        status = client.get("status")
+        states = {one["name"]: one["state"] for one in status["gateways"]}
+        modes = {one["mode"] for one in status["terminals"]}
+        if modes == {mode} and set(states.values()) == {"steady"}:
+            return
+        if time.monotonic() > deadline:
+            raise ControllerFailed(
+                f"mode {mode} is not in force {WITHIN_S:.0f} s after it was wished: modes {sorted(modes)}, gateways "
+                f"{states}; see what the controller says of them in its status"
+            )

@@ -9,7 +9,7 @@ with raised(PaperTopo(), controller="tcp:127.0.0.1:6653") as net:
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import mininet.clean
@@ -17,10 +17,18 @@ from mininet.log import lg
 from mininet.net import Mininet
 from mininet.topo import Topo
 
-from topologies import isolate
-from topologies.links import ShapedLink
-from topologies.nodes import Gateway, Machine
-from topologies.ovs import PrivateOvs
+from lab.links.links import ShapedLink
+from lab.stage import isolate
+from lab.stage.nodes import Gateway, Machine
+from lab.stage.ovs import PrivateOvs
+
+# What `mn --topo NAME,parameter=value` gave a topology: a parameter that it has not is refused, not passed over.
+
+
+def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
+    if unknown:
+        raise ValueError(f"there is no parameter {', '.join(unknown)}: expected {', '.join(known)}")
+
 
 OPEN_FILES = 16384
 

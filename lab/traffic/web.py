@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import isolate
-from topologies.command import CommandFailed
-from topologies.nodes import Machine
+from lab.stage import isolate
+from lab.stage.command import CommandFailed
+from lab.stage.nodes import Machine
 
 BLOCK_BYTES = 1 << 20
 READY = "start worker process "

@@ -3,7 +3,7 @@
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver
 
 A link that is raised with delay, jitter, bursts or a shared channel is carried by an emulator of its own
-(emulated.py); any other is a plain veth pair, shaped by the kernel (shaper.py).
+(emulator.py); any other is a plain veth pair, shaped by the kernel (shaper.py).
 
 The kernel's queue stands at the port that the sender itself sends by, as a Wi-Fi interface's does: what waits there is
 charged to the sender's socket, and of a bridge's ports to one for all (gateway/sending.py). The emulator's stands
@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from mininet.link import Intf, Link
 
-from topologies.emulated import FAR, NEAR, Counters, EmulatedWay, Emulator, Lateness
-from topologies.shape import UNSHAPED, Bursts, Shape
-from topologies.shaper import Runner, Shaper
+from lab.links.emulator import FAR, NEAR, Counters, EmulatedWay, Emulator, Lateness
+from lab.links.shape import UNSHAPED, Bursts, Shape
+from lab.links.shaper import Runner, Shaper
 
 __all__ = ["UNSHAPED", "Bursts", "Counters", "Lateness", "Shape", "ShapedLink"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from experiments import ExperimentFailed
-from topologies import isolate
-from topologies.nodes import Machine
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("stream.py"))]
 PORT = 4100

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from experiments import ExperimentFailed
-from experiments.live.connections import AGENT, netns
-from experiments.running import LOOK_EVERY_S, Controller
-from topologies import command, isolate
-from topologies.natted import CONTROLLER, SITE_HOSTS
-from topologies.nodes import Machine
-from topologies.stage import Stage
+from lab.processes.connections import AGENT, netns
+from lab.processes.controller import LOOK_EVERY_S, Controller
+from lab.stage import command, isolate
+from lab.stage.addresses import CONTROLLER, SITE_HOSTS
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage
 
 Found = TypeVar("Found")
 TERMINAL = "client"

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from bench.figures import Figure, keep, table
-from experiments import ExperimentFailed
-from experiments.running import TREE
-from topologies import isolate
+from lab.processes.controller import TREE
+from lab.results.figures import Figure, keep, table
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
 
 
 class Planned(Protocol):

@@ -9,7 +9,7 @@ is ever left to clean up. The control pipe carries signal numbers inwards; its e
 The terminal sends its signals to all three, or to as many as there are by then. So init holds them back, without ever
 taking one: what the pipe brings and init has too has reached the command, and what init has not is passed on to it.
 
-    python -m topologies.isolate COMMAND [ARGUMENT...]      runs one command in a new world
+    python -m lab.stage.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _checked(*argv: str) -> None:
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m topologies.isolate", description="Run a command in a new world.", allow_abbrev=False
+        prog="python -m lab.stage.isolate", description="Run a command in a new world.", allow_abbrev=False
     )
     parser.add_argument("--init", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command and its arguments")

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.running import OPENFLOW, TREE, Controller, controlled
-from topologies import ovs
-from topologies.nodes import Machine
-from topologies.stage import Stage, raised
+from lab.processes.controller import OPENFLOW, TREE, Controller, controlled
+from lab.stage import ovs
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from lab.stage.watch import watched
 from topologies.switching import SwitchingTopo
-from topologies.watch import watched
 
 FILE = TREE / "topologies" / "paper.yaml"
 UPLINKS = {"wifi": "192.168.110.3", "lte": "192.168.210.3"}  # by name, the client's address there

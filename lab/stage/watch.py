@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from topologies.command import CommandFailed
+from lab.stage.command import CommandFailed
 
 SIGNAL = signal.SIGUSR1
 AGAIN_S = 0.1  # a signal that comes just before the main thread goes to sleep does not wake it

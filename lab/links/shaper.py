@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Protocol
 
-from topologies.command import CommandFailed, Done
-from topologies.shape import BURST_BYTES, UNSHAPED, Shape
+from lab.links.shape import BURST_BYTES, UNSHAPED, Shape
+from lab.stage.command import CommandFailed, Done
 
 LOSS_STEPS = 100_000  # 0.001 %
 KIND_UNKNOWN = "Specified qdisc kind is unknown"

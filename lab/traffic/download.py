@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.command import CommandFailed
-from topologies.nodes import Machine
-from topologies.web import WebFile
+from lab.stage.command import CommandFailed
+from lab.stage.nodes import Machine
+from lab.traffic.web import WebFile
 
 PROGRAM = str(Path(__file__).with_name("pauses.py"))
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from topologies import command, isolate
-from topologies.command import CommandFailed, Done
-from topologies.shape import UNSHAPED, Shape
+from lab.links.shape import UNSHAPED, Shape
+from lab.stage import command, isolate
+from lab.stage.command import CommandFailed, Done
 
-PROGRAM = Path(__file__).resolve().parent.parent / "build" / "link-emulator"
+PROGRAM = Path(__file__).resolve().parents[2] / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
 PATIENCE_S = 60

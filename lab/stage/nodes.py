@@ -1,4 +1,4 @@
-"""Mininet nodes that set themselves up: machines with addresses, routes and MPTCP, and the gateway's bridge.
+"""Mininet nodes that set themselves up: machines, the gateway's bridge, and routers that translate addresses.
 
 Everything is done in config() and start(), so that `mn --custom` raises the same topology as we do.
 """
@@ -15,8 +15,8 @@ from typing import Any
 from mininet.node import Node, OVSSwitch
 
 from gateway import sending
-from topologies import command, ovs
-from topologies.command import Done
+from lab.stage import command, ovs
+from lab.stage.command import Done
 
 MAX_BACKOFF_MS = 1000  # the least that OVS allows
 # Packets (a second) that the ports share among them: no terminal drowns the controller. As `bicast bridge` has it.
@@ -155,7 +155,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     @classmethod
     def setup(cls) -> None:
         if not ovs.running():
-            raise command.CommandFailed("there is no private Open vSwitch; start one with topologies.ovs.PrivateOvs")
+            raise command.CommandFailed("there is no private Open vSwitch; start one with lab.stage.ovs.PrivateOvs")
         cls.OVSVersion = re.findall(r"\d+\.\d+", ovs.vsctl("--version"))[0]
 
     def run(self, *argv: str, given: str | None = None, timeout_s: float | None = None, check: bool = True) -> Done:
@@ -220,3 +220,57 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
     def batchShutdown(cls, switches: Sequence[Gateway], **_options: Any) -> Sequence[Gateway]:
         """None is stopped in a bunch: each is asked for itself."""
         return ()
+
+
+# A router that translates addresses, as a provider or a modem does: out of our hands, and not always the same.
+
+TRANSLATION = "translation"
+SILENCE = "silence"
+
+
+class Nat(Machine):
+    """What leaves by its device `outside` has its address there, and a port by chance.
+
+    addresses, routes   as of a Machine
+    outside             a device that has one address, and the default route
+    translates          whether it does from the beginning on
+    """
+
+    def config(self, *given: Any, outside: str = "out", translates: bool = True, **machine: Any) -> None:
+        super().config(*given, **{**machine, "forwards": True})
+        self._outside = outside
+        self._address = machine["addresses"][outside][0]
+        self._routes = machine.get("routes", ())
+        if translates:
+            self.translate()
+
+    def translate(self) -> None:
+        rule = f'type nat hook postrouting priority srcnat; oifname "{self._outside}" masquerade fully-random'
+        self.run("nft", "-f", "-", given=f"table ip {TRANSLATION} {{ chain leaving {{ {rule}; }}; }}\n")
+
+    def pass_on(self) -> None:
+        """Be a plain router again. What was translated stays so until it is silent."""
+        self.run("nft", "delete", "table", "ip", TRANSLATION)
+
+    def redial(self, address: str | None = None) -> None:
+        """Forget all mappings, and go on with another outer address (like 198.51.100.77/24), or with the same one.
+
+        With its address the kernel forgets what was translated to it.
+        """
+        new = address or self._address
+        lines = [f"address del {self._address} dev {self._outside}", f"address add {new} dev {self._outside}"]
+        lines += [f"route replace {route.to} via {route.via}" for route in self._routes]
+        self.run("ip", "-batch", "-", given="\n".join(lines) + "\n")
+        self._address = new
+
+    def narrow(self, device: str, mtu: int) -> None:
+        """What leaves by it is no longer than this, and who sends longer packets is not told."""
+        types = ("icmp type destination-unreachable icmp code frag-needed", "icmpv6 type packet-too-big")
+        drops = "\n".join(f"{each} drop" for each in types)
+        chain = f"chain out {{ type filter hook output priority 0;\n{drops}\n}}"
+        self.run("nft", "-f", "-", given=f"table inet {SILENCE} {{ {chain}\n}}\n")
+        self.run("ip", "link", "set", device, "mtu", str(mtu))
+
+    def widen(self, device: str, mtu: int) -> None:
+        self.run("ip", "link", "set", device, "mtu", str(mtu))
+        self.run("nft", "delete", "table", "inet", SILENCE)

@@ -6,12 +6,12 @@ import json
 import time
 from dataclasses import dataclass
 
-from experiments import ExperimentFailed
-from experiments.live.streaming import PORT, till
-from experiments.running import LOOK_EVERY_S, TREE
-from topologies import command
-from topologies.command import Done
-from topologies.nodes import Machine
+from lab.processes.controller import LOOK_EVERY_S, TREE
+from lab.stage import command
+from lab.stage.command import Done
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.traffic.streaming import PORT, till
 
 AGENT = str(TREE / "build" / "bicast-agent")
 WITHIN_S = 60.0

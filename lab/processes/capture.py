@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments import ExperimentFailed
-from topologies.nodes import Machine
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
 
 
 @contextmanager

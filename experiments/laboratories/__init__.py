@@ -1,0 +1,1 @@
+"""Topologies with the controller and agents on them, which several experiments and tests share."""

@@ -1,0 +1,1 @@
+"""Links with a rate, a queue, loss and delay, made by the kernel or by build/link-emulator."""

@@ -1,0 +1,1 @@
+"""What was measured: figures with what was promised of them, and campaigns of many runs."""
