@@ -45,7 +45,7 @@ const (
 	tablet4, tablet6         = "192.168.7.3", "fd07::3"
 	server4, server6         = "45.0.0.2", "2a0f::2"
 	relay4, relay6           = "45.0.0.1", "2a0f::1" // as servers see it
-	within                   = 10 * time.Second
+	within                   = time.Minute
 
 	hostMAC = "02:62:69:63:61:73"
 )

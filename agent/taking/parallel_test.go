@@ -19,7 +19,7 @@ const (
 )
 
 // The gateway reaches tokyo by one way of 20 Mbit/s and osaka by another one; between the two relays there is room.
-func TestTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
+func TestTimedTwoRelaysAtOnceCarryWhatBothWaysDo(t *testing.T) {
 	h := ordered(t, true, "tokyo")
 	h.relay.Run("ip", "mptcp", "limits", "set", "subflows", "8")
 	other := lab.One(t)

@@ -126,7 +126,7 @@ func (h *house) eventually(what string, so func() bool) {
 	h.t.Helper()
 	for late := time.Now().Add(within); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			h.t.Fatalf("%s: not within %v", what, within)
+			h.t.Fatalf("%s: not within %v; subflows by %q", what, within, h.subflows())
 		}
 	}
 }

@@ -45,7 +45,10 @@ func TestARelayIsReachedByIPv6(t *testing.T) {
 	h.connected()
 	h.reached("tokyo", true)
 	h.sees(television4, server4, relay4)
-	h.eventually("both subflows", func() bool { return slices.Contains(h.subflows(), "fd97:1::2 fd97:2::2") })
+	h.eventually("both subflows", func() bool { // on a busy machine either one may be the first
+		seen := h.subflows()
+		return slices.Contains(seen, "fd97:1::2 fd97:2::2") || slices.Contains(seen, "fd97:2::2 fd97:1::2")
+	})
 }
 
 func TestASubflowThatEndsIsMadeAgain(t *testing.T) {
@@ -123,16 +126,26 @@ func TestADestinationGoesByTheRelaysThatAreChosenForIt(t *testing.T) {
 		t.Fatalf("%d and %d connections, expected the tablet's four on both alike", a, b)
 	}
 	h.falls("osaka")
-	began := time.Now()
 	h.sees(television4, server4, relay4)
-	if took := time.Since(began); took > 2*time.Second {
-		t.Fatalf("another relay is found after %v, expected 1 s at most and what this machine adds", took)
-	}
 	if err := first.goesOn(); err == nil {
 		t.Fatal("a connection outlived its relay")
 	}
 	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/24"})
 	h.sees(television4, server4, "10.97.1.2") // directly, by the best uplink
+}
+
+func TestTimedAnotherRelayIsFoundWithin2s(t *testing.T) {
+	h := ordered(t, true, "tokyo", "osaka")
+	h.chooses(&agentv1.RelayChoice{Prefix: "45.0.0.0/24", Relays: []string{"osaka", "tokyo"}, Together: true})
+	for range 4 {
+		h.sees(tablet4, server4, relay4)
+	}
+	h.falls("osaka")
+	began := time.Now()
+	h.sees(television4, server4, relay4)
+	if took := time.Since(began); took > 2*time.Second {
+		t.Fatalf("another relay is found after %v, expected 1 s at most and what this machine adds", took)
+	}
 }
 
 func TestARelayThatIsNoneAnyMoreCarriesNothingOn(t *testing.T) {
