@@ -268,7 +268,7 @@ func Between(value, least, most uint32) bool { return least <= value && value <=
 // Await fails the test when it takes too long.
 func Await(t *testing.T, done func() bool, now func() any, expected ...any) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%v, expected %v", now(), expected)
 		}

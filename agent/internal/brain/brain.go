@@ -22,7 +22,7 @@ import (
 )
 
 // Patience is for a machine that does other things; nothing waits for it when all is well.
-const Patience = 20 * time.Second
+const Patience = time.Minute
 
 // Brain is the controller. Sessions and Enrolment are where it listens, on the loopback.
 type Brain struct {
