@@ -22,7 +22,7 @@ document = make_app(core.read, core.program, core.decisions, core, TOKEN).openap
 schema = schemathesis.openapi.from_dict(document)
 
 
-generously = settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+generously = settings(max_examples=20, suppress_health_check=list(HealthCheck))
 
 
 def authorised(case: Case) -> dict[str, str]:
