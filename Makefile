@@ -31,7 +31,7 @@ bench: setup
 	@$(die_with_make) ./bicast experiment bench
 
 smoke: setup
-	@$(die_with_make) .venv/bin/python -m bench --smoke
+	@$(die_with_make) .venv/bin/python -m experiments.bench --smoke
 
 test: setup
 	@$(die_with_make) setup/test.sh

@@ -148,11 +148,11 @@ EXPERIMENTS = {
         "10 MB; 10 rounds at home, of 100 MB down: about an hour and a half.",
     ),
     "bench": Experiment(
-        "bench",
+        "experiments.bench",
         "all that is promised in figures, measured, with `transfer --quick` at its end",
         "Measures all that docs/measured.md promises in figures: forwarding, changes of mode, connecting, dead ports, "
         "a dead controller, agents, and then the experiments above. Prints promise, figure, n, spread and verdict. "
-        "`.venv/bin/python -m bench PART ...` measures parts alone.",
+        "`.venv/bin/python -m experiments.bench PART ...` measures parts alone.",
         "about 60 minutes; what is measured is kept after each part.",
     ),
 }

@@ -23,7 +23,7 @@ run() {
 gofmt() {
     local -a otherwise
     echo "check: gofmt"
-    mapfile -t otherwise < <("$(setup/go.sh env GOROOT)/bin/gofmt" -l agent api bench internal mptcp relay)
+    mapfile -t otherwise < <("$(setup/go.sh env GOROOT)/bin/gofmt" -l agent api experiments internal mptcp relay)
     ((${#otherwise[@]} == 0)) || {
         echo "check: setup/go.sh fmt ./... would change ${otherwise[*]}" >&2
         return 1

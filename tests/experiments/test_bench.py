@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-import bench
-from bench import eliminate, ports, windows
-from bench.mode_change import LATE_S, Change, Round
-from bench.transfer import figure_of
+from experiments import bench
+from experiments.bench import eliminate, ports, windows
+from experiments.bench.mode_change import LATE_S, Change, Round
+from experiments.bench.transfer import figure_of
 from experiments.transfer.plan import Setting, Task
 from experiments.transfer.results import Results, verdicts
 from experiments.transfer.rows import Row
@@ -27,7 +27,7 @@ from lab.traffic.numbered import Counted
 
 @pytest.mark.parametrize("part", [*bench.PARTS, *bench.SMOKE])
 def test_each_part_of_the_table_can_be_measured(part: str) -> None:
-    assert callable(import_module(f"bench.{part}").measure)
+    assert callable(import_module(f"experiments.bench.{part}").measure)
 
 
 def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
@@ -58,7 +58,7 @@ def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.Cap
 @pytest.mark.timed
 def test_a_minute_of_the_bench_meets_its_promises() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "bench", "--smoke"], cwd=TREE, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "experiments.bench", "--smoke"], cwd=TREE, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

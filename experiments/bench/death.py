@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.lab import Lab, lab
+from experiments.bench.lab import Lab, lab
 from lab.results.figures import Figure, Promise, exactly, middle, worst
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.download import Received, flowing

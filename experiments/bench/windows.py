@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench import golang
+from experiments.bench import golang
 from lab.results.figures import Figure, Promise, at_least, below, middle
 
 GATEWAY, TERMINAL = "Goodput/", "Cost/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from bench.lab import Lab, lab
+from experiments.bench.lab import Lab, lab
 from lab.processes.openflow_spy import BARRIER_REPLY
 from lab.results.figures import Figure, below, middle, worst
 from lab.stage.command import run

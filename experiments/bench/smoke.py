@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.forwarding import Talk, ratio
-from bench.lab import lab
-from bench.mode_change import one_round
+from experiments.bench.forwarding import Talk, ratio
+from experiments.bench.lab import lab
+from experiments.bench.mode_change import one_round
 from lab.results.figures import Figure, at_least, exactly, worst
 from topologies.paper import PaperTopo
 

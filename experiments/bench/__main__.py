@@ -1,16 +1,16 @@
-"""`python -m bench [PART ...]`: these parts alone."""
+"""`python -m experiments.bench [PART ...]`: these parts alone."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from bench import PARTS, run
+from experiments.bench import PARTS, run
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure the controller and the switch.", allow_abbrev=False
+        prog="python -m experiments.bench", description="Measure the controller and the switch.", allow_abbrev=False
     )
     parser.add_argument("parts", metavar="PART", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
     parser.add_argument("--smoke", action="store_true", help="a few ratios, in a minute")

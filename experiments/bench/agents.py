@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.connect import gateways, lead
+from experiments.bench.connect import gateways, lead
 from lab.processes.controller import OPENFLOW, TREE, Controller
 from lab.processes.gateways import many
 from lab.processes.usage import cpu_s, resident_mb
@@ -83,7 +83,7 @@ def _site(at: int) -> dict[str, Any]:
 def _crowd(controller: Controller, sites: dict[str, Any], place: Path) -> Iterator[subprocess.Popen[str]]:
     """They are all here."""
     program = place / "crowd"
-    run(str(GO), "build", "-o", str(program), "./bench/crowd")
+    run(str(GO), "build", "-o", str(program), "./experiments/bench/crowd")
     lines = []
     for site in sites.values():
         for name, terminal in site["terminals"].items():

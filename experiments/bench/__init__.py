@@ -1,9 +1,9 @@
 """What the controller and the switch can do, measured: `./bicast experiment bench`, `make bench`.
 
 Each part yields Figures. Ratios are of one run on one Open vSwitch, with the variants taken in turns, so that
-what the machine does beside it hits them alike. All parts take about an hour; `python -m bench PART ...`
-measures these alone, and `python -m bench --smoke` a few ratios in a minute. What came out is kept in results/bench/
-after each part. A promise that was not met is named, and the exit code is 1.
+what the machine does beside it hits them alike. All parts take about an hour; `python -m experiments.bench PART ...`
+measures these alone, and `python -m experiments.bench --smoke` a few ratios in a minute. The figures are kept in
+results/bench/ after each part. A promise that was not met is named, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PARTS = (
     "transfer",
 )
 SMOKE = ("smoke",)
-RESULTS = Path(__file__).resolve().parent.parent / "results" / "bench"
+RESULTS = Path(__file__).resolve().parents[2] / "results" / "bench"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     name = "bench" if tuple(parts) == PARTS else "-".join(parts)
     for part in parts:
         print(f"bench: {part.replace('_', ' ')} ...", file=sys.stderr, flush=True)
-        figures += import_module(f"bench.{part}").measure()
+        figures += import_module(f"experiments.bench.{part}").measure()
         keep(figures, RESULTS, name)
     print(json.dumps([asdict(each) for each in figures], indent=2) if args.json else table(figures))
     return verdict(figures)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench import golang
+from experiments.bench import golang
 from lab.results.figures import Figure, at_least, middle
 
 ROUNDS = 12
