@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
-	"bicast/relay/identity"
-	"bicast/relay/identity/issued"
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
 )
 
 // tunnel is TLS with the relay, by hand, from the gateway's host.
 func (r *road) tunnel() *tls.Conn {
 	r.t.Helper()
-	config, err := identity.Gateway(r.home(), "tokyo")
+	config, err := mtls.Gateway(r.home(), "tokyo")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 }
 
 func TestWhatIsMissingIsSaid(t *testing.T) {
-	files := issued.New(t).Relay("tokyo")
+	files := mtlstest.New(t).Relay("tokyo")
 	shown := strings.Join(showing(files), " ")
 	const inside = "--inside left --from 10.0.0.0/8 "
 	for words, want := range map[string]string{
@@ -132,7 +132,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 }
 
 func TestFilesThatAreNoneOfAnIdentityAreNotRead(t *testing.T) {
-	shown := strings.Join(showing(issued.New(t).Relay("tokyo")), " ")
+	shown := strings.Join(showing(mtlstest.New(t).Relay("tokyo")), " ")
 	long := filepath.Join(t.TempDir(), "long")
 	if err := errors.Join(os.WriteFile(long, nil, 0o600), os.Truncate(long, 1<<30)); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestFilesThatAreNoneOfAnIdentityAreNotRead(t *testing.T) {
 }
 
 func TestWhereNoTerminalCanBeIsRefused(t *testing.T) {
-	shown := strings.Join(showing(issued.New(t).Relay("tokyo")), " ")
+	shown := strings.Join(showing(mtlstest.New(t).Relay("tokyo")), " ")
 	for more, want := range map[string]string{
 		"--inside left --from 192.168.55.7/24":                 "expected 192.168.55.0/24",
 		"--inside left --from fd07::7/64":                      "expected fd07::/64",

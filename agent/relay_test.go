@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
-	"bicast/relay/identity/issued"
+	"bicast/internal/mtls/mtlstest"
 )
 
 func TestATerminalsConnectionsAreCarriedByTheRelay(t *testing.T) {
@@ -174,7 +174,7 @@ func TestARelayServesNobodyButItsGateways(t *testing.T) {
 		"another name":              curled(r.authority.Gateway("elsewhere", time.Hour)),
 		"what has expired":          curled(r.authority.Gateway("home", -time.Hour)),
 		"a relay's":                 curled(r.authority.Relay("home")),
-		"another authority's":       append(curled(issued.New(t).Gateway("home", time.Hour)), "--proxy-cacert", r.home().Authority),
+		"another authority's":       append(curled(mtlstest.New(t).Gateway("home", time.Hour)), "--proxy-cacert", r.home().Authority),
 		"its own, to somebody else": append(curled(r.home()), "--resolve", "osaka:4433:10.0.1.2", "--proxy", "https://osaka:4433"),
 	} {
 		if body, err := r.curl(append(shown, "http://"+server4+"/")...); err == nil || strings.Contains(body, relay4) {

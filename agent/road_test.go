@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/lab"
-	"bicast/relay/identity"
-	"bicast/relay/identity/issued"
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
 )
 
 // road is what a terminal's connection passes:
@@ -29,7 +29,7 @@ import (
 type road struct {
 	t                                *testing.T
 	terminal, gateway, relay, server *lab.Host
-	authority                        *issued.Authority
+	authority                        *mtlstest.Authority
 	relaying                         *exec.Cmd
 }
 
@@ -44,7 +44,7 @@ const (
 
 func newRoad(t *testing.T) *road {
 	r := &road{
-		t: t, terminal: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t), authority: issued.New(t),
+		t: t, terminal: lab.One(t), gateway: lab.One(t), relay: lab.One(t), server: lab.One(t), authority: mtlstest.New(t),
 	}
 	for _, host := range []*lab.Host{r.terminal, r.gateway, r.relay, r.server} {
 		host.Sysctl("ipv6/conf/default/accept_dad", "0") // or routers ask for neighbours after two seconds
@@ -122,7 +122,7 @@ func (r *road) end(agent *exec.Cmd, by os.Signal) {
 	}
 }
 
-func showing(files identity.Files) []string {
+func showing(files mtls.Files) []string {
 	return []string{"--certificate", files.Certificate, "--key", files.Key, "--ca", files.Authority}
 }
 
@@ -133,7 +133,7 @@ func (r *road) relays(more ...string) {
 	r.relaying = r.start(r.relay, append(words, more...)...)
 }
 
-func (r *road) takes(fallback string, shown identity.Files, more ...string) *exec.Cmd {
+func (r *road) takes(fallback string, shown mtls.Files, more ...string) *exec.Cmd {
 	r.t.Helper()
 	words := append([]string{
 		"take", "--relay", door, "--name", "tokyo", "--port", "5000", "--fallback", fallback,
@@ -142,7 +142,7 @@ func (r *road) takes(fallback string, shown identity.Files, more ...string) *exe
 	return r.start(r.gateway, append(words, more...)...)
 }
 
-func (r *road) home() identity.Files { return r.authority.Gateway("home", time.Hour) }
+func (r *road) home() mtls.Files { return r.authority.Gateway("home", time.Hour) }
 
 // serves has the server say to whom it speaks, in a line, and then do what is wanted with what comes.
 func (r *road) serves(port string, then func(conn *net.TCPConn)) {
@@ -244,7 +244,7 @@ func (r *road) command(at *lab.Host, name string, words ...string) (string, erro
 }
 
 // curled is how curl shows a certificate to a proxy.
-func curled(files identity.Files) []string {
+func curled(files mtls.Files) []string {
 	return []string{"--proxy-cert", files.Certificate, "--proxy-key", files.Key, "--proxy-cacert", files.Authority}
 }
 

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/capping"
-	"bicast/agent/clock"
-	"bicast/agent/standing"
+	"bicast/internal/cgroupbpf"
+	"bicast/internal/clock"
 )
 
 //go:embed blocks.bpf.o
@@ -91,7 +91,7 @@ func (p *program) open(cgroup string) (err error) {
 }
 
 func (p *program) load(cgroup string) error {
-	left, err := standing.Find(p.directory, atCgroup)
+	left, err := cgroupbpf.Find(p.directory, atCgroup)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (p *program) load(cgroup string) error {
 	if err := p.takeOver(before); err != nil {
 		return err
 	}
-	if err := standing.Attach(p.directory, p.objects.AtCgroup); err != nil {
+	if err := cgroupbpf.Attach(p.directory, p.objects.AtCgroup); err != nil {
 		return fmt.Errorf("the cgroup %s takes no program (%s): %w", cgroup, wanted, err)
 	}
 	_, err = left.TakeAway()
@@ -168,7 +168,7 @@ func (p *program) sweep() error {
 
 // close gives all sockets back what they had.
 func (p *program) close() error {
-	failures := []error{p.hold(0, 0), standing.Detach(p.directory, p.objects.AtCgroup)}
+	failures := []error{p.hold(0, 0), cgroupbpf.Detach(p.directory, p.objects.AtCgroup)}
 	return errors.Join(append(failures, p.let())...)
 }
 

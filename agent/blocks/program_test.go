@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
-	"bicast/agent/standing"
 	"bicast/api/agentv1"
+	"bicast/internal/cgroupbpf"
+	"bicast/internal/clock"
 	"bicast/internal/lab"
 )
 
@@ -177,7 +177,7 @@ func TestWhatAnotherVersionLeftStays(t *testing.T) {
 	must(t, spec.LoadAndAssign(&left.objects, nil))
 	left.settings.LeaseUntilNS = uint64(clock.Monotonic())
 	must(t, left.objects.Order.Put(uint32(0), left.settings))
-	must(t, standing.Attach(left.directory, left.objects.AtCgroup))
+	must(t, cgroupbpf.Attach(left.directory, left.objects.AtCgroup))
 	must(t, left.let())
 	_, stop := governing(t, client, aSocket(t), cgroup)
 	await(t, "both stand", func() bool { return count(t, cgroup) == 2 })

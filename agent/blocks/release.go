@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/capping"
-	"bicast/agent/clock"
-	"bicast/agent/standing"
+	"bicast/internal/cgroupbpf"
 	"bicast/internal/claim"
+	"bicast/internal/clock"
 )
 
 // Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
@@ -49,7 +49,7 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 		return 0, false, err
 	}
 	defer directory.Close()
-	left, err := standing.Find(directory, atCgroup)
+	left, err := cgroupbpf.Find(directory, atCgroup)
 	if err != nil {
 		return 0, false, err
 	}
@@ -60,7 +60,7 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 			defer mine.Close()
 		case errors.Is(err, claim.ErrTaken): // an agent lives, and the youngest is its own
 			its := left.Programs[count-1]
-			left.Keep(func(each *standing.Program) bool { return each != its })
+			left.Keep(func(each *cgroupbpf.Program) bool { return each != its })
 		default:
 			return 0, left.Blind, err
 		}
@@ -75,22 +75,22 @@ func releaseAt(cgroup string, netns uint64) (gone int, blind bool, err error) {
 	return gone, left.Blind, err
 }
 
-func whose(program *standing.Program) (standing.Whose, error) {
+func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
 	var told settings
 	if err := program.Read(orderMap, &told); err != nil {
-		return standing.Whose{}, err
+		return cgroupbpf.Whose{}, err
 	}
 	spec, err := specification()
 	if err != nil {
-		return standing.Whose{}, err
+		return cgroupbpf.Whose{}, err
 	}
-	return standing.Whose{
+	return cgroupbpf.Whose{
 		Netns: told.NetnsCookie, TendedUntil: time.Duration(told.LeaseUntilNS), Strange: !program.Has(heldMap, spec.Maps[heldMap]),
 	}, nil
 }
 
 // giveBack ends what a program holds of the sockets of this namespace.
-func giveBack(left *standing.Program) error {
+func giveBack(left *cgroupbpf.Program) error {
 	p := &program{within: func(work func() error) error { return work() }}
 	if err := left.Read(orderMap, &p.settings); err != nil {
 		return err

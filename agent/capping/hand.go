@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
 )
 

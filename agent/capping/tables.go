@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
+	"bicast/internal/clock"
 )
 
 // NoPace is no bound to how fast a socket sends.

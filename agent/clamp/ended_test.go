@@ -10,9 +10,9 @@ import (
 
 	"bicast/agent/capping"
 	"bicast/agent/capping/world"
-	"bicast/agent/clock"
-	"bicast/agent/standing"
 	"bicast/api/agentv1"
+	"bicast/internal/cgroupbpf"
+	"bicast/internal/clock"
 )
 
 func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
@@ -110,7 +110,7 @@ func TestThePaceThatAKilledAgentLeftIsNotTakenForTheSocketsOwn(t *testing.T) {
 // remembers tells whether the oldest program at the root of cgroups, a killed agent's, still knows an upload.
 func remembers(w *world.World, upload *world.Upload) (known bool) {
 	w.T.Helper()
-	standingFor(w, func(there *standing.Found) (err error) {
+	standingFor(w, func(there *cgroupbpf.Found) (err error) {
 		upload.Option(func(socket int) error {
 			var holding []byte
 			holding, err = there.Programs[0].Maps[holdings].LookupBytes(int32(socket))
@@ -218,7 +218,7 @@ func TestWhatNobodyHasTendedForLongIsTakenAwayByAnyAgent(t *testing.T) {
 		return len(there.Programs)
 	}
 	now := clock.Monotonic()
-	if soon, late := dead(now), dead(now+standing.LongDead+time.Minute); soon >= late {
+	if soon, late := dead(now), dead(now+cgroupbpf.LongDead+time.Minute); soon >= late {
 		t.Errorf("%d programs are taken for dead at once and %d after long, expected that of the killed agent among these alone", soon, late)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"bicast/agent/capping"
 	"bicast/agent/capping/world"
-	"bicast/agent/standing"
 	"bicast/api/agentv1"
+	"bicast/internal/cgroupbpf"
 )
 
 const (
@@ -236,7 +236,7 @@ func TestThisKernelTakesTheProgramsHoweverOftenItIsAsked(t *testing.T) {
 
 // atRoot counts the programs that hold a world's terminal.
 func atRoot(w *world.World) (programs int) {
-	standingFor(w, func(there *standing.Found) error {
+	standingFor(w, func(there *cgroupbpf.Found) error {
 		programs = len(there.Programs)
 		return nil
 	})
@@ -244,7 +244,7 @@ func atRoot(w *world.World) (programs int) {
 }
 
 // standingFor shows the programs at the root of cgroups that hold a world's terminal.
-func standingFor(w *world.World, show func(*standing.Found) error) {
+func standingFor(w *world.World, show func(*cgroupbpf.Found) error) {
 	w.T.Helper()
 	w.Host.Do(func() error {
 		netns, err := capping.Cookie()

@@ -10,34 +10,34 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"bicast/agent/capping"
-	"bicast/agent/clock"
-	"bicast/agent/standing"
+	"bicast/internal/cgroupbpf"
 	"bicast/internal/claim"
+	"bicast/internal/clock"
 )
 
 // leftovers are to be looked for by who has the claim: then nobody living has programs for this namespace.
-func leftovers(root *os.File, netns uint64) (*standing.Found, error) {
+func leftovers(root *os.File, netns uint64) (*cgroupbpf.Found, error) {
 	return leftAt(root, netns, clock.Monotonic())
 }
 
-func leftAt(root *os.File, netns uint64, now time.Duration) (*standing.Found, error) {
-	found, err := standing.Find(root, called)
+func leftAt(root *os.File, netns uint64, now time.Duration) (*cgroupbpf.Found, error) {
+	found, err := cgroupbpf.Find(root, called)
 	if err == nil {
 		found.Left(netns, now, whose)
 	}
 	return found, err
 }
 
-func whose(program *standing.Program) (standing.Whose, error) {
+func whose(program *cgroupbpf.Program) (cgroupbpf.Whose, error) {
 	var settings capping.Settings
 	if err := program.Read("settings", &settings); err != nil {
-		return standing.Whose{}, err
+		return cgroupbpf.Whose{}, err
 	}
 	spec, err := specification()
 	if err != nil {
-		return standing.Whose{}, err
+		return cgroupbpf.Whose{}, err
 	}
-	return standing.Whose{
+	return cgroupbpf.Whose{
 		Netns: settings.Netns, TendedUntil: time.Duration(settings.TendedUntilNS), Strange: !program.Has(holdings, spec.Maps[holdings]),
 	}, nil
 }
@@ -68,7 +68,7 @@ func Release() (gone int, blind bool, err error) {
 	defer left.Close()
 	if refused != nil { // an agent lives, and the youngest is its own
 		its := left.Youngest(netns, whose)
-		left.Keep(func(each *standing.Program) bool { return each != its })
+		left.Keep(func(each *cgroupbpf.Program) bool { return each != its })
 	}
 	gone, err = takeAway(left, nil)
 	return gone, left.Blind, err
@@ -76,7 +76,7 @@ func Release() (gone int, blind bool, err error) {
 
 // takeAway lets go what killed agents' programs held, but for what the next goes on to hold. Only when they have gone, or they
 // would hold it again.
-func takeAway(left *standing.Found, inherited *standing.Program) (gone int, err error) {
+func takeAway(left *cgroupbpf.Found, inherited *cgroupbpf.Program) (gone int, err error) {
 	gone, err = left.TakeAway()
 	for _, each := range left.Programs {
 		if each != inherited {

@@ -18,7 +18,7 @@ import (
 	"github.com/cilium/ebpf/link"
 
 	"bicast/agent/capping"
-	"bicast/agent/standing"
+	"bicast/internal/cgroupbpf"
 )
 
 //go:embed clamp.bpf.o
@@ -185,7 +185,7 @@ func (p *program) attach(root *os.File) (err error) {
 	if err := p.Tend(); err != nil {
 		return err
 	}
-	if err := standing.Attach(root, p.objects.Clamp); err != nil {
+	if err := cgroupbpf.Attach(root, p.objects.Clamp); err != nil {
 		return fmt.Errorf("no program can be attached to the root of cgroups: %w", err)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (p *program) Close() error {
 		failures = append(failures, capping.Through(p.letting), p.letting.Close())
 	}
 	if p.root != nil {
-		failures = append(failures, standing.Detach(p.root, p.objects.Clamp), p.root.Close())
+		failures = append(failures, cgroupbpf.Detach(p.root, p.objects.Clamp), p.root.Close())
 	}
 	if p.claim != nil {
 		failures = append(failures, p.claim.Close())

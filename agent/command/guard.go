@@ -4,8 +4,8 @@ import (
 	"io"
 	"os"
 
-	"bicast/agent/frugal"
 	"bicast/agent/pathmanager"
+	"bicast/internal/footprint"
 )
 
 // GuardVerb is not for people: `run` starts it, and `release`.
@@ -17,10 +17,10 @@ func Guard(arguments []string, complaints io.Writer) int {
 	var err error
 	switch len(arguments) {
 	case 1:
-		frugal.Begin()
+		footprint.Begin()
 		err = pathmanager.Listen(arguments[0])
 	case 2:
-		frugal.Begin()
+		footprint.Begin()
 		err = pathmanager.Guard(arguments[0], arguments[1], os.Stdin, os.Stdout)
 	default:
 		return complain(complaints, usage, "`bicast-agent run --role relay` starts its guard by itself")

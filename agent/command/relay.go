@@ -12,12 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/memlimit"
+	"bicast/internal/mtls"
+	"bicast/internal/ratelog"
 	"bicast/mptcp"
 	"bicast/mptcp/command"
-	"bicast/relay/identity"
 	"bicast/relay/reach"
-	"bicast/relay/room"
-	"bicast/relay/seldom"
 	"bicast/relay/serve"
 )
 
@@ -78,10 +78,10 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	}
 	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", door.Addr(), gateways, ports)
 	server := serve.New(serve.Order{
-		Shows: shows, Authority: authority, Guests: identity.Named(gateways),
+		Shows: shows, Authority: authority, Guests: mtls.Named(gateways),
 		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
-	}, room.Connections(), &seldom.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
-	defer room.Bound()()
+	}, memlimit.Connections(), &ratelog.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
+	defer memlimit.Bound()()
 	if err := server.Serve(ctx, door); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -92,15 +92,15 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 func beHere(_ context.Context, work func() error) error { return work() }
 
 // identityOptions are those of both verbs.
-func identityOptions(flags *flag.FlagSet) *identity.Files {
-	files := &identity.Files{}
+func identityOptions(flags *flag.FlagSet) *mtls.Files {
+	files := &mtls.Files{}
 	flags.StringVar(&files.Certificate, "certificate", "", "the `FILE` with the certificate to show (PEM)")
 	flags.StringVar(&files.Key, "key", "", "the `FILE` with its key (PEM)")
 	flags.StringVar(&files.Authority, "ca", "", "the `FILE` with the certificate of who vouches for the other side (PEM)")
 	return files
 }
 
-func complete(files identity.Files) bool {
+func complete(files mtls.Files) bool {
 	return files.Certificate != "" && files.Key != "" && files.Authority != ""
 }
 

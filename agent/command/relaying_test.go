@@ -18,7 +18,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 )
 
 const beyond = "45.0.0.2:80" // the only server, at the phone's host, which is the gateway here
@@ -46,7 +46,7 @@ func (b *bench) carried(home trust.Identity) {
 	b.t.Helper()
 	wire := b.phone.Dial(netip.MustParseAddrPort(lab.Service+":4433"), "10.1.0.1")
 	shows := tls.Certificate{Certificate: [][]byte{home.Certificate.Raw}, PrivateKey: home.Key}
-	conn := tls.Client(wire, identity.Calling(shows, home.Authority(), "relay", nil))
+	conn := tls.Client(wire, mtls.Calling(shows, home.Authority(), "relay", nil))
 	conn.SetDeadline(time.Now().Add(brain.Patience))
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", beyond, beyond)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})

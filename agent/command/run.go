@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/blocks"
-	"bicast/agent/frugal"
 	"bicast/agent/host"
 	"bicast/agent/pathmanager"
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
+	"bicast/internal/footprint"
 	"bicast/mptcp/command"
 )
 
@@ -72,7 +72,7 @@ func Run(arguments []string, out, complaints io.Writer) int {
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
-	frugal.Begin()
+	footprint.Begin()
 	log := slog.New(slog.NewTextHandler(complaints, nil))
 	agent, err := host.Open(host.Settings{
 		Netns: netns, Role: role, Sharers: sharersAt(*directory), BlocksCgroup: *governed, Log: log,

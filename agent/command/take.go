@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/memlimit"
+	"bicast/internal/mtls"
+	"bicast/internal/ratelog"
 	"bicast/relay/carry"
 	"bicast/relay/divert"
-	"bicast/relay/identity"
 	"bicast/relay/pool"
 	"bicast/relay/reach"
-	"bicast/relay/room"
-	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
 
@@ -64,7 +64,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 		return complain(complaints, usage, "take wants --relay HOST:PORT, --name, --certificate, --key, --ca, --port, "+
 			"--fallback direct or block, --inside and --from; `bicast-agent take --help` teaches it")
 	}
-	config, err := identity.Gateway(*files, *name)
+	config, err := mtls.Gateway(*files, *name)
 	if err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
@@ -88,8 +88,8 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	all := &take.Terminal{Direct: take.AsTerminal, Open: func(*take.Relay) func(context.Context) (*carry.Secure, error) {
 		return pool.Opener(*relay, config)
 	}}
-	taker := &take.Taker{Trouble: &seldom.Teller{Log: log}, Most: room.Connections()}
-	defer room.Bound()()
+	taker := &take.Taker{Trouble: &ratelog.Teller{Log: log}, Most: memlimit.Connections()}
+	defer memlimit.Bound()()
 	taker.By(&take.Plan{
 		Inside: all, Networks: order.From, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{},
 		Block: order.Block,

@@ -19,7 +19,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/xdp"
+	"bicast/internal/xdp"
 )
 
 //go:embed eliminate.bpf.o

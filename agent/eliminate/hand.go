@@ -13,11 +13,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"bicast/agent/clock"
 	"bicast/agent/inside"
-	"bicast/agent/lacking"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
+	"bicast/internal/portstate"
 )
 
 const (
@@ -41,7 +41,7 @@ type Hand struct {
 	order  *agentv1.Eliminate // nil: none
 	copies *Eliminator
 	window sizing
-	ports  lacking.Ports // of the paths: why there is no program; nil where it stands
+	ports  portstate.Ports // of the paths: why there is no program; nil where it stands
 }
 
 // NewHand has nothing to do yet.
@@ -120,7 +120,7 @@ func (h *Hand) begin(order *agentv1.Eliminate) error {
 	}
 	h.copies = copies
 	h.window = newSizing(order)
-	h.ports = lacking.Ports{}
+	h.ports = portstate.Ports{}
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (h *Hand) tend() {
 
 // found says once what has changed.
 func (h *Hand) found(port string, err error) {
-	h.ports.Found(port, err, h.log, lacking.Words{Lost: "nothing is eliminated here", Back: "the port is there"})
+	h.ports.Found(port, err, h.log, portstate.Words{Lost: "nothing is eliminated here", Back: "the port is there"})
 }
 
 func (h *Hand) missing() []*agentv1.Missing {

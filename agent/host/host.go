@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/capability"
-	"bicast/agent/clock"
 	"bicast/agent/eliminate"
 	"bicast/agent/hands"
 	"bicast/agent/inside"
@@ -27,6 +26,7 @@ import (
 	"bicast/agent/tunnel"
 	"bicast/agent/walk"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/mptcp"
 )
 

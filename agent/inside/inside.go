@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/lacking"
+	"bicast/internal/clock"
+	"bicast/internal/portstate"
 )
 
 const (
@@ -35,12 +35,12 @@ type Inside struct {
 	largest  int
 	program  *program // nil: nothing is wanted, or the kernel does not take it
 	answers  *answers
-	missing  lacking.Ports // of what is wanted: why there is no program; nil where it stands
+	missing  portstate.Ports // of what is wanted: why there is no program; nil where it stands
 }
 
 // New wants nothing yet.
 func New(within func(func() error) error, log *slog.Logger) *Inside {
-	return &Inside{within: within, log: log, missing: lacking.Ports{}}
+	return &Inside{within: within, log: log, missing: portstate.Ports{}}
 }
 
 // Probe tells why this kernel does not take the program; nil where it does.
@@ -192,5 +192,5 @@ func (i *Inside) let() (err error) {
 
 // found says once what has changed.
 func (i *Inside) found(port string, err error) {
-	i.missing.Found(port, err, i.log, lacking.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
+	i.missing.Found(port, err, i.log, portstate.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"bicast/agent/xdp"
+	"bicast/internal/xdp"
 )
 
 //go:embed inside.bpf.o

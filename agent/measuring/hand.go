@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
+	"bicast/internal/timestamping"
 )
 
 const tendEvery = 3 * time.Second
@@ -51,7 +51,7 @@ func NewHand(outside func(func() error) error, log *slog.Logger) *Hand {
 }
 
 // Probe tells why this kernel could not measure; nil where it stamps packets.
-func Probe() error { return stamps.Probe() }
+func Probe() error { return timestamping.Probe() }
 
 // Run sees to what is ordered until the context ends, and then ends it.
 func (h *Hand) Run(ctx context.Context) {

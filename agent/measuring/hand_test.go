@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/lab"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/agent/probe"
+	"bicast/internal/clock"
 )
 
 const day = 1_795_000_000_000_000_000

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/agent/stamp"
-	"bicast/agent/stamps"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
+	"bicast/internal/timestamping"
 )
 
 // Health takes the place of the order before; paths that are the same go on.
@@ -153,7 +153,7 @@ func look(target stamp.Target) (stand, error) {
 		}
 		found.device = device.Index
 	}
-	socket, err := stamps.Dial(target.From, target.To, target.Device)
+	socket, err := timestamping.Dial(target.From, target.To, target.Device)
 	if err != nil {
 		return found, err
 	}

@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/agent/probe"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
 )
 

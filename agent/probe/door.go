@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 const (
@@ -30,21 +30,21 @@ type Counters struct {
 // costs a comparison or two and is forgotten.
 type door struct {
 	key     Key
-	proof   gate.Proof
-	tickets gate.Tickets
+	proof   admission.Proof
+	tickets admission.Tickets
 
 	session  uint32
 	peer     netip.AddrPort
 	heard    time.Duration
-	seen     gate.Once
-	answers  gate.Budget // of probes
+	seen     admission.Once
+	answers  admission.Budget // of probes
 	counters Counters
 }
 
 func newDoor(key Key) door {
 	return door{
-		key: key, proof: gate.NewProof(rand.Reader), tickets: gate.NewTickets(knocksASecond, knocksASecond),
-		answers: gate.Full(atOnce, mostASecond),
+		key: key, proof: admission.NewProof(rand.Reader), tickets: admission.NewTickets(knocksASecond, knocksASecond),
+		answers: admission.Full(atOnce, mostASecond),
 	}
 }
 
@@ -102,7 +102,7 @@ func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict
 	case inUse && !again:
 		d.counters.Refused++
 	case d.proof.Knows(now, from, k.session, k.nonce):
-		d.session, d.peer, d.heard, d.seen = k.session, from, now, gate.Once{}
+		d.session, d.peer, d.heard, d.seen = k.session, from, now, admission.Once{}
 		d.proof.Void()
 		return verdict{answers: true, to: request{head: head{session: k.session}}}
 	case !d.tickets.May(now, fresh):

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 var here, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
@@ -230,7 +230,7 @@ func TestASessionThatIsSilentForLongEnds(t *testing.T) {
 func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
 	for name, change := range map[string]func(v *visit) netip.AddrPort{
 		"address": func(*visit) netip.AddrPort { return elsewhere },
-		"time":    func(v *visit) netip.AddrPort { v.now += 2 * gate.Lasts; return here },
+		"time":    func(v *visit) netip.AddrPort { v.now += 2 * admission.Lasts; return here },
 	} {
 		v := newVisit(t)
 		n := v.challenged(here, 7)

@@ -3,7 +3,7 @@ package probe
 import (
 	"sync"
 
-	"bicast/agent/stamps"
+	"bicast/internal/timestamping"
 )
 
 // entry is one packet that was sent, or could not be.
@@ -50,7 +50,7 @@ func (l *ledger) wrote(id uint32) {
 	e.id, e.sent = id, true
 }
 
-func (l *ledger) stamped(event stamps.Event) {
+func (l *ledger) stamped(event timestamping.Event) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	times := l.of[event.ID]
@@ -58,7 +58,7 @@ func (l *ledger) stamped(event stamps.Event) {
 		times = new([2]int64)
 		l.of[event.ID] = times
 	}
-	if event.Moment == stamps.Left {
+	if event.Moment == timestamping.Left {
 		times[1] = event.At
 	} else {
 		times[0] = event.At

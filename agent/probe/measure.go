@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
+	"bicast/internal/clock"
+	"bicast/internal/timestamping"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // Prober sends one plan's packets.
 type Prober struct {
-	socket  *stamps.Socket
+	socket  *timestamping.Socket
 	key     Key
 	to      netip.AddrPort
 	session uint32
@@ -50,7 +50,7 @@ func Dial(to netip.AddrPort, device string, key Key) (*Prober, error) {
 
 // DialFrom is Dial from one of our addresses.
 func DialFrom(from, to netip.AddrPort, device string, key Key) (*Prober, error) {
-	socket, err := stamps.Dial(from, to, device)
+	socket, err := timestamping.Dial(from, to, device)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (p *Prober) listen() {
 			if !errors.Is(err, unix.ECONNREFUSED) {
 				return
 			}
-		case event.Moment != stamps.Arrived:
+		case event.Moment != timestamping.Arrived:
 			p.ledger.stamped(event)
 		case event.Length <= len(buffer):
 			if a, right := p.answer(buffer[:event.Length]); right && a.session == p.session {

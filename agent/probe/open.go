@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/stamps"
+	"bicast/internal/timestamping"
 )
 
 const (
@@ -58,7 +58,7 @@ func (p *Prober) knocked(buffer []byte) (given nonce, opened bool, err error) {
 		if err != nil {
 			return given, false, err
 		}
-		if event.Moment != stamps.Arrived || event.Length > len(buffer) {
+		if event.Moment != timestamping.Arrived || event.Length > len(buffer) {
 			continue
 		}
 		b := buffer[:event.Length]

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
+	"bicast/internal/clock"
 )
 
 // awake is for how long before its time a packet is awaited by a processor that does not sleep: one that has just woken

@@ -1,5 +1,5 @@
 // Package probe measures one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
-// the kernels' own stamps (agent/stamps). A Reflector answers; Measure asks, and what it gives is read by
+// the kernels' own stamps (internal/timestamping). A Reflector answers; Measure asks, and what it gives is read by
 // controller/features/probing/estimation.py.
 //
 //	opening ────────────────▶
@@ -23,7 +23,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 // Of a packet's payload, in bytes.
@@ -168,7 +168,7 @@ func readAnswer(key *Key, k kind, b []byte) (answer, bool) {
 }
 
 // nonce is made by who answers, and comes back from where it was sent to.
-type nonce = gate.Nonce
+type nonce = admission.Nonce
 
 // knock is an opening, or the challenge to one.
 //

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
+	"bicast/internal/clock"
+	"bicast/internal/timestamping"
 )
 
 const (
@@ -28,7 +28,7 @@ type Settings struct {
 
 // Reflector answers one session of probes at a time, and says when each came.
 type Reflector struct {
-	socket *stamps.Socket
+	socket *timestamping.Socket
 	lock   sync.Mutex
 	door   door
 
@@ -46,7 +46,7 @@ type departure struct {
 
 // Open is in the calling thread's network namespace.
 func Open(settings Settings) (*Reflector, error) {
-	socket, err := stamps.Listen(settings.At, settings.Device)
+	socket, err := timestamping.Listen(settings.At, settings.Device)
 	if err != nil {
 		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
 	}
@@ -76,7 +76,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 			return nil
 		case err != nil:
 			return fmt.Errorf("probes are no longer heard at %v: %w", r.Local(), err)
-		case event.Moment != stamps.Arrived:
+		case event.Moment != timestamping.Arrived:
 			r.departed(event)
 		case event.Length <= len(buffer):
 			r.answer(event, buffer[:event.Length])
@@ -87,7 +87,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 // Close ends Run.
 func (r *Reflector) Close() { r.socket.Close() }
 
-func (r *Reflector) answer(event stamps.Event, b []byte) {
+func (r *Reflector) answer(event timestamping.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	verdict := r.door.take(clock.Monotonic(), event.From, b)
@@ -103,7 +103,7 @@ func (r *Reflector) answer(event stamps.Event, b []byte) {
 	}
 }
 
-func (r *Reflector) say(event stamps.Event, to request) {
+func (r *Reflector) say(event timestamping.Event, to request) {
 	said := answer{
 		head: to.head, received: event.At, length: event.Length, hardware: r.socket.Hardware(), written: int64(clock.Monotonic()),
 	}
@@ -133,10 +133,10 @@ func (r *Reflector) sealed(said answer, length int) []byte {
 }
 
 // departed keeps when an answer left, for one of the next to tell.
-func (r *Reflector) departed(event stamps.Event) {
+func (r *Reflector) departed(event timestamping.Event) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if event.Moment == stamps.Left {
+	if event.Moment == timestamping.Left {
 		r.tells = true
 	} else if r.tells || r.sent < impatience {
 		return

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/agent/hands"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/mptcp"
 )
 

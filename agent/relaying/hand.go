@@ -16,9 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
 	"bicast/relay/onward"
 	"bicast/relay/reach"

@@ -23,7 +23,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 )
 
 const (
@@ -109,7 +109,7 @@ func (r *road) tunnel(is trust.Identity, port int, to string) (*tls.Conn, *bufio
 	r.gateway.Try(func() error {
 		wire, err := net.DialTimeout("tcp", fmt.Sprintf("10.0.1.2:%d", port), patience)
 		if err == nil {
-			conn = tls.Client(wire, identity.Calling(shows, is.Authority(), "tokyo", nil))
+			conn = tls.Client(wire, mtls.Calling(shows, is.Authority(), "tokyo", nil))
 		}
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 	"bicast/relay/onward"
 	"bicast/relay/reach"
 )
@@ -28,7 +28,7 @@ type wanted struct {
 	port       uint16
 	shows      tls.Certificate
 	identity   trust.Identity
-	guests     identity.Guests
+	guests     mtls.Guests
 	reaches    reach.Ports
 	congestion string
 	draining   bool
@@ -69,7 +69,7 @@ func port(what string, number uint32) (uint16, error) {
 	return uint16(number), nil
 }
 
-func guests(named []*agentv1.Guest) (all identity.Guests, err error) {
+func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 	if len(named) > mostGuests {
 		return nil, fmt.Errorf("%s, expected at most %d", counting.Of(len(named), "gateway"), mostGuests)
 	}
@@ -83,7 +83,7 @@ func guests(named []*agentv1.Guest) (all identity.Guests, err error) {
 			return nil, fmt.Errorf("gateway %q: %s of its certificate's SHA-256, expected %d", name, counting.Of(len(sum), "byte"), sha256.Size)
 		}
 		seen[name] = true
-		all = append(all, identity.Guest{Name: name, Sum: sum})
+		all = append(all, mtls.Guest{Name: name, Sum: sum})
 	}
 	return all, nil
 }

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/frugal"
+	"bicast/internal/footprint"
+	"bicast/internal/memlimit"
+	"bicast/internal/ratelog"
 	"bicast/relay/reach"
-	"bicast/relay/room"
-	"bicast/relay/seldom"
 	"bicast/relay/serve"
 )
 
@@ -44,9 +44,9 @@ func newStand(within func(func() error) error, dial reach.Within, log *slog.Logg
 	}); err != nil {
 		return nil, err
 	}
-	s.server = serve.New(serve.Order{}, room.Connections(), &seldom.Teller{Log: log})
+	s.server = serve.New(serve.Order{}, memlimit.Connections(), &ratelog.Teller{Log: log})
 	s.alive, s.stop = context.WithCancel(context.Background())
-	s.spare = frugal.Carry()
+	s.spare = footprint.Carry()
 	return s, nil
 }
 

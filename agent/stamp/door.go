@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 const (
@@ -39,9 +39,9 @@ type door struct {
 type sender struct {
 	Session
 	at      netip.AddrPort // where the packet with the highest number is from
-	seen    gate.Once
+	seen    admission.Once
 	answers uint32
-	left    gate.Budget // of answers
+	left    admission.Budget // of answers
 }
 
 func newDoor(port uint16) door {
@@ -56,7 +56,7 @@ func (d *door) open(s Session) error {
 	case s.Key != nil && len(s.Key) < leastKey:
 		return fmt.Errorf("session %d: its key has %d bytes, expected at least %d", s.ID, len(s.Key), leastKey)
 	}
-	made := &sender{Session: s, left: gate.Full(mostASecond, mostASecond)}
+	made := &sender{Session: s, left: admission.Full(mostASecond, mostASecond)}
 	if s.Key == nil {
 		d.byAddress[s.From] = made
 	} else {

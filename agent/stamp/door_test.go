@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 var (
@@ -126,8 +126,8 @@ func TestEachNumberIsAnsweredOnce(t *testing.T) {
 		answered bool
 	}{
 		{0, true}, {0, false}, {3, true}, {1, true}, {3, false}, {1, false}, {2, true},
-		{gate.Remembered + 2, true}, {2, false}, {3, false}, {4, true}, {4, false}, // what is too old is not known to be new
-		{10 * gate.Remembered, true}, {9*gate.Remembered + 1, true}, {9*gate.Remembered + 1, false}, {9 * gate.Remembered, false}, {gate.Remembered + 2, false},
+		{admission.Remembered + 2, true}, {2, false}, {3, false}, {4, true}, {4, false}, // what is too old is not known to be new
+		{10 * admission.Remembered, true}, {9*admission.Remembered + 1, true}, {9*admission.Remembered + 1, false}, {9 * admission.Remembered, false}, {admission.Remembered + 2, false},
 		{1<<32 - 1, true}, {1<<32 - 1, false}, {0, false},
 	} {
 		if got := d.asks(0, near, question(each.number)) >= 0; got != each.answered {

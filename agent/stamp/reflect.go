@@ -8,15 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
+	"bicast/internal/clock"
+	"bicast/internal/timestamping"
 )
 
 const bufferBytes = 1 << 11 // of a packet all that is read is at its beginning
 
 // Reflector is a Session-Reflector: it answers the sessions that it was told, and nobody else, and never with more than it got.
 type Reflector struct {
-	socket *stamps.Socket
+	socket *timestamping.Socket
 	lock   sync.Mutex
 	door   door
 }
@@ -24,7 +24,7 @@ type Reflector struct {
 // Listen is at an address of this host, or without one at all of them, in the calling thread's network namespace; with a
 // device by that alone.
 func Listen(at netip.AddrPort, device string) (*Reflector, error) {
-	socket, err := stamps.Listen(at, device)
+	socket, err := timestamping.Listen(at, device)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (r *Reflector) Run(ctx context.Context) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil || event.Moment != stamps.Arrived {
+		if err != nil || event.Moment != timestamping.Arrived {
 			continue
 		}
 		came := clock.Now()
@@ -79,7 +79,7 @@ func (r *Reflector) Run(ctx context.Context) {
 	}
 }
 
-func (r *Reflector) answer(came clock.Instant, own Estimate, event stamps.Event, b []byte) {
+func (r *Reflector) answer(came clock.Instant, own Estimate, event timestamping.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	sender, answer, ok := r.door.answer(came.At, event.From, b)
@@ -94,7 +94,7 @@ func (r *Reflector) answer(came clock.Instant, own Estimate, event stamps.Event,
 }
 
 // arrived is by the clock that answers are stamped with as they leave: a card's own is another one.
-func (r *Reflector) arrived(came clock.Instant, event stamps.Event) int64 {
+func (r *Reflector) arrived(came clock.Instant, event timestamping.Event) int64 {
 	if event.At == 0 || r.socket.Hardware() {
 		return came.Wall
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
+	"bicast/internal/clock"
 	"bicast/internal/lab"
+	"bicast/internal/timestamping"
 )
 
 // enough for whatever a machine does that stands still for a while.
@@ -134,7 +134,7 @@ func TestTwoReflectorsAtTheSamePortDoNotAnswerEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.run(other.Run)
-	if _, err := other.socket.Answer(Packet{Number: 1}.Seal(nil), stamps.Event{From: r.reflector.Local()}); err != nil {
+	if _, err := other.socket.Answer(Packet{Number: 1}.Seal(nil), timestamping.Event{From: r.reflector.Local()}); err != nil {
 		t.Fatal(err)
 	}
 	r.await("a packet is counted", func() bool { return r.reflector.Counts() != Counts{} })
@@ -224,7 +224,7 @@ func TestOurClockMayBeSetWhileAPacketIsUnderWay(t *testing.T) {
 		heard := clock.Instant{At: sent + 30*time.Millisecond, Wall: int64(s.out[number].offset + sent + 30*time.Millisecond + set)}
 		asked := Packet{Number: uint32(number), Time: s.out[number].wire}
 		a := Answer{Packet: Packet{Number: uint32(number), Time: asked.Time}, Received: asked.Time, To: asked}
-		s.answered(heard, stamps.Event{At: heard.Wall}, a.Seal(testKey))
+		s.answered(heard, timestamping.Event{At: heard.Wall}, a.Seal(testKey))
 	}
 	w := s.history.Windows(s.history.trips[2].sent + 1500*time.Millisecond)[0]
 	expect(t, [2]int{w.Sent, w.Lost}, [2]int{3, 0})

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
-	"bicast/agent/stamps"
+	"bicast/internal/clock"
+	"bicast/internal/timestamping"
 )
 
 const (
@@ -49,7 +49,7 @@ type outgoing struct {
 // Sender is a Session-Sender.
 type Sender struct {
 	target Target
-	socket *stamps.Socket
+	socket *timestamping.Socket
 
 	lock    sync.Mutex
 	history History
@@ -60,7 +60,7 @@ type Sender struct {
 
 // Dial is in the calling thread's network namespace.
 func Dial(target Target) (*Sender, error) {
-	socket, err := stamps.Dial(target.From, target.To, target.Device)
+	socket, err := timestamping.Dial(target.From, target.To, target.Device)
 	if err != nil {
 		return nil, err
 	}
@@ -176,9 +176,9 @@ func (s *Sender) hear() {
 		case errors.Is(err, unix.ECONNREFUSED):
 			s.sending.Refused++
 		case err != nil:
-		case event.Moment == stamps.Arrived:
+		case event.Moment == timestamping.Arrived:
 			s.answered(heard, event, b[:min(event.Length, len(b))])
-		case event.Moment == stamps.Queued:
+		case event.Moment == timestamping.Queued:
 			s.left(heard, event)
 		}
 		s.lock.Unlock()
@@ -186,7 +186,7 @@ func (s *Sender) hear() {
 }
 
 // left takes the time when the packet went into its device's queue: what waits there waits for whoever uses the path.
-func (s *Sender) left(heard clock.Instant, event stamps.Event) {
+func (s *Sender) left(heard clock.Instant, event timestamping.Event) {
 	if event.At == 0 || s.socket.Hardware() {
 		return
 	}
@@ -198,7 +198,7 @@ func (s *Sender) left(heard clock.Instant, event stamps.Event) {
 	}
 }
 
-func (s *Sender) answered(heard clock.Instant, event stamps.Event, b []byte) {
+func (s *Sender) answered(heard clock.Instant, event timestamping.Event, b []byte) {
 	answer, ok := OpenAnswer(s.target.Key, b)
 	of := s.out[answer.To.Number%inFlight]
 	if !ok || of.wire == 0 || of.number != answer.To.Number || of.wire != answer.To.Time {

@@ -18,9 +18,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"bicast/agent/clock"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
 	"bicast/mptcp"
 	"bicast/relay/divert"

@@ -17,7 +17,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 )
 
 // With this in its environment the test's own program is bicast-agent.
@@ -238,7 +238,7 @@ func (h *house) order(relays ...string) *agentv1.Take {
 	}
 	for i, name := range relays {
 		order.Relays = append(order.Relays, &agentv1.TakingRelay{
-			Name: name, Address: "10.9.9.9", Port: uint32(4433 + i), KeySha256: identity.KeySum(h.is(name).Certificate),
+			Name: name, Address: "10.9.9.9", Port: uint32(4433 + i), KeySha256: mtls.KeySum(h.is(name).Certificate),
 		})
 	}
 	return order

@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"bicast/internal/ratelog"
 	"bicast/mptcp"
 	"bicast/relay/carry"
-	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
 
@@ -33,7 +33,7 @@ type kernel interface {
 // joins makes further subflows of connections to relays, and those anew that end while the connection lives.
 type joins struct {
 	kernel  kernel
-	trouble *seldom.Teller
+	trouble *ratelog.Teller
 
 	mutex  sync.Mutex
 	onward map[netip.AddrPort][]netip.AddrPort // ports of others that lead to a relay, too

@@ -11,16 +11,16 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/frugal"
 	"bicast/agent/pathmanager"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
+	"bicast/internal/footprint"
+	"bicast/internal/memlimit"
+	"bicast/internal/ratelog"
 	"bicast/mptcp"
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
-	"bicast/relay/room"
-	"bicast/relay/seldom"
 	"bicast/relay/take"
 )
 
@@ -63,8 +63,8 @@ type taken struct {
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
 		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
-		taker: &take.Taker{Trouble: &seldom.Teller{Log: h.log}, Most: room.Connections()},
-		joins: &joins{kernel: h.kernel, trouble: &seldom.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
+		taker: &take.Taker{Trouble: &ratelog.Teller{Log: h.log}, Most: memlimit.Connections()},
+		joins: &joins{kernel: h.kernel, trouble: &ratelog.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
 		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
 		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
 	}
@@ -75,7 +75,7 @@ func begin(h *Hand) (s *stand, err error) {
 		return nil, err
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.spare = frugal.Carry()
+	s.spare = footprint.Carry()
 	var four, six *net.TCPListener
 	err = h.within(func() (err error) {
 		four, six, err = take.Listen(s.ctx, 0, divert.Answering)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/api/agentv1"
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 )
 
 func TestEachTerminalsConnectionsRideAllUplinksByAddressesOfItsOwn(t *testing.T) {
@@ -227,7 +227,7 @@ func TestARelayWhoseKeyCountsNoMoreIsNotReachedThoughItsCertificateIsGood(t *tes
 	h := newHouse(t)
 	h.stands("tokyo", 4433)
 	order := h.order("tokyo")
-	order.Relays[0].KeySha256 = identity.KeySum(h.brain.Authority.Identity("tokyo", "controller:1").Certificate)
+	order.Relays[0].KeySha256 = mtls.KeySum(h.brain.Authority.Identity("tokyo", "controller:1").Certificate)
 	h.takes(order)
 	h.connected()
 	h.eventually("it is told why", func() bool {

@@ -3,11 +3,11 @@ package trust
 import (
 	"crypto/tls"
 
-	"bicast/relay/identity"
+	"bicast/internal/mtls"
 )
 
 // Calling is TLS towards the relay of a name: it is shown the agent's certificate, and its own is of the same CA, for the one key
 // of which this is the SHA-256.
 func (i Identity) Calling(relay string, keySum []byte) *tls.Config {
-	return identity.Calling(i.forTLS(), i.Authority(), relay, keySum)
+	return mtls.Calling(i.forTLS(), i.Authority(), relay, keySum)
 }

@@ -4,22 +4,22 @@ import (
 	"io"
 	"time"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 const mostASecond = 64 // challenges to fresh questions, to old ones, and answers to old ones; and at once
 
 // door knows who may come in: who proves to be at an address. What that was handed is void when the other end has moved.
 type door struct {
-	gate.Proof
-	gate.Tickets
-	oldOfThePeers gate.Budget
+	admission.Proof
+	admission.Tickets
+	oldOfThePeers admission.Budget
 }
 
 func newDoor(random io.Reader) door {
 	return door{
-		Proof: gate.NewProof(random), Tickets: gate.NewTickets(mostASecond, mostASecond),
-		oldOfThePeers: gate.Full(mostASecond, mostASecond),
+		Proof: admission.NewProof(random), Tickets: admission.NewTickets(mostASecond, mostASecond),
+		oldOfThePeers: admission.Full(mostASecond, mostASecond),
 	}
 }
 

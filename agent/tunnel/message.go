@@ -15,7 +15,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"bicast/agent/gate"
+	"bicast/internal/admission"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 )
 
 // nonce is made by who answers and comes back in questions.
-type nonce = gate.Nonce
+type nonce = admission.Nonce
 
 // message is what the ends say to each other inside of the tunnel, in place of an IP packet.
 //

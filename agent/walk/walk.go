@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/clock"
+	"bicast/internal/clock"
 )
 
 const (

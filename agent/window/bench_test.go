@@ -9,7 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"bicast/agent/clock"
+	"bicast/internal/clock"
 	"bicast/internal/lab"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"bicast/agent/clock"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 )
 
 const (

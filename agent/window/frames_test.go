@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/clock"
+	"bicast/internal/clock"
 )
 
 const (

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"bicast/agent/clock"
-	"bicast/agent/lacking"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 	"bicast/internal/counting"
+	"bicast/internal/portstate"
 )
 
 const (
@@ -33,9 +33,9 @@ type Hand struct {
 	wanted   []string // ports
 	programs *programs
 	ports    *ports
-	missing  lacking.Ports // of the ports: why there is no program; nil where it stands
-	ending   time.Time     // of the programs, when nothing is ordered any more
-	over     bool          // it ends, or has: nothing begins any more
+	missing  portstate.Ports // of the ports: why there is no program; nil where it stands
+	ending   time.Time       // of the programs, when nothing is ordered any more
+	over     bool            // it ends, or has: nothing begins any more
 }
 
 // NewHand has nothing to do yet.
@@ -155,7 +155,7 @@ func (h *Hand) begin() error {
 		return err
 	}
 	h.programs, h.ports = programs, newPorts(programs, h.attach)
-	h.wanted, h.missing = nil, lacking.Ports{}
+	h.wanted, h.missing = nil, portstate.Ports{}
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (h *Hand) tend() {
 
 // found says once what has changed.
 func (h *Hand) found(port string, err error) {
-	h.missing.Found(port, err, h.log, lacking.Words{Lost: "windows pass as they are here", Back: "the port of terminals is there"})
+	h.missing.Found(port, err, h.log, portstate.Words{Lost: "windows pass as they are here", Back: "the port of terminals is there"})
 }
 
 func (h *Hand) without() []*agentv1.Missing {

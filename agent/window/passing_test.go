@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/clock"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 )
 
 func (b *bench) passes() *agentv1.Passing {

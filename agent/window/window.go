@@ -15,8 +15,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"bicast/agent/clock"
 	"bicast/api/agentv1"
+	"bicast/internal/clock"
 )
 
 //go:embed window.bpf.o

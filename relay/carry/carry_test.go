@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/relay/identity"
-	"bicast/relay/identity/issued"
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
 )
 
 const (
@@ -51,12 +51,12 @@ func connected(t *testing.T) (near, far *net.TCPConn) {
 // tunnel is TLS between two ends that know each other.
 func tunnel(t *testing.T) (gateway, relay *Secure) {
 	t.Helper()
-	authority := issued.New(t)
-	client, err := identity.Gateway(authority.Gateway("home", time.Hour), "tokyo")
+	authority := mtlstest.New(t)
+	client, err := mtls.Gateway(authority.Gateway("home", time.Hour), "tokyo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := identity.Relay(authority.Relay("tokyo"), []string{"home"})
+	server, err := mtls.Relay(authority.Relay("tokyo"), []string{"home"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
 	"bicast/relay/carry"
-	"bicast/relay/identity"
-	"bicast/relay/identity/issued"
 	"bicast/relay/serve"
 )
 
@@ -24,7 +24,7 @@ const within = time.Minute
 // relay counts whom it has let in; it answers nothing.
 type relay struct {
 	t        *testing.T
-	files    identity.Files
+	files    mtls.Files
 	at       string
 	listener *net.TCPListener
 	in       chan *carry.Secure
@@ -33,7 +33,7 @@ type relay struct {
 
 func (r *relay) open() {
 	r.t.Helper()
-	config, err := identity.Relay(r.files, []string{"home"})
+	config, err := mtls.Relay(r.files, []string{"home"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -61,10 +61,10 @@ func (r *relay) open() {
 
 func begin(t *testing.T, shown string) (*relay, *Pool, chan error) {
 	t.Helper()
-	authority := issued.New(t)
+	authority := mtlstest.New(t)
 	r := &relay{t: t, files: authority.Relay("tokyo"), at: "127.0.0.1:0", in: make(chan *carry.Secure, 1000)}
 	r.open()
-	config, err := identity.Gateway(authority.Gateway(shown, time.Hour), "tokyo")
+	config, err := mtls.Gateway(authority.Gateway(shown, time.Hour), "tokyo")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/relay/ask"
+	"bicast/relay/internal/httpconnect"
 )
 
 // How long a name may take, and then a destination.
@@ -42,9 +42,9 @@ var ErrNoRoad = errors.New("this relay has no way there")
 
 // Connect makes the connection to a target, or says why not. A name is resolved once; what is checked is what is then
 // connected to.
-func (r *Reach) Connect(ctx context.Context, target ask.Target) (*net.TCPConn, *ask.Answer) {
+func (r *Reach) Connect(ctx context.Context, target httpconnect.Target) (*net.TCPConn, *httpconnect.Answer) {
 	if !r.Ports.Have(target.Port) {
-		return nil, ask.No(ask.Forbidden, "port %d is not among those that this relay reaches (%v)", target.Port, r.Ports)
+		return nil, httpconnect.No(httpconnect.Forbidden, "port %d is not among those that this relay reaches (%v)", target.Port, r.Ports)
 	}
 	addresses, refusal := r.addresses(ctx, target)
 	if refusal != nil {
@@ -63,7 +63,7 @@ func (r *Reach) Connect(ctx context.Context, target ask.Target) (*net.TCPConn, *
 }
 
 // addresses are those that may be connected to, in the order in which they are tried.
-func (r *Reach) addresses(ctx context.Context, target ask.Target) ([]netip.Addr, *ask.Answer) {
+func (r *Reach) addresses(ctx context.Context, target httpconnect.Target) ([]netip.Addr, *httpconnect.Answer) {
 	found := []netip.Addr{target.Address}
 	if !target.Address.IsValid() {
 		ctx, cancel := context.WithTimeout(ctx, resolveWithin)
@@ -74,7 +74,7 @@ func (r *Reach) addresses(ctx context.Context, target ask.Target) ([]netip.Addr,
 		}
 	}
 	var allowed []netip.Addr
-	refusal := ask.No(ask.Refused, "%s has no address", target.Name)
+	refusal := httpconnect.No(httpconnect.Refused, "%s has no address", target.Name)
 	for _, address := range found {
 		if no := r.allows(address); no != nil {
 			refusal = no
@@ -88,33 +88,33 @@ func (r *Reach) addresses(ctx context.Context, target ask.Target) ([]netip.Addr,
 	return allowed, refusal
 }
 
-func (r *Reach) allows(address netip.Addr) *ask.Answer {
+func (r *Reach) allows(address netip.Addr) *httpconnect.Answer {
 	if err := Public(address); err != nil {
-		return ask.No(ask.Forbidden, "no relay reaches that: %v", err)
+		return httpconnect.No(httpconnect.Forbidden, "no relay reaches that: %v", err)
 	}
 	switch err := r.Roads.Beyond(address); {
 	case errors.Is(err, ErrNoRoad):
-		return ask.No(ask.Unable, "%v: %v", address, err)
+		return httpconnect.No(httpconnect.Unable, "%v: %v", address, err)
 	case err != nil:
-		return ask.No(ask.Forbidden, "no relay reaches that: %v", err)
+		return httpconnect.No(httpconnect.Forbidden, "no relay reaches that: %v", err)
 	}
 	return nil
 }
 
-func unresolved(name string, err error) *ask.Answer {
+func unresolved(name string, err error) *httpconnect.Answer {
 	var wrong *net.DNSError
 	switch {
 	case errors.As(err, &wrong) && wrong.IsNotFound:
-		return ask.No(ask.Refused, "there is no %s", name)
+		return httpconnect.No(httpconnect.Refused, "there is no %s", name)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &wrong) && wrong.IsTimeout:
-		return ask.No(ask.Unanswering, "nobody says within %v which addresses %s has", resolveWithin, name)
+		return httpconnect.No(httpconnect.Unanswering, "nobody says within %v which addresses %s has", resolveWithin, name)
 	default:
-		return ask.No(ask.Unable, "which addresses %s has cannot be found out by this relay", name)
+		return httpconnect.No(httpconnect.Unable, "which addresses %s has cannot be found out by this relay", name)
 	}
 }
 
 // dial gives one address its part of the time that is left.
-func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCPConn, *ask.Answer) {
+func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCPConn, *httpconnect.Answer) {
 	if deadline, limited := ctx.Deadline(); limited && left > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -134,13 +134,13 @@ func (r *Reach) dial(ctx context.Context, to netip.AddrPort, left int) (*net.TCP
 	case err == nil:
 		return conn.(*net.TCPConn), nil
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET):
-		return nil, ask.No(ask.Refused, "%v refuses", to)
+		return nil, httpconnect.No(httpconnect.Refused, "%v refuses", to)
 	case errors.As(err, &late) && late.Timeout():
-		return nil, ask.No(ask.Unanswering, "%v does not answer", to)
+		return nil, httpconnect.No(httpconnect.Unanswering, "%v does not answer", to)
 	case errors.Is(err, unix.EHOSTUNREACH):
-		return nil, ask.No(ask.Refused, "%v cannot be reached", to)
+		return nil, httpconnect.No(httpconnect.Refused, "%v cannot be reached", to)
 	default:
-		return nil, ask.No(ask.Unable, "this relay cannot connect to %v", to)
+		return nil, httpconnect.No(httpconnect.Unable, "this relay cannot connect to %v", to)
 	}
 }
 

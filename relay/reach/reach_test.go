@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bicast/internal/lab"
-	"bicast/relay/ask"
+	"bicast/relay/internal/httpconnect"
 )
 
 func TestOnlyAddressesOfTheInternetAreReached(t *testing.T) {
@@ -115,14 +115,14 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 		code    int
 	}{
 		{answers: [][]string{{"45.0.0.2"}, {"127.0.0.1"}}, to: "45.0.0.2:80"},
-		{answers: [][]string{{"127.0.0.1"}, {"45.0.0.2"}}, code: ask.Forbidden},
+		{answers: [][]string{{"127.0.0.1"}, {"45.0.0.2"}}, code: httpconnect.Forbidden},
 		{answers: [][]string{{"127.0.0.1", "10.0.0.1", "45.0.0.2"}, {"10.0.0.1"}}, to: "45.0.0.2:80"},
-		{answers: [][]string{{"45.0.0.1"}}, code: ask.Forbidden},
-		{answers: [][]string{{"::ffff:127.0.0.1"}}, code: ask.Forbidden},
-		{answers: [][]string{{"1.1.1.1"}}, code: ask.Unable},
-		{answers: [][]string{{"2a0f::2"}}, code: ask.Refused}, // nobody listens there
+		{answers: [][]string{{"45.0.0.1"}}, code: httpconnect.Forbidden},
+		{answers: [][]string{{"::ffff:127.0.0.1"}}, code: httpconnect.Forbidden},
+		{answers: [][]string{{"1.1.1.1"}}, code: httpconnect.Unable},
+		{answers: [][]string{{"2a0f::2"}}, code: httpconnect.Refused}, // nobody listens there
 		{answers: [][]string{{"2a0f::2", "45.0.0.2"}}, to: "45.0.0.2:80"},
-		{answers: [][]string{{}}, code: ask.Refused},
+		{answers: [][]string{{}}, code: httpconnect.Refused},
 	} {
 		asked := 0
 		own.Do(func() error {
@@ -138,7 +138,7 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 				asked++
 				return found, nil
 			}}
-			conn, refusal := r.Connect(context.Background(), ask.Target{Name: "a.example", Port: 80})
+			conn, refusal := r.Connect(context.Background(), httpconnect.Target{Name: "a.example", Port: 80})
 			switch {
 			case conn != nil && c.to != "" && conn.RemoteAddr().String() == c.to:
 				conn.Close()
@@ -156,11 +156,11 @@ func TestANameIsResolvedOnceAndWhatWasCheckedIsConnectedTo(t *testing.T) {
 
 func TestWhatCannotBeResolvedIsSaid(t *testing.T) {
 	for err, code := range map[error]int{
-		&net.DNSError{IsNotFound: true}: ask.Refused, &net.DNSError{IsTimeout: true}: ask.Unanswering,
-		context.DeadlineExceeded: ask.Unanswering, &net.DNSError{}: ask.Unable,
+		&net.DNSError{IsNotFound: true}: httpconnect.Refused, &net.DNSError{IsTimeout: true}: httpconnect.Unanswering,
+		context.DeadlineExceeded: httpconnect.Unanswering, &net.DNSError{}: httpconnect.Unable,
 	} {
 		r := Reach{Ports: Ports{{80, 80}}, Resolve: func(context.Context, string) ([]netip.Addr, error) { return nil, err }}
-		if _, refusal := r.Connect(context.Background(), ask.Target{Name: "a.example", Port: 80}); refusal == nil || refusal.Code != code {
+		if _, refusal := r.Connect(context.Background(), httpconnect.Target{Name: "a.example", Port: 80}); refusal == nil || refusal.Code != code {
 			t.Errorf("%v: %v, expected %d", err, refusal, code)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bicast/relay/ask"
 	"bicast/relay/carry"
+	"bicast/relay/internal/httpconnect"
 )
 
 // Of so many of the last answers it is known how long they were here.
@@ -43,9 +43,9 @@ type counts struct {
 // no is of a request that was answered with a refusal.
 func (c *counts) no(code int) {
 	switch code {
-	case ask.Refused, ask.Unanswering, ask.Unable:
+	case httpconnect.Refused, httpconnect.Unanswering, httpconnect.Unable:
 		c.failed.Add(1)
-	case ask.TooLong: // nothing was asked for
+	case httpconnect.TooLong: // nothing was asked for
 	default:
 		c.refused.Add(1)
 	}

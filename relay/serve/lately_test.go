@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"bicast/relay/seldom"
+	"bicast/internal/ratelog"
 )
 
 func TestWhereGatewaysCameFromIsKnownForAWhileAndBounded(t *testing.T) {
-	server := New(Order{}, 100, &seldom.Teller{})
+	server := New(Order{}, 100, &ratelog.Teller{})
 	now := time.Now()
 	from := func(text string) netip.Prefix { return networkOf(netip.MustParseAddr(text)) }
 	here := &visit{network: from("2a0f::9:1")}

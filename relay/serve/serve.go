@@ -13,12 +13,12 @@ import (
 	"syscall"
 	"time"
 
-	"bicast/relay/ask"
+	"bicast/internal/mtls"
+	"bicast/internal/ratelog"
 	"bicast/relay/carry"
-	"bicast/relay/door"
-	"bicast/relay/identity"
+	"bicast/relay/internal/acceptloop"
+	"bicast/relay/internal/httpconnect"
 	"bicast/relay/reach"
-	"bicast/relay/seldom"
 )
 
 const partBytes = 1 << 20 // of what a peer sent before it was refused
@@ -35,7 +35,7 @@ var usual = times{greet: 5 * time.Second, idle: 2 * time.Minute, ask: 5 * time.S
 
 // Server is a relay. It is given its first order before it serves.
 type Server struct {
-	Strangers *seldom.Teller
+	Strangers *ratelog.Teller
 
 	times  times
 	most   int // connections of all gateways, with those where nothing was asked yet
@@ -58,7 +58,7 @@ type ends struct{ source, to netip.AddrPort }
 type Order struct {
 	Shows     tls.Certificate
 	Authority *x509.CertPool // who vouches for guests
-	Guests    identity.Guests
+	Guests    mtls.Guests
 	Reach     *reach.Reach
 	Draining  bool // nothing new is carried
 }
@@ -73,7 +73,7 @@ type visit struct {
 }
 
 // New has no guests yet. There will be this many connections at most, of which no gateway has more than it leaves to others.
-func New(order Order, most int, strangers *seldom.Teller) *Server {
+func New(order Order, most int, strangers *ratelog.Teller) *Server {
 	s := &Server{
 		Strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
 		networks: map[netip.Prefix]time.Time{},
@@ -86,7 +86,7 @@ func New(order Order, most int, strangers *seldom.Teller) *Server {
 func (s *Server) Obey(order Order) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.order, s.tls = order, identity.Serving(order.Shows, order.Authority, order.Guests)
+	s.order, s.tls = order, mtls.Serving(order.Shows, order.Authority, order.Guests)
 	for each := range s.visits {
 		if order.Guests.Name(each.is) != each.name {
 			each.cut()
@@ -115,7 +115,7 @@ func Listen(ctx context.Context, at netip.AddrPort, congestion string) (*net.TCP
 
 // Serve ends, with all connections, when the context does; when the listener is closed it ends with the last of them.
 func (s *Server) Serve(ctx context.Context, listener *net.TCPListener) error {
-	return door.Serve(ctx, listener, s.guest)
+	return acceptloop.Serve(ctx, listener, s.guest)
 }
 
 func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
@@ -158,13 +158,13 @@ func (s *Server) guest(ctx context.Context, conn *net.TCPConn) {
 	}
 }
 
-func (s *Server) connect(ctx context.Context, target ask.Target) (*net.TCPConn, *ask.Answer) {
+func (s *Server) connect(ctx context.Context, target httpconnect.Target) (*net.TCPConn, *httpconnect.Answer) {
 	order, _ := s.ordered()
 	if order.Draining {
-		return nil, ask.No(ask.Unable, "this relay is being drained")
+		return nil, httpconnect.No(httpconnect.Unable, "this relay is being drained")
 	}
 	if target.For.IsValid() && s.own(ends{target.For, netip.AddrPortFrom(target.Address.Unmap(), target.Port)}) {
-		return nil, ask.No(ask.Loop, "the connection from %v is this relay's own: its packets come back by a gateway; leave this "+
+		return nil, httpconnect.No(httpconnect.Loop, "the connection from %v is this relay's own: its packets come back by a gateway; leave this "+
 			"relay's address out of the networks that the gateway relays", target.For)
 	}
 	return order.Reach.Connect(ctx, target)
@@ -195,24 +195,24 @@ func (s *Server) note(conn *net.TCPConn) (forget func()) {
 }
 
 // request is what is wanted; no target and no answer: the peer has gone.
-func (s *Server) request(end *carry.Secure) (*ask.Target, []byte, *ask.Answer) {
+func (s *Server) request(end *carry.Secure) (*httpconnect.Target, []byte, *httpconnect.Answer) {
 	end.SetReadDeadline(time.Now().Add(s.times.idle))
-	header, behind, err := ask.Header(end, make([]byte, ask.HeaderBytes), func() {
+	header, behind, err := httpconnect.Header(end, make([]byte, httpconnect.HeaderBytes), func() {
 		end.SetReadDeadline(time.Now().Add(s.times.ask))
 	})
 	var late net.Error
 	switch {
 	case errors.As(err, &late) && late.Timeout():
-		return nil, nil, ask.No(ask.TooLong, "nothing was asked for in time")
-	case errors.Is(err, ask.ErrLong):
-		return nil, nil, ask.No(ask.Malformed, "%v", err)
+		return nil, nil, httpconnect.No(httpconnect.TooLong, "nothing was asked for in time")
+	case errors.Is(err, httpconnect.ErrLong):
+		return nil, nil, httpconnect.No(httpconnect.Malformed, "%v", err)
 	case err != nil:
 		return nil, nil, nil
 	}
 	end.SetReadDeadline(time.Time{})
-	target, err := ask.Parse(header)
+	target, err := httpconnect.Parse(header)
 	if err != nil {
-		return nil, nil, ask.No(ask.Malformed, "%v", err)
+		return nil, nil, httpconnect.No(httpconnect.Malformed, "%v", err)
 	}
 	return &target, behind, nil
 }
@@ -227,7 +227,7 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 	defer stop()
 	near, server := s.count.of(&carry.Ahead{End: end, First: behind}, far)
 	pair := carry.Pair{Near: near, Far: server}
-	if err := end.Send(ask.Answer{Code: ask.OK}.Bytes()); err != nil {
+	if err := end.Send(httpconnect.Answer{Code: httpconnect.OK}.Bytes()); err != nil {
 		pair.Cut()
 		return
 	}
@@ -236,7 +236,7 @@ func (s *Server) relay(ctx context.Context, end *carry.Secure, behind []byte, co
 
 // part answers a refusal. What the peer sent meanwhile is read and forgotten: a connection that is closed with unread bytes
 // is reset, and the answer with it.
-func (s *Server) part(end *carry.Secure, answer *ask.Answer) {
+func (s *Server) part(end *carry.Secure, answer *httpconnect.Answer) {
 	s.count.no(answer.Code)
 	late := time.AfterFunc(2*s.times.part, end.Reset) // one that takes nothing is not waited for
 	defer late.Stop()
@@ -248,15 +248,15 @@ func (s *Server) part(end *carry.Secure, answer *ask.Answer) {
 }
 
 // enter refuses who was a guest when he came, and is none any more.
-func (s *Server) enter(v *visit) *ask.Answer {
+func (s *Server) enter(v *visit) *httpconnect.Answer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	v.name = s.order.Guests.Name(v.is)
 	switch {
 	case v.name == "":
-		return ask.No(ask.Forbidden, "this gateway is not served any more")
+		return httpconnect.No(httpconnect.Forbidden, "this gateway is not served any more")
 	case !s.room(v.name):
-		return ask.No(ask.TooMany, "this gateway has %d connections of %d for which this relay has memory: no more", s.of[v.name], s.most)
+		return httpconnect.No(httpconnect.TooMany, "this gateway has %d connections of %d for which this relay has memory: no more", s.of[v.name], s.most)
 	}
 	s.visits[v] = struct{}{}
 	s.of[v.name]++

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"bicast/internal/mtls"
+	"bicast/internal/mtls/mtlstest"
+	"bicast/internal/ratelog"
 	"bicast/relay/carry"
-	"bicast/relay/identity"
-	"bicast/relay/identity/issued"
-	"bicast/relay/seldom"
 )
 
 const (
@@ -26,20 +26,20 @@ const (
 type relay struct {
 	t      *testing.T
 	server *Server
-	home   identity.Files
+	home   mtls.Files
 	at     string
 }
 
 func serving(t *testing.T, most int, times times, guests ...string) *relay {
 	t.Helper()
-	authority := issued.New(t)
+	authority := mtlstest.New(t)
 	shows, pool, err := authority.Relay("tokyo").Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := Order{Shows: shows, Authority: pool, Guests: identity.Named(guests)}
+	order := Order{Shows: shows, Authority: pool, Guests: mtls.Named(guests)}
 	r := &relay{t: t, home: authority.Gateway("home", time.Hour)}
-	r.server = New(order, most, &seldom.Teller{Log: slog.New(slog.DiscardHandler)})
+	r.server = New(order, most, &ratelog.Teller{Log: slog.New(slog.DiscardHandler)})
 	r.server.times = times
 	ctx, stop := context.WithCancel(context.Background())
 	listener, err := Listen(ctx, netip.MustParseAddrPort("127.0.0.1:0"), "")
@@ -73,7 +73,7 @@ func (r *relay) opens() *carry.Secure {
 // comes is home's, and may be refused.
 func (r *relay) comes() *carry.Secure {
 	r.t.Helper()
-	config, err := identity.Gateway(r.home, "tokyo")
+	config, err := mtls.Gateway(r.home, "tokyo")
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bicast/relay/ask"
+	"bicast/internal/ratelog"
 	"bicast/relay/carry"
-	"bicast/relay/door"
-	"bicast/relay/seldom"
+	"bicast/relay/internal/acceptloop"
+	"bicast/relay/internal/httpconnect"
 )
 
 const answerWithin = 20 * time.Second // a relay gives a name 5 s and a destination 10
@@ -22,7 +22,7 @@ var errSilent = errors.New("the relay has gone silent")
 
 // Taker is a gateway's proxy.
 type Taker struct {
-	Trouble *seldom.Teller
+	Trouble *ratelog.Teller
 	Most    int // connections of all terminals
 
 	plan     atomic.Pointer[Plan]
@@ -35,7 +35,7 @@ func (t *Taker) By(plan *Plan) { t.plan.Store(plan) }
 
 // Serve ends, with all connections, when the context does.
 func (t *Taker) Serve(ctx context.Context, listener *net.TCPListener) error {
-	return door.Serve(ctx, listener, t.guest)
+	return acceptloop.Serve(ctx, listener, t.guest)
 }
 
 // Accepted are the connections that came here, whatever became of them.
@@ -136,7 +136,7 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 		pair.Cut()
 		return over
 	}
-	target := ask.Of(c.to)
+	target := httpconnect.Of(c.to)
 	target.For = c.near.RemoteAddr().(*net.TCPAddr).AddrPort()
 	if err = relay.Send(append(target.Request(), first...)); err != nil { // so little goes as a whole, or not at all
 		relay.Reset()
@@ -151,7 +151,7 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 	if err == nil {
 		road.pool.Answered()
 	}
-	if err == nil && answer.Code == ask.OK {
+	if err == nil && answer.Code == httpconnect.OK {
 		c.terminal.counts.relayed.Add(1)
 		c.near.settle()
 		pair.Far = &carry.Ahead{End: relay, First: behind}
@@ -180,22 +180,22 @@ func (c call) through(ctx context.Context, road *road, relay *carry.Secure) outc
 // elsewhere tells whether another way may lead there.
 func elsewhere(code int) outcome {
 	switch code {
-	case ask.Unable, ask.TooMany, ask.TooLong:
+	case httpconnect.Unable, httpconnect.TooMany, httpconnect.TooLong:
 		return another
-	case ask.Forbidden, ask.Loop: // which any relay would say
+	case httpconnect.Forbidden, httpconnect.Loop: // which any relay would say
 		return without
 	default:
 		return over
 	}
 }
 
-func answerOf(relay *carry.Secure) (ask.Answer, []byte, error) {
+func answerOf(relay *carry.Secure) (httpconnect.Answer, []byte, error) {
 	relay.SetReadDeadline(time.Now().Add(answerWithin))
-	header, behind, err := ask.Header(relay, make([]byte, ask.HeaderBytes), nil)
+	header, behind, err := httpconnect.Header(relay, make([]byte, httpconnect.HeaderBytes), nil)
 	if err != nil {
-		return ask.Answer{}, nil, err
+		return httpconnect.Answer{}, nil, err
 	}
-	answer, err := ask.ParseAnswer(header, behind)
+	answer, err := httpconnect.ParseAnswer(header, behind)
 	return answer, behind, errors.Join(err, relay.SetReadDeadline(time.Time{}))
 }
 

@@ -1,0 +1,37 @@
+package admission
+
+// Remembered is how many numbers below the highest are known.
+const Remembered = 4096
+
+// Once lets each number pass once, and none that is far behind the highest.
+type Once struct {
+	any     bool
+	highest uint32
+	passed  [Remembered / 64]uint64
+}
+
+// Any tells whether any number has passed.
+func (o *Once) Any() bool { return o.any }
+
+// Latest tells whether a number is higher than all that have passed.
+func (o *Once) Latest(number uint32) bool { return !o.any || number > o.highest }
+
+// Fresh tells whether a number may pass: it has not yet, and if it had it would be known.
+func (o *Once) Fresh(number uint32) bool {
+	return o.Latest(number) || o.highest-number < Remembered && *o.word(number)&bit(number) == 0
+}
+
+// Pass is of one that is fresh.
+func (o *Once) Pass(number uint32) {
+	if o.Latest(number) {
+		for each := range min(number-o.highest, Remembered) {
+			*o.word(number - each) &^= bit(number - each)
+		}
+		o.any, o.highest = true, number
+	}
+	*o.word(number) |= bit(number)
+}
+
+func (o *Once) word(of uint32) *uint64 { return &o.passed[of%Remembered/64] }
+
+func bit(of uint32) uint64 { return 1 << (of % 64) }
