@@ -1,4 +1,15 @@
-"""What people wrote in gateway.yaml, as frozen values, and the one error of a bad configuration."""
+"""The contents of gateway.yaml as frozen values, and the error that a bad configuration raises.
+
+        terminals                    site                        uplinks
+    phone ──┐                ┌───────────────────┐          ┌── wifi ── next hop ──►
+            ├─ inside port ──┤ bridge            ├── port ──┤
+    laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
+                             └───────────────────┘
+
+A site has an inside and uplinks. A subnet that has an uplink of its own is a subflow subnet: MPTCP opens one subflow
+from each. A site may mirror another one: it is then the far end of that site's uplinks, and packets to that site's
+terminals return by the uplinks on which their packets left.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +26,7 @@ from ipaddress import (
 )
 from reprlib import Repr
 
-# Aliases may make a value of a few lines endlessly large.
-SHORT = Repr()
+SHORT = Repr()  # aliases in YAML let a few lines expand to a huge value
 
 
 class ConfigError(Exception):
@@ -34,7 +44,7 @@ def _speakable(text: str) -> str:
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
-# What packets are told apart by: the two families, protocols, and classes of traffic.
+# Families, protocols and traffic classes
 
 Address = IPv4Address | IPv6Address
 Interface = IPv4Interface | IPv6Interface
@@ -128,7 +138,7 @@ class TrafficClass:
 REST = TrafficClass("rest")
 
 
-# What gateway.yaml says of the controller itself: where it listens, whom it lets in, and what it keeps where.
+# The controller itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +178,7 @@ class Settings:
     agents: AgentService | None = None  # None: there are none
 
 
-# What gateway.yaml says of an uplink: its port and next hops, the tunnel that it may be, and what copies by it may
-# cost.
+# Uplinks
 
 
 class UplinkKind(StrEnum):
@@ -242,13 +251,13 @@ class Uplink:
         return next((own for own in self.addresses if Family.of(own) is family), None)
 
 
-# What gateway.yaml says of relaying: where the host takes terminals' TCP from the bridge, and speaks for them.
+# Relaying: a terminal's TCP leaves the bridge for the host, which proxies it.
 #
 #     terminal ── bridge ── port ═ host ═ a port for each uplink ── bridge ── uplinks ── relays
 #
-# Each port is the bridge's end of a pair of devices that the site's agent makes. In the name of each relayed terminal
-# the host has an address in the relaying network of each uplink. To the bridge those are addresses of the terminal, as
-# its others are: they follow its mode, its active uplink and its classes.
+# The agent makes each port as one end of a pair of devices. The host has an address for each relayed terminal in the
+# relaying network of each uplink. The bridge treats these as addresses of the terminal: its mode, active uplink and
+# classes apply.
 
 RELAYING = "relay/"  # a relaying network's name begins with it, and no other's can
 HOST_END = "-h"  # the name of the host's end of a pair: the port's, and this
@@ -304,17 +313,7 @@ class RelayConfig:
         return tuple(Family.of(own) for own in self.uplinks[0].gateways)
 
 
-# What people wrote in gateway.yaml, as frozen values. Nothing here knows how it was written or what is seen.
-#
-#         terminals                    site                        uplinks
-#     phone ──┐                ┌───────────────────┐          ┌── wifi ── next hop ──►
-#             ├─ inside port ──┤ bridge            ├── port ──┤
-#     laptop ─┘   (subnets)    │ groups, flows     │          └── lte  ── next hop ──►
-#                              └───────────────────┘
-#
-# A site has an inside and uplinks, and nothing says which end of the network it is. A subnet that has an uplink of its
-# own is a subflow subnet: MPTCP opens one subflow from each. A site may mirror another one: it is then the far end of
-# that one's uplinks, and has its terminals' packets come back as they went.
+# Sites
 
 EVERYBODY = "all"  # in the place of a terminal's name
 AUTO = "auto"  # in the place of an uplink's: policies choose

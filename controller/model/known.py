@@ -1,4 +1,4 @@
-"""What is known beside the configuration: overrides of people, decisions that are kept, and what was observed."""
+"""The state beside the configuration: overrides of people, decisions that are kept, and observations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from controller.model.config import Address, Mode, Site, Terminal
 
-# Relays, as people wish for them. They are not in gateway.yaml: they come and go while everything runs, and what is
-# wished is kept in the state file (edges/state/store.py).
+# Relays are overrides: they are in the state file, not in gateway.yaml.
 
 MOST_RELAYS = 64  # of a gateway, as api/agent.proto has it
 MOST_RANGES = 64  # of ports

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-# Numbers of things in sentences for people: one is singular.
-
 
 def counted(number: int, things: str) -> str:
     """`things` are many, named by an English plural in -s."""

@@ -1,11 +1,10 @@
-"""The boundary of a site: whose a packet cannot be, and the way to the internet beyond and back.
+"""The boundary of a site: sources that are forged, and the way to the internet beyond the peer site and back.
 
-    ENTRY   at the exit's port what is in a stranger's name goes on as well, past ROUTE: it is for the other end's
-            terminals, to whom LEAVE leads it as it leads all that goes there, and for nobody else
-    LEAVE   what the other end's terminals send to strangers goes to the exit
+    ENTRY   at the exit's port, packets with a source outside both sites go straight to LEAVE: they can only be for the
+            other site's terminals
+    LEAVE   packets of the other site's terminals to the internet go to the exit
 
-Nobody is a stranger who has a place at either end or between the two: that is neither led on from here nor
-believed from there.
+An address at either site or between the two is never a source or a destination on the internet.
 """
 
 from __future__ import annotations
@@ -15,14 +14,19 @@ from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 
 from controller.model.config import Address, Family, Network, Site, TerminalAddress
-from controller.program.groups import LEAVE, Served, answered, served
+from controller.program.groups import Served, answered, served
 from controller.program.program import DecTtl, Flow, ToGroup, Value, fields, written
-from controller.program.responders import ENTRY
+from controller.program.tables import (
+    ENTRY,
+    EXIT_DROP_PRIORITY,
+    EXIT_FORGED_PRIORITY,
+    EXIT_FORWARD_PRIORITY,
+    EXIT_PRIORITY,
+    LEAVE,
+)
 
-# Whose a packet cannot be, by the addresses that it comes from.
-#
-# What comes in by an uplink, or from beyond the exit, in the name of somebody inside is somebody else's (RFC 2827). So
-# is what comes in by a terminal's port from another MAC address than the one that is written for the terminal.
+# Forged sources (RFC 2827): an inside source from an uplink or from the exit, or a terminal's address with another MAC
+# than gateway.yaml has.
 
 
 def own(site: Site) -> tuple[Address, ...]:
@@ -64,10 +68,6 @@ def apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
     return tuple(map(written, found))
 
 
-UNBELIEVED_PRIORITY, STRANGERS_PRIORITY = 8, 6  # ENTRY: below what a terminal's own address forwards
-NOWHERE_PRIORITY, BEYOND_PRIORITY = 60, 50  # LEAVE: above what goes by source or comes back
-
-
 def exits(site: Site) -> tuple[Served, ...]:
     """The addresses of its exit, one of a family at most."""
     return tuple(each for each in served(site) if each.terminal.exit)
@@ -78,9 +78,9 @@ def entering(site: Site, each: Served, in_port: int, mac: str) -> Iterator[Flow]
     family = each.family
     for network in of_no_stranger(site, family):
         claimed = fields(in_port=in_port, eth_type=family.eth_type, **{family.source: network})
-        yield Flow(ENTRY, UNBELIEVED_PRIORITY, claimed)
+        yield Flow(ENTRY, EXIT_FORGED_PRIORITY, claimed)
     match = fields(in_port=in_port, eth_dst=mac, eth_type=family.eth_type, **written_mac(each.place))
-    yield Flow(ENTRY, STRANGERS_PRIORITY, match, goto=LEAVE)
+    yield Flow(ENTRY, EXIT_FORWARD_PRIORITY, match, goto=LEAVE)
 
 
 def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
@@ -90,8 +90,8 @@ def leading_on(site: Site, uplinks: Iterable[int]) -> Iterator[Flow]:
         for in_port in uplinks:
             for network in of_no_stranger(site, family):
                 match = fields(in_port=in_port, eth_type=family.eth_type, **{family.destination: network})
-                yield Flow(LEAVE, NOWHERE_PRIORITY, match)
+                yield Flow(LEAVE, EXIT_DROP_PRIORITY, match)
     for each in answered(site):
         if each.family in to:
             match = fields(eth_type=each.family.eth_type, **{each.family.source: each.address})
-            yield Flow(LEAVE, BEYOND_PRIORITY, match, to[each.family])
+            yield Flow(LEAVE, EXIT_PRIORITY, match, to[each.family])

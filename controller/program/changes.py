@@ -1,4 +1,4 @@
-"""The changes that turn one program into another: the fewest, in an order that never points at nothing."""
+"""The fewest changes that turn one program into another, in an order that leaves no dangling reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TypeVar
 from controller.program.program import Flow, Group, Meter, Program, ToGroup
 
 
-# What the core orders
 @dataclass(frozen=True, slots=True)
 class AddMeter:
     meter: Meter
@@ -60,7 +59,7 @@ Change = AddMeter | ModifyMeter | DeleteMeter | AddGroup | ModifyGroup | DeleteG
 K = TypeVar("K")
 V = TypeVar("V")
 
-# Flows point to groups and meters: those come before the flows that need them and go after the flows that needed them.
+# Groups and meters are added before the flows that use them, and deleted after those flows.
 ORDER: tuple[type[Change], ...] = (
     AddMeter,
     ModifyMeter,

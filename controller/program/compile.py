@@ -1,21 +1,20 @@
-"""The heart: a site and what is known of it, compiled into the program of its switch.
+"""The compiler: it turns a site and what is known of it into the program of the site's switch.
 
-    0 ENTRY   what comes in, by port: ARP is answered, neighbour discovery is shown to the app, a ping of the
-              gateway is answered, and packets for the gateway's MAC go on if the source is the terminal's, or
-              from outside and in nobody's name who is inside
-    1 ROUTE   by destination: a terminal's packets go to its delivery group, from whatever side they come;
-              TCP of relayed ones that would leave goes to the host instead (taking.py)
-    2 LEAVE   by terminal and class (matching.py): to the group that knows which uplinks they leave by; what goes to a
-              terminal at the other end (of the site that this one mirrors) leaves as that one's packets come, and
-              what that one's terminals send to strangers goes to the exit (beyond.py)
-    3, 4      the second halves of answers (responders.py, proxies.py)
-    10..17    one for each uplink that is paid for by the byte: what copies it may carry (metered.py)
+    0 ENTRY   by ingress port: ARP, pings and neighbour discovery are answered. Packets for the gateway's MAC go on, if
+              the source is the terminal's, or is outside and belongs to nobody inside
+    1 ROUTE   by destination: packets for a terminal go to its delivery group, from whichever side they come. TCP of
+              relayed terminals that would leave goes to the host
+    2 LEAVE   by terminal and class: to the group that sends to uplinks. Packets for a terminal of the mirrored site
+              leave as that terminal's packets arrive; packets of such terminals to the internet go to the exit
+    3, 4      the second halves of replies
+    10..17    one table for each uplink that is paid for by the byte: copies are counted and metered there
 
-Flows know the configuration and the ports' numbers. All that changes in a day - mode, active uplink, an uplink's
-state, a learned MAC - is in groups, and what is left of a budget in meters, so that a change is one message for each of
-them and no packet finds the tables half made.
+Flows depend on the configuration and the ports' numbers alone. What changes during a day is in groups (mode, active
+uplink, an uplink's state, a learned MAC) and in meters (what is left of a budget). So a change is one message for each
+group, and no packet meets half a change.
 
-Pure: no OpenFlow library, no clock. What comes out as at the compilation before is remembered, not made again.
+The compiler is pure: it imports no OpenFlow library and reads no clock. It caches what did not change since the last
+compilation.
 """
 
 from __future__ import annotations
@@ -27,11 +26,8 @@ from itertools import chain, product
 from controller.model.config import Family, Site, Subnet, Terminal, TrafficClass, Uplink
 from controller.model.known import Known, Port
 from controller.program import boundary, interception, metering, responders
-from controller.program import responders as proxies
 from controller.program.groups import (
-    LEAVE,
     MOST_KEPT,
-    ROUTE,
     MirroredAddress,
     Served,
     UsableUplink,
@@ -60,16 +56,23 @@ from controller.program.program import (
     fields,
     written,
 )
-from controller.program.responders import ENTRY
+from controller.program.tables import (
+    BACK_PRIORITY,
+    ENTRY,
+    FORWARD_PRIORITY,
+    INSIDE_PRIORITY,
+    LEAVE,
+    LEAVE_PRIORITIES,
+    OUTSIDE_PRIORITY,
+    OWN_PRIORITY,
+    ROUTE,
+    TAGGED_PRIORITY,
+    TERMINAL_PRIORITY,
+    UNROUTED_PRIORITY,
+    UPLINK_FORGED_PRIORITY,
+)
 
 TAGGED = "0x1000/0x1000"  # OFPVID_PRESENT: a VLAN is another network, nothing of it is forwarded or answered
-TAGGED_PRIORITY = 100  # ENTRY: above everything
-UNBELIEVED_PRIORITY = 15  # ENTRY: below everything that responders.py and proxies.py take
-FORWARD_PRIORITY = 10  # ENTRY: below everything else
-OWN_PRIORITY, BACK_PRIORITY, TERMINAL_PRIORITY, INSIDE_PRIORITY, UNROUTED_PRIORITY, OUTSIDE_PRIORITY = (
-    50, 45, 40, 30, 20, 10,
-)  # ROUTE  # fmt: skip
-LEAVE_PRIORITIES = {Direction.RECEIVED: (45, 40, 30), Direction.SENT: (25, 20, 10)}  # named, bicast, rest
 
 Wire = tuple[str, int, str]  # a port's name, number and MAC: what flows know of it
 
@@ -191,7 +194,7 @@ class _Flows:
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
             for network in boundary.unbelieved(self._site, family):
                 claimed = fields(in_port=port.number, eth_type=family.eth_type, **{family.source: network})
-                yield Flow(ENTRY, UNBELIEVED_PRIORITY, claimed)
+                yield Flow(ENTRY, UPLINK_FORGED_PRIORITY, claimed)
 
     def _inside_entry(self, name: str, port: Port) -> Iterator[Flow]:
         here = [each for each in served(self._site) if each.place.port == name]
@@ -217,10 +220,10 @@ class _Flows:
                 if port := self._wires.get(name):
                     learns = _any_learned([each for each in link.places if each.place.port == name])
                     mac = _gateway_mac(link.subnet, port)
-                    yield from proxies.asked(link.family, port.number, mac, network, datapath, learns=learns)
+                    yield from responders.proxy_asked(link.family, port.number, mac, network, datapath, learns=learns)
             for each in link.places:
                 if port := self._wires.get(each.place.port):
-                    yield from proxies.answered(link.family, each.address, port.number, datapath)
+                    yield from responders.proxy_answered(link.family, each.address, port.number, datapath)
 
     def _route(self) -> Iterator[Flow]:
         for each in served(self._site):

@@ -1,6 +1,6 @@
 """The groups of a terminal's address: stable numbers, delivery to it, and the uplinks by which its packets leave.
 
-Groups have names for people and ids for switches; both stay when other terminals come and go.
+Groups have names for people and ids for switches. Both stay when other terminals come and go.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from controller.model.config import (
 )
 from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind
 
-# Group ids that a terminal keeps when others come and go, and that no foreign group is given.
-#
-# A position in the file would move every later group when one terminal is taken out; a number drawn from the group's
-# own name stays. Two names that draw the same number are told apart in the order of their names.
-
 
 def numbered(names: Iterable[str]) -> dict[str, int]:
+    """Return a group id for each name. It is drawn from the name, so it stays when other terminals come and go.
+
+    Names that draw the same id are resolved in alphabetical order.
+    """
     taken: dict[int, str] = {}
     for name in sorted(names):
         drawn = int.from_bytes(blake2s(name.encode(), digest_size=8).digest())
@@ -174,10 +173,9 @@ def _returning(returned: Returned, traffic: TrafficClass) -> str:
     return f"{returned.terminal.name} {traffic.name} back to {returned.address}"
 
 
-# By which uplinks the packets of a terminal's address leave, class by class: a group for each.
+# Groups of uplinks, one for each class of a terminal's address
 
-ROUTE, LEAVE = 1, 2  # the tables in which it is found out that they leave, and in which they are led there
-MOST_KEPT = 1 << 15  # addresses whose groups are remembered: most often all but one stay as they were
+MOST_KEPT = 1 << 15  # addresses whose groups are cached: most changes concern one address
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""Terminals' TCP that goes to the host, which carries it to relays, and what the host sends back.
+"""The interception of terminals' TCP: to the host, which carries it to relays, and back from there.
 
-    ENTRY   at the port by which it is taken: TCP for a relayed terminal, whoever it is of, and TCP in its name, which
-            the host could not relay and passes on; of nothing else, and of no other protocol
-    ROUTE   of what leaves the site, TCP of a relayed terminal goes to the host, but for what goes to the other end or
-            to a network that is excepted. What the host has passed on came by its port, and is not taken again
+    ENTRY   at the host's port: TCP to a relayed terminal, and TCP with its source, which the host could not relay and
+            passes on. Nothing else is accepted there
+    ROUTE   TCP of a relayed terminal that leaves the site goes to the host, except to the other site and to excepted
+            networks. What the host passed on came by its port, and is not intercepted again
 
-While that port is not there, or down, nothing is taken, or, where it shall not go directly, it ends here.
+While that port is missing or down nothing is intercepted. Where the fallback is `block`, such TCP is dropped then.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from collections.abc import Iterator, Mapping
 from controller.model.config import HOST_MAC, Fallback, Family, Protocol, Site
 from controller.model.known import Port
 from controller.program.boundary import apart
-from controller.program.groups import LEAVE, ROUTE, Served, served
+from controller.program.groups import Served, served
 from controller.program.program import Action, Fields, Flow, Output, SetField, Value, fields
-from controller.program.responders import ENTRY
-
-TO_TERMINAL_PRIORITY, PASSED_ON_PRIORITY = 10, 9  # ENTRY
-UNTAKEN_PRIORITY, TAKEN_PRIORITY = 18, 14  # ROUTE: below what stays inside or goes nowhere, above what leaves
+from controller.program.tables import (
+    ENTRY,
+    EXCEPTED_PRIORITY,
+    INTERCEPT_PRIORITY,
+    LEAVE,
+    PASSED_ON_PRIORITY,
+    ROUTE,
+    TO_TERMINAL_PRIORITY,
+)
 
 
 def by(site: Site, port: str) -> bool:
@@ -49,13 +54,13 @@ def taking(site: Site, wires: Mapping[str, Port]) -> Iterator[Flow]:
     for family in site.relaying.families:
         for network in apart(site.relaying.excepted, family):
             match = fields(eth_type=family.eth_type, **{family.destination: network})
-            yield Flow(ROUTE, UNTAKEN_PRIORITY, match, goto=LEAVE)
+            yield Flow(ROUTE, EXCEPTED_PRIORITY, match, goto=LEAVE)
     host = wires.get(site.relaying.port)
     if host or site.relaying.fallback is Fallback.BLOCK:
         to_host: tuple[Action, ...] = (SetField("eth_dst", HOST_MAC), Output(host.number)) if host else ()
         for each in taken(site):
             if port := wires.get(each.place.port):
-                yield Flow(ROUTE, TAKEN_PRIORITY, _sent(each, port), to_host)
+                yield Flow(ROUTE, INTERCEPT_PRIORITY, _sent(each, port), to_host)
 
 
 def _sent(each: Served, port: Port) -> Fields:

@@ -1,7 +1,7 @@
-"""A class of traffic as the fields that flows match: one way to match for each combination of its values.
+"""The match fields of a traffic class: one match for each combination of its values.
 
-A range of ports becomes blocks that one mask covers: Open vSwitch matches any bits of a port, though OpenFlow's own
-text (1.3.5, section 7.2.3.7) has ports matched whole.
+A range of ports becomes blocks that one mask covers. Open vSwitch masks any bits of a port; OpenFlow 1.3.5 (7.2.3.7)
+matches whole ports only.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Copies by uplinks that are paid for by the byte: each has a table of its own, through which copies go to it and
-nothing else does. Its one flow counts them, or its meter, which bounds them and tells what it has let pass.
+"""The tables that count and meter copies, one for each uplink that is paid for by the byte.
 
-A meter ends the way of a packet for all buckets behind, so copies that are metered leave last: what is no copy has left
-before them.
+Only copies pass through such a table. Its one flow counts them, or its meter, which bounds them and counts what passes.
+A meter that drops a packet ends all later buckets too, so metered copies leave last.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from controller.model.config import UNLIMITED, Site
 from controller.model.known import CopyRateLimit, Counted, Port
 from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
+from controller.program.tables import FIRST_COPIES
 
-TABLE = 10  # of the first uplink; each has its own, as a bucket has nothing but that to tell it by
 NEXT_TO_NOTHING = CopyRateLimit(1, 1)  # until it is known what is left
 
 
 def through(site: Site) -> dict[str, Resubmit]:
     """By uplink of those that have limits, the way of its copies."""
     return {
-        uplink.name: Resubmit(TABLE + number)
+        uplink.name: Resubmit(FIRST_COPIES + number)
         for number, uplink in enumerate(site.uplinks)
         if uplink.limits != UNLIMITED
     }
@@ -30,7 +29,7 @@ def flows(site: Site, wires: Mapping[str, Port]) -> Iterator[Flow]:
     for number, uplink in enumerate(site.uplinks):
         if uplink.limits != UNLIMITED and uplink.port in wires:
             meter = METER_IDS[number] if uplink.limits.budget_bytes_per_day is not None else None
-            yield Flow(TABLE + number, 1, fields(), (Output(wires[uplink.port].number),), meter=meter)
+            yield Flow(FIRST_COPIES + number, 1, fields(), (Output(wires[uplink.port].number),), meter=meter)
 
 
 def meters(site: Site, rates: Mapping[str, CopyRateLimit]) -> Iterator[Meter]:
@@ -45,7 +44,7 @@ def counted(site: Site, installed: Installed) -> dict[str, Counted]:
     offered a switch tells a little later."""
     found = {}
     for number, uplink in enumerate(site.uplinks):
-        offered = installed.flow_counters.get((TABLE + number, 1, fields()))
+        offered = installed.flow_counters.get((FIRST_COPIES + number, 1, fields()))
         meter = installed.program.meters.get(METER_IDS[number])
         if uplink.limits.budget_bytes_per_day is not None:
             if meter is not None and meter.meter_id in installed.meter_passed:

@@ -1,4 +1,4 @@
-"""What a switch is to do, and what was read of one, as plain values: flows, groups, meters and their counters.
+"""The program of a switch as plain values: flows, groups, meters and their counters.
 
 Field names are OpenFlow's own (`eth_dst`, `ipv4_src`, ...). Field values have one canonical form, so
 that a program read back from a switch compares equal to the one that was sent:

@@ -1,4 +1,4 @@
-"""What groups in place tell: the MACs that were learned, and whose packets they count."""
+"""The state that installed groups reveal: learned MACs, and the terminal whose packets a group counts."""
 
 from __future__ import annotations
 

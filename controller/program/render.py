@@ -1,6 +1,6 @@
-"""Programs and changes in the words of ovs-ofctl, for a bridge without a controller and for people who read.
+"""Programs and changes in the syntax of ovs-ofctl, for a bridge without a controller and for people who read.
 
-Ports are written by name, so that a file fits every bridge that has ports of these names.
+Ports are written by name, so a file fits every bridge that has ports of these names.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from controller.program.program import (
     Value,
 )
 
-# OpenFlow's names that ovs-ofctl writes in another way, and the registers' names that `move` wants.
+# Fields that ovs-ofctl calls by another name, and the registers that `move` needs.
 NAMES = {
     "ipv4_src": "ip_src",
     "ipv4_dst": "ip_dst",
@@ -186,10 +186,8 @@ def _register(name: str) -> str:
     return REGISTERS.get(name, f"{name}[]")  # what others move is described too
 
 
-# A change in the words that a person would look for in dump-flows and dump-groups.
-
-
 def describe(change: Change, ports: Mapping[str, Port]) -> str:
+    """Return a change in the syntax of dump-flows and dump-groups."""
     render = Renderer(ports)
     match change:
         case AddFlow(flow):

@@ -1,15 +1,15 @@
-"""Flows that answer ARP, neighbour discovery and pings: for the gateway's own addresses and for terminals.
+"""Flows that answer ARP, neighbour discovery and pings, for the gateway's own addresses and for terminals.
 
-A question is turned into its answer in place and sent back. A neighbour solicitation takes two tables for it:
-OpenFlow lets a flow write an advertisement's fields only where it has matched an advertisement. Duplicate address
-detection is left to the app: its answer needs an option, and the question has none that could become it.
+A flow turns a question into its answer and sends it back. A neighbour solicitation takes two tables: OpenFlow writes
+the fields of an advertisement only after a flow has matched an advertisement. Duplicate address detection is left to
+the app: its answer needs an option that the question lacks.
 
-Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation is shown
-to the app, which advertises, and is sent back as the gateway's own solicitation of the asker. From its source and its
-source link-layer address the asker has what it wanted to know (RFC 4861, 7.2.3), with no controller alive; not
-confirmed, so that it asks again after a while. Only what came to a solicited-node group is asked back, and what is
-asked back goes to the asker alone: two gateways would ask each other back for ever. Whoever asks the gateway alone, as
-one does who checks what it was told, is answered by the app, and asks the group when it hears nothing.
+Open vSwitch's kernel datapath cannot write an advertisement's flags and option type. There a solicitation goes to the
+app, which advertises, and is also sent back as the gateway's own solicitation of the asker. The asker learns the MAC
+from its source link-layer address (RFC 4861, 7.2.3), even with no controller alive. That entry is unconfirmed, so the
+asker asks again after a while. Only a solicitation to a solicited-node group is sent back so, and only by unicast: two
+gateways would otherwise solicit each other for ever. The app answers unicast solicitations. A host that gets no answer
+to one asks the group.
 """
 
 from __future__ import annotations
@@ -19,11 +19,24 @@ from collections.abc import Iterator, Mapping
 from controller.model.config import Address, Datapath, Family, Site, Subnet
 from controller.program.groups import divided
 from controller.program.program import Action, Flow, Move, OutputInPort, SetField, ToController, Value, fields
-
-ENTRY = 0
-ADVERTISE = 3
-OURSELVES_PRIORITY, TO_APP_PRIORITY = 70, 60
-LEARN_AND_ANSWER_PRIORITY, ANSWER_PRIORITY, ALONE_PRIORITY, LEARN_PRIORITY, ECHO_PRIORITY = 50, 40, 38, 30, 20
+from controller.program.tables import (
+    ADVERTISE,
+    ALONE_PRIORITY,
+    ANSWER_PRIORITY,
+    ECHO_PRIORITY,
+    ENTRY,
+    LEARN_AND_ANSWER_PRIORITY,
+    LEARN_PRIORITY,
+    NEIGHBOUR,
+    OURSELVES_PRIORITY,
+    OWN_PORT_PRIORITY,
+    PROXY_ALONE_PRIORITY,
+    PROXY_ANSWER_PRIORITY,
+    PROXY_ASKED_PRIORITY,
+    PROXY_TO_APP_PRIORITY,
+    PROXY_TOLD_PRIORITY,
+    TO_APP_PRIORITY,
+)
 
 ARP = 0x0806
 ARP_REQUEST, ARP_REPLY = 1, 2
@@ -31,6 +44,7 @@ TARGET_LINK_LAYER = 2  # RFC 4861, 4.6.1
 ROUTER_SOLICITED_OVERRIDE = 0xE000_0000  # RFC 4861, 4.4
 NEIGHBOUR_SOLICITATION, NEIGHBOUR_ADVERTISEMENT = 135, 136
 SOLICITED_NODES = "ff02::1:ff00:0/104"  # RFC 4291, 2.7.1
+SOLICITED = 0x4000_0000  # from a host, without override (RFC 4861, 4.4)
 UNROUTED_HOP_LIMIT = 255  # a solicitation with any other came through a router: discarded (RFC 4861, 7.1.1)
 FRESH_TTL = 64
 
@@ -141,27 +155,14 @@ def _echo(family: Family, in_port: int, mac: str, own: Address) -> Flow:
     return Flow(ENTRY, ECHO_PRIORITY, match, actions)
 
 
-# Flows that answer for a terminal when a neighbour of its subnet, behind another port of the bridge, asks for it.
-#
-# The two believe to be on one link and are not: what they send each other is routed. So the gateway gives its own MAC
-# for the other's, as a proxy does (RFC 1027; RFC 4861, 7.2.8), with no controller alive.
+# Proxy replies between terminals of one subnet behind different ports (RFC 1027; RFC 4861, 7.2.8)
 #
 #     ENTRY      by port and subnet: the question becomes the first half of an answer
-#     NEIGHBOUR  by the address asked for: the other half, and back out of the port. On the address's own port nothing:
-#                there it speaks for itself, also when it asks whether it is alone with its address (RFC 5227)
+#     NEIGHBOUR  by the address asked for: the second half, and back out of the port. The address's own port gets no
+#                reply: the terminal answers there, also in duplicate address detection (RFC 5227)
 #
-# So there is a flow for each port and two for each address, however many ask for however many. What responders.py says
-# of Open vSwitch's kernel datapath, and of duplicate address detection in IPv6, holds here as well.
-
-NEIGHBOUR = 4
-PROXY_TO_APP_PRIORITY, ASKED_PRIORITY, PROXY_ALONE_PRIORITY = (
-    36,
-    35,
-    34,
-)  # ENTRY: below the answers for the gateway's own addresses, above learning
-TOLD_PRIORITY = 25  # ENTRY: below learning, above forwarding
-OWN_PORT_PRIORITY, PROXY_ANSWER_PRIORITY = 20, 10  # NEIGHBOUR
-SOLICITED = 0x4000_0000  # of no router, and not against the terminal's own word (RFC 4861, 4.4)
+# Such terminals believe that they share a link, and the gateway routes between them: it replies with its own MAC, with
+# no controller alive. One flow for each port and two for each address are enough.
 
 
 def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
@@ -172,7 +173,9 @@ def subnet_answered(site: Site, port: str, target: Address) -> Subnet | None:
     return None
 
 
-def asked(family: Family, in_port: int, mac: str, network: str, datapath: Datapath, *, learns: bool) -> Iterator[Flow]:
+def proxy_asked(
+    family: Family, in_port: int, mac: str, network: str, datapath: Datapath, *, learns: bool
+) -> Iterator[Flow]:
     """Questions that come in by a port for an address of a subnet; `learns`: the app is shown who asks."""
     shown = (ToController(),) if learns else ()
     if family is Family.IPV4:
@@ -181,7 +184,7 @@ def asked(family: Family, in_port: int, mac: str, network: str, datapath: Datapa
         yield from _solicited(in_port, mac, network, datapath, shown)
 
 
-def answered(family: Family, address: str, own_port: int, datapath: Datapath) -> Iterator[Flow]:
+def proxy_answered(family: Family, address: str, own_port: int, datapath: Datapath) -> Iterator[Flow]:
     """The other half of every answer for this address."""
     if family is Family.IPV4:
         question, answer = _arp_answer(address)
@@ -202,7 +205,7 @@ def _asked_by_arp(in_port: int, mac: str, network: str, shown: tuple[Action, ...
         Move("arp_sha", "arp_tha"),
         SetField("arp_sha", mac),
     )
-    return Flow(ENTRY, ASKED_PRIORITY, match, (*shown, *turned), goto=NEIGHBOUR)
+    return Flow(ENTRY, PROXY_ASKED_PRIORITY, match, (*shown, *turned), goto=NEIGHBOUR)
 
 
 def _arp_answer(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:
@@ -222,12 +225,12 @@ def _solicited(in_port: int, mac: str, network: str, datapath: Datapath, shown: 
         shown = (ToController(),)
         # What is asked back in a neighbour's name is answered to the neighbour, who did not ask.
         told = {**_icmpv6(NEIGHBOUR_ADVERTISEMENT), "in_port": in_port}
-        yield Flow(ENTRY, TOLD_PRIORITY, fields(**told))
+        yield Flow(ENTRY, PROXY_TOLD_PRIORITY, fields(**told))
         yield Flow(ENTRY, PROXY_ALONE_PRIORITY, fields(**question), shown)
     yield Flow(ENTRY, PROXY_TO_APP_PRIORITY, fields(**question, ipv6_src="::"), (ToController(),))
     if datapath is not Datapath.NETDEV:
         question["ipv6_dst"] = SOLICITED_NODES
-    yield Flow(ENTRY, ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
+    yield Flow(ENTRY, PROXY_ASKED_PRIORITY, fields(**question), (*shown, *turned), goto=NEIGHBOUR)
 
 
 def _advertisement(address: str) -> tuple[dict[str, Value], tuple[Action, ...]]:

@@ -1,12 +1,12 @@
 """Enrolment: the role and the terminal that a token binds, and what people may ask about agents.
 
-| a name that is                                   | has the role |
+| the name is                                            | its role |
 |---|---|
-| a terminal of gateway.yaml                       | terminal     |
-| a site of gateway.yaml                           | gateway      |
-| in `servers` of gateway.yaml, or a relay (`relay add`) | relay  |
+| a terminal of gateway.yaml                             | terminal |
+| a site of gateway.yaml                                 | gateway  |
+| in `servers` of gateway.yaml, or a relay (`relay add`) | relay    |
 
-Any other name has the role that `enroll NAME --role` says.
+Any other name has the role that `enroll NAME --role` gives.
 """
 
 from __future__ import annotations
@@ -23,16 +23,8 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 PREFIX = "urn:bicast:agent:"
 
-Vouched = Mapping[str, "Credential"]
-
-
-"""By the agent's name."""
-
-
-Bind = Callable[[str, Role | None, str | None], "Binding"]
-
-
-"""The binding of a name, by the role and the terminal that a person asked for; or Impossible."""
+Vouched = Mapping[str, "Credential"]  # by the agent's name
+Bind = Callable[[str, Role | None, str | None], "Binding"]  # of a name, with the role and terminal asked; or Impossible
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +109,7 @@ def _check_terminal(config: Config, name: str, role: Role | None, terminal: str)
         raise Impossible(f"{name} is a terminal of gateway.yaml, and its agent speaks for that one, not for {terminal}")
 
 
-# What people may ask about agents, and the ways in which it can be refused. No word of HTTP or gRPC.
+# Requests about agents. They know neither HTTP nor gRPC.
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # an agent's
 CONTROLLER = "bicast-controller"  # who the controller is to them, wherever it is reached: addresses change

@@ -1,4 +1,4 @@
-"""What the core tells agents to do, as values; and the numbers of all orders, those of switches too.
+"""Orders of the core to agents, as values, and the numbers of all orders, including those to switches.
 
 `directive` numbers one order and comes back with its result.
 """
@@ -10,10 +10,10 @@ from itertools import count
 
 from controller.model.known import PortRange
 
-# Numbers for the core's orders: each later than the one before, so that answers tell their age.
-
 
 class Tickets:
+    """Numbers of orders. Each is higher than the one before, so an answer shows its age."""
+
     def __init__(self) -> None:
         self._next = count(1)
 
@@ -105,7 +105,9 @@ class Caps:
     ports: tuple[str, ...] = ()  # of a gateway: where its terminals are
 
 
-# Of measuring. Its keys are not the core's to know: each is of one meeting of two agents, which has a number.
+# Probing. The core does not know the keys: each belongs to one meeting of two agents, which has a number.
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSession:
     number: int
@@ -168,7 +170,9 @@ class Probe:
     key: bytes = field(default=b"", repr=False)
 
 
-# Of relays.
+# Relays
+
+
 @dataclass(frozen=True, slots=True)
 class RelayClient:
     name: str

@@ -1,6 +1,6 @@
-"""What agents report, as values: connections, measured paths, relayed connections, and how orders ended.
+"""Reports of agents, as values: connections, measured paths, relayed connections, and results of orders.
 
-`session` numbers one stream of one agent, so that a late word of an old stream is known as such; `directive` numbers
+`session` numbers one stream of one agent, so that a late message of an old stream is recognized. `directive` numbers
 one order of the core and comes back with its result.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-# What agents say of the paths that they measure, and of those who measure the paths to them.
+# Measured paths
 
 LATE_S = 10  # a window that has packets in it at any pace
 
@@ -102,7 +102,7 @@ class ProbeReport:
     packets: tuple[ProbePacket, ...]  # in the order of sending
 
 
-# What agents say of terminals' connections that are carried to relays, and of how far places are.
+# Relayed connections and distances
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +192,11 @@ TUNNELS = "tunnel"
 NARROWS = "window"
 PROBE = "probe"  # measures paths, or answers who does
 TAKES = "take"
-# Of a relay's
+# Capabilities of a relay's agent
 RELAYS = "relay"
-# Of anybody's
+# Capabilities of every agent
 WALKS = "walk"
-# Of a terminal's
+# Capabilities of a terminal's agent
 REPORTS = "report"  # of its connections
 CAPS = "caps"
 CLAMPS = "clamp"
@@ -338,7 +338,9 @@ class Cost:
     rss_bytes: int
 
 
-# What an agent says
+# Events
+
+
 @dataclass(frozen=True, slots=True)
 class AgentOpened:
     session: int

@@ -1,4 +1,4 @@
-"""What people may ask the core to do, and the ways in which it can say no. No word of HTTP or OpenFlow."""
+"""Requests of people to the core, and the errors that refuse them. They know neither HTTP nor OpenFlow."""
 
 from __future__ import annotations
 

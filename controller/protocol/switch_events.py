@@ -1,7 +1,7 @@
-"""The words that pass between the core and the switches: what happened, and what shall be done.
+"""Messages between the core and the switches, as values: events from a switch, and orders to it.
 
-All are plain values. `session` numbers one connection of one switch, so that a late word of an old
-connection is known as such. `ticket` numbers one order of the core and comes back with its answer.
+`session` numbers one connection of one switch, so that a late message of an old connection is recognized. `ticket`
+numbers one order of the core and comes back with its answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from controller.model.known import Port
 from controller.program.changes import Change
 from controller.program.program import Installed
 
-# What a switch says
+# Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,8 @@ SwitchEvent = (
     | NeighbourSeen
     | Solicited
 )
+
+# Orders
 
 
 @dataclass(frozen=True, slots=True)
