@@ -1,5 +1,5 @@
 /*
- * What the programs that hold a terminal's own windows (caps.bpf.c, clamp.bpf.c) and the agent (agent/capping, in Go) share:
+ * What the programs that hold a terminal's own windows (caps.bpf.c, clamp.bpf.c) and the agent (agent/caps, in Go) share:
  * the maps' contents.
  */
 #ifndef CAPS_H

@@ -1,5 +1,5 @@
 /*
- * What the eliminator and the agent (agent/eliminate, in Go) share: the maps' contents.
+ * What the eliminator and the agent (agent/elimination, in Go) share: the maps' contents.
  */
 #ifndef ELIMINATE_H
 #define ELIMINATE_H

@@ -4,7 +4,7 @@
  * the first segment of either side (MSS, lowered and never raised), and who sends a packet that is longer all the same by
  * an answer (RFC 1191, RFC 8201). No fragments are made.
  *
- * The agent makes the answers (agent/inside/answer.go), of packets that are dropped here and handed to it: XDP_TX is not
+ * The agent makes the answers (agent/portxdp/answer.go), of packets that are dropped here and handed to it: XDP_TX is not
  * for every device, and a veth would lose them where its other end has no NAPI.
  *
  * What may not be answered stays as it is (RFC 1122, 3.2.2; RFC 4443, 2.4): ICMP's own errors, fragments but the first, what

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the program at the ports of terminals and the agent (agent/inside, in Go) share: the maps' contents.
+ * What the program at the ports of terminals and the agent (agent/portxdp, in Go) share: the maps' contents.
  */
 #ifndef INSIDE_H
 #define INSIDE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs at the ports of terminals that lower windows and the agent (agent/window, in Go) share: the maps'
- * contents.
+ * What the programs at the ports of terminals that lower windows and the agent (agent/caps/receivewindow, in Go) share:
+ * the maps' contents.
  */
 #ifndef WINDOW_H
 #define WINDOW_H

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
-# Compiles what the agent loads into the kernel (bpf/*.bpf.c) to agent/NAME/NAME.bpf.o, where Go takes it in, when its
+# Compiles what the agent loads into the kernel (bpf/*.bpf.c) to NAME.bpf.o in the Go package that embeds it, when its
 # sources are newer than that. One object is good for every machine: BPF has one instruction set.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 for source in bpf/*.bpf.c; do
     name=$(basename "$source" .bpf.c)
-    object=agent/$name/$name.bpf.o
+    package=$(grep --recursive --files-with-matches --line-regexp --include='*.go' "//go:embed $name.bpf.o" agent) || {
+        echo "bpf.sh: no Go package under agent/ embeds $name.bpf.o" >&2
+        exit 1
+    }
+    object=$(dirname "$package")/$name.bpf.o
     if [[ -e $object && -z $(find bpf setup/bpf.sh -newer "$object" -print -quit) ]]; then
         continue
     fi

@@ -29,5 +29,6 @@ end_runs() {
 
 end_runs
 rm -rf .venv .venv-ryu .vm .go build results .mypy_cache .pytest_cache .ruff_cache .hypothesis
-rm -f agent/*/*.bpf.o
+shopt -s globstar
+rm -f agent/**/*.bpf.o
 find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -23,7 +23,7 @@ func BenchmarkGoodput(b *testing.B) {
 				hand.Govern(cgroup)
 			}
 			running(b, hand)
-			must(b, hand.Order(caps(block, 10_000)))
+			must(b, hand.Order(blocksOrder(block, 10_000)))
 			conn := newApplication(b, client, cgroup).calls(to)
 			awaitMark(b, "the socket", conn, int(block))
 			write := make([]byte, 1<<20)

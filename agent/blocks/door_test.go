@@ -108,8 +108,8 @@ func TestPastTheLeaseTheNumberIsUnknown(t *testing.T) {
 
 func TestAnAbsurdOrderIsRefusedAndChangesNothing(t *testing.T) {
 	hand, _ := serving(t)
-	must(t, hand.Order(caps(8192, 10_000)))
-	for _, absurd := range []*agentv1.Caps{caps(8192, 0), caps(8192, 499), caps(8192, 10_001), caps(mostBlock+1, 3000)} {
+	must(t, hand.Order(blocksOrder(8192, 10_000)))
+	for _, absurd := range []*agentv1.Caps{blocksOrder(8192, 0), blocksOrder(8192, 499), blocksOrder(8192, 10_001), blocksOrder(mostBlock+1, 3000)} {
 		if err := hand.Order(absurd); err == nil {
 			t.Errorf("%v is taken", absurd)
 		}
@@ -160,7 +160,7 @@ func attended(hand *Hand) int {
 func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T) {
 	host := lab.One(t)
 	socket := filepath.Join(t.TempDir(), "sharers")
-	process := agent(t, host, socket, "", caps(8192, 10_000))
+	process := agent(t, host, socket, "", blocksOrder(8192, 10_000))
 	if one := listens(t, socket); one.hears().ValidMs == 0 {
 		one.hears() // it was asked before it had heard its own order
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/capping"
+	"bicast/agent/caps"
 	"bicast/internal/cgroupbpf"
 	"bicast/internal/clock"
 )
@@ -85,7 +85,7 @@ func (p *program) open(cgroup string) (err error) {
 	}
 	p.settings.Cgroup = status.Ino
 	return p.within(func() (err error) {
-		p.settings.NetnsCookie, err = capping.Cookie()
+		p.settings.NetnsCookie, err = caps.Cookie()
 		return err
 	})
 }
@@ -159,7 +159,7 @@ func (p *program) hold(blockBytes uint32, lease time.Duration) error {
 
 // sweep sees to sockets that nobody else does: those older than this process, and those on which nothing moves.
 func (p *program) sweep() error {
-	if err := p.within(func() error { return capping.Through(p.older) }); err != nil {
+	if err := p.within(func() error { return caps.Through(p.older) }); err != nil {
 		return fmt.Errorf("sockets cannot be looked through: %w", err)
 	}
 	p.swept = p.settings.BlockBytes

@@ -19,7 +19,7 @@ import (
 
 const block = 8192
 
-func caps(blockBytes, leaseMs uint32) *agentv1.Caps {
+func blocksOrder(blockBytes, leaseMs uint32) *agentv1.Caps {
 	return &agentv1.Caps{Sharers: 3, BlockBytes: blockBytes, LeaseMs: leaseMs}
 }
 
@@ -44,7 +44,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 	older := ours.calls(at.String())
 
 	hand, stop := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(caps(block, 10_000)))
+	must(t, hand.Order(blocksOrder(block, 10_000)))
 	awaitMark(t, "an older socket", older, block)
 	held := map[string]*net.TCPConn{
 		"an older one": older, "a new one": ours.calls(at.String()), "one of a cgroup below": deeper.calls(at.String()),
@@ -62,7 +62,7 @@ func TestOlderAndNewSocketsOfTheCgroupTakeBlocksWhileTheOrderLasts(t *testing.T)
 			t.Errorf("%s has a mark of %d bytes, expected none", what, found)
 		}
 	}
-	must(t, hand.Order(caps(65536, 10_000)))
+	must(t, hand.Order(blocksOrder(65536, 10_000)))
 	for what, conn := range held {
 		awaitMark(t, what, conn, 65536)
 	}
@@ -85,7 +85,7 @@ func TestWithoutALeaseSocketsAreAsBefore(t *testing.T) {
 	cgroup := newCgroup(t)
 	conn := newApplication(t, client, cgroup).calls(server.PlainEcho("10.1.0.2:7").String())
 	hand, _ := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(caps(block, 4000)))
+	must(t, hand.Order(blocksOrder(block, 4000)))
 	awaitMark(t, "an older socket", conn, block)
 	awaitMark(t, "the same past the lease", conn, 0)
 }
@@ -100,7 +100,7 @@ func TestASocketTakesNoMoreThanABlockOfUnsentDataAndOneSegmentMore(t *testing.T)
 	t.Cleanup(func() { listener.Close() }) // nobody reads there
 	cgroup := newCgroup(t)
 	hand, _ := governing(t, client, aSocket(t), cgroup)
-	must(t, hand.Order(caps(block, 10_000)))
+	must(t, hand.Order(blocksOrder(block, 10_000)))
 	await(t, "the program stands", func() bool { return count(t, cgroup) == 1 })
 	app := newApplication(t, client, cgroup)
 	held, free := app.calls(listener.Addr().String()), outside(t, client, listener.Addr().String())
@@ -135,7 +135,7 @@ func TestTheNextAgentTakesOverWhatAKilledOneHeld(t *testing.T) {
 	}
 	hand, stop := governing(t, h.client, h.socket, h.cgroup)
 	awaitMark(t, "what nothing is ordered of any more", h.conn, 0)
-	must(t, hand.Order(caps(65536, 10_000)))
+	must(t, hand.Order(blocksOrder(65536, 10_000)))
 	awaitMark(t, "what is ordered again", h.conn, 65536)
 	if there := count(t, h.cgroup); there != 1 {
 		t.Errorf("%d programs stand at the cgroup, expected one", there)
@@ -150,7 +150,7 @@ func TestWhatAKilledAgentOfAnotherNetworkNamespaceLeftIsNotTakenOver(t *testing.
 	h := newHeld(t, 4000)
 	kill(h.agent)
 	hand, stop := governing(t, h.server, h.socket, h.cgroup)
-	must(t, hand.Order(caps(65536, 10_000)))
+	must(t, hand.Order(blocksOrder(65536, 10_000)))
 	next := newApplication(t, h.server, h.cgroup).calls(h.client.PlainEcho("10.1.0.1:7").String())
 	awaitMark(t, "one of the next agent's", next, 65536)
 	if there := count(t, h.cgroup); there != 2 {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/capping"
+	"bicast/agent/caps"
 	"bicast/internal/cgroupbpf"
 	"bicast/internal/claim"
 	"bicast/internal/clock"
@@ -20,11 +20,11 @@ import (
 // Release takes away what killed agents of the network namespace that it is called in left at cgroups, and gives sockets
 // back what they had; and from anywhere what nobody has tended for long. Blind: it may not look at all that there is.
 func Release() (gone int, blind bool, err error) {
-	root := capping.Unified()
+	root := caps.Unified()
 	if root == "" {
 		return 0, false, nil
 	}
-	netns, err := capping.Cookie()
+	netns, err := caps.Cookie()
 	if err != nil {
 		return 0, false, err
 	}

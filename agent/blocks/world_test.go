@@ -240,7 +240,7 @@ func newHeld(t testing.TB, leaseMs uint32) *held {
 	h.client, h.server = lab.Two(t)
 	h.application, h.to = newApplication(t, h.client, h.cgroup), h.server.PlainEcho("10.1.0.2:7").String()
 	h.conn = h.application.calls(h.to)
-	h.agent = agent(t, h.client, h.socket, h.cgroup, caps(block, leaseMs))
+	h.agent = agent(t, h.client, h.socket, h.cgroup, blocksOrder(block, leaseMs))
 	awaitMark(t, "an older socket", h.conn, block)
 	return h
 }

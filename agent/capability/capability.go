@@ -7,16 +7,16 @@ import (
 	"errors"
 	"fmt"
 
-	"bicast/agent/caps"
-	"bicast/agent/clamp"
-	"bicast/agent/eliminate"
+	"bicast/agent/caps/clamp"
+	"bicast/agent/caps/receivewindow"
+	"bicast/agent/caps/structops"
+	"bicast/agent/elimination"
 	"bicast/agent/measuring"
 	"bicast/agent/pathmanager"
 	"bicast/agent/relaying"
 	"bicast/agent/taking"
 	"bicast/agent/tunnel"
 	"bicast/agent/walk"
-	"bicast/agent/window"
 	"bicast/api/agentv1"
 	"bicast/mptcp"
 	"bicast/relay/divert"
@@ -49,7 +49,7 @@ type Kernel struct {
 func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
 	all := []*agentv1.Capability{
 		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
-		told(Caps, holds(role, caps.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
+		told(Caps, holds(role, structops.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
 		told(Probe, measuring.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, walk.Probe()),
 	}
 	if role != agentv1.Role_ROLE_TERMINAL { // whose own programs choose it
@@ -104,9 +104,9 @@ func (k Kernel) steers(role agentv1.Role) error {
 
 func eliminates(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
-		return eliminate.ErrNoGateway
+		return elimination.ErrNoGateway
 	}
-	return eliminate.Probe()
+	return elimination.Probe()
 }
 
 func tunnels(role agentv1.Role) error {
@@ -127,7 +127,7 @@ func narrows(role agentv1.Role) error {
 	if role != agentv1.Role_ROLE_GATEWAY {
 		return errors.New("windows are lowered where terminals' connections pass, at a gateway")
 	}
-	return window.Probe()
+	return receivewindow.Probe()
 }
 
 func relays(role agentv1.Role) error {

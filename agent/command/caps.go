@@ -6,9 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"bicast/agent/caps"
-	"bicast/agent/clamp"
-	"bicast/agent/window"
+	"bicast/agent/caps/clamp"
+	"bicast/agent/caps/receivewindow"
+	"bicast/agent/caps/structops"
 )
 
 const capsHelp = `
@@ -36,7 +36,7 @@ func Caps(arguments []string, out, complaints io.Writer) int {
 	for _, hand := range []struct {
 		name  string
 		probe func() error
-	}{{"congestion-control", caps.Probe}, {"clamp", clamp.Probe}, {"window", window.Probe}} {
+	}{{"congestion-control", structops.Probe}, {"clamp", clamp.Probe}, {"window", receivewindow.Probe}} {
 		if err := hand.probe(); err != nil {
 			fmt.Fprintf(out, "%s: no: %s\n", hand.name, strings.Join(strings.Fields(err.Error()), " ")) // in one line
 		} else {

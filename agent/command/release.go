@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/blocks"
-	"bicast/agent/capping"
-	"bicast/agent/clamp"
+	"bicast/agent/caps"
+	"bicast/agent/caps/clamp"
 	"bicast/agent/pathmanager"
 	"bicast/agent/trust"
 	"bicast/internal/counting"
@@ -78,7 +78,7 @@ func release(netns, directory string) (bool, error) {
 func takeAway(netns string, out io.Writer) error {
 	gone, blind := 0, false
 	err := within(netns, func() error {
-		if _, err := capping.Cookie(); errors.Is(err, unix.ENOPROTOOPT) {
+		if _, err := caps.Cookie(); errors.Is(err, unix.ENOPROTOOPT) {
 			return nil // older kernels take none of these
 		}
 		var failures []error

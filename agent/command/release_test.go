@@ -12,7 +12,7 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/capping"
+	"bicast/agent/caps"
 	"bicast/agent/internal/brain"
 	"bicast/internal/lab"
 )
@@ -74,7 +74,7 @@ func asService(t *testing.T, host *lab.Host, arguments ...string) *exec.Cmd {
 func newCgroup(t *testing.T) *os.File {
 	t.Helper()
 	const prefix = "bicast-test-release-"
-	root := capping.Unified()
+	root := caps.Unified()
 	if root == "" {
 		t.Skip("no cgroup v2 is mounted here, and programs are attached to those")
 	}

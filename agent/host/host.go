@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/capability"
-	"bicast/agent/eliminate"
+	"bicast/agent/elimination"
 	"bicast/agent/hands"
-	"bicast/agent/inside"
 	"bicast/agent/measuring"
+	"bicast/agent/portxdp"
 	"bicast/agent/reflex"
 	"bicast/agent/relaying"
 	"bicast/agent/report"
@@ -41,11 +41,11 @@ type Host struct {
 	reader    *report.Reader
 	hands     *hands.Hands
 	reflexes  *reflex.Reflexes
-	copies    *eliminate.Hand // nil: of a terminal or a relay
-	tunnels   *tunnel.Hand    // likewise
-	terminals *inside.Inside  // likewise: what both want at their ports
-	taking    *taking.Hand    // likewise
-	windows   *windows        // nil: of a relay
+	copies    *elimination.Hand // nil: of a terminal or a relay
+	tunnels   *tunnel.Hand      // likewise
+	terminals *portxdp.Inside   // likewise: what both want at their ports
+	taking    *taking.Hand      // likewise
+	windows   *windows          // nil: of a relay
 	measuring *measuring.Hand
 	walking   *walk.Hand
 	relaying  *relaying.Hand // nil: of a terminal or a gateway
@@ -92,8 +92,8 @@ func Open(s Settings) (*Host, error) {
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
 		h.measuring, h.walking = measuring.NewHand(outside, log), walk.NewHand(outside) // as tunnels leave, not by the bridge
-		h.terminals = inside.New(within, log)
-		h.copies = eliminate.NewHand(within, h.terminals, log)
+		h.terminals = portxdp.New(within, log)
+		h.copies = elimination.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
 		h.taking = taking.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
@@ -266,7 +266,7 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return &agentv1.Result{Done: true, Said: h.reflexes.Disarm(order.Disarm.GetName())}
 	case *agentv1.Directive_Eliminate:
 		if h.copies == nil {
-			return refused(eliminate.ErrNoGateway)
+			return refused(elimination.ErrNoGateway)
 		}
 		return answered(h.copies.Order(order.Eliminate))
 	case *agentv1.Directive_Tunnels:

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 
 	"bicast/agent/blocks"
-	"bicast/agent/caps"
-	"bicast/agent/clamp"
-	"bicast/agent/window"
+	"bicast/agent/caps/clamp"
+	"bicast/agent/caps/receivewindow"
+	"bicast/agent/caps/structops"
 	"bicast/api/agentv1"
 )
 
@@ -37,7 +37,7 @@ func openWindows(s Settings, within func(func() error) error) *windows {
 		hand, cannot := ofTerminal(within, s.Log)
 		return &windows{hand, cannot, sharers}
 	case agentv1.Role_ROLE_GATEWAY:
-		return &windows{hand: window.NewHand(within, s.Log), cannot: window.Probe()}
+		return &windows{hand: receivewindow.NewHand(within, s.Log), cannot: receivewindow.Probe()}
 	default:
 		return nil
 	}
@@ -45,14 +45,14 @@ func openWindows(s Settings, within func(func() error) error) *windows {
 
 // ofTerminal is the hand that this kernel can be held by: the clamp where it takes no congestion control of ours.
 func ofTerminal(within func(func() error) error, log *slog.Logger) (windowHand, error) {
-	cannot := caps.Probe()
+	cannot := structops.Probe()
 	if cannot == nil {
-		return caps.NewHand(within, log), nil
+		return structops.NewHand(within, log), nil
 	}
 	if clamp.Probe() == nil {
 		return clamp.NewHand(within, log), nil
 	}
-	return caps.NewHand(within, log), cannot
+	return structops.NewHand(within, log), cannot
 }
 
 func (w *windows) order(order *agentv1.Caps) (string, error) {

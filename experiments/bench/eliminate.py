@@ -1,6 +1,6 @@
 """What eliminating copies leaves of a processor's pace, beside a program that gives the same verdicts without a look.
 
-A veth's driver runs either; they take turns in one run (agent/eliminate/speed_test.go).
+A veth's driver runs either; they take turns in one run (agent/elimination/speed_test.go).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOLD = {"pair": "firsts and their copies by turns", "copy": "copies alone, which
 
 
 def measure() -> Iterator[Figure]:
-    yield from figures(golang.benchmark("eliminate", SPEED.removesuffix("/"), ROUNDS))
+    yield from figures(golang.benchmark("elimination", SPEED.removesuffix("/"), ROUNDS))
 
 
 def figures(said: str) -> Iterator[Figure]:

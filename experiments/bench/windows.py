@@ -1,7 +1,8 @@
 """What holding windows costs: a gateway's packets, and a terminal's processor.
 
 The gateway's programs come and go by turns while one upload goes on, as fast as the processors do it
-(agent/window/bench_test.go). What a terminal's take is by the kernel's own account of them (agent/caps/cost_test.go).
+(agent/caps/receivewindow/bench_test.go). The kernel's own account gives what a terminal's take
+(agent/caps/structops/cost_test.go).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ TOLD = {
 
 
 def measure() -> Iterator[Figure]:
-    yield from figures(golang.benchmark("window", "Goodput", rounds=100))
-    yield from figures(golang.benchmark("caps", "Cost", rounds=3))
+    yield from figures(golang.benchmark("caps/receivewindow", "Goodput", rounds=100))
+    yield from figures(golang.benchmark("caps/structops", "Cost", rounds=3))
 
 
 def figures(said: str) -> Iterator[Figure]:

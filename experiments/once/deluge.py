@@ -1,6 +1,6 @@
 """A deluge of numbered packets through the program itself, by two paths that delay them and lose bursts of them.
 
-Sent and counted by agent/eliminate/deluge_test.go, over devices of its own: no switch keeps that pace here.
+Sent and counted by agent/elimination/deluge_test.go, over devices of its own: no switch keeps that pace here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Deluged:
 def deluged(packets: int) -> Deluged:
     with tempfile.TemporaryDirectory(prefix="deluge-", dir=isolate.RUN_DIRECTORY) as place:
         told = Path(place) / "told"
-        words = ("test", "-count=1", f"-timeout={LONGEST}", "-run", f"^{TEST}$", "./agent/eliminate", "-args")
+        words = ("test", "-count=1", f"-timeout={LONGEST}", "-run", f"^{TEST}$", "./agent/elimination", "-args")
         many = ("-packets", str(packets), "-told", str(told))
         done = run(
             str(GO), "-C", str(TREE), *words, *many, check=False

@@ -76,7 +76,7 @@ def test_what_was_made_goes_and_what_was_written_stays(tree: Path) -> None:
         ".vagrant/machines",
     ):
         (tree / name).mkdir(parents=True)
-    sources = [tree / "controller/__main__.py", tree / "agent/eliminate/eliminate.go"]
+    sources = [tree / "controller/__main__.py", tree / "agent/elimination/elimination.go"]
     sources[1].parent.mkdir(parents=True)
     for file in (*sources, sources[1].with_name("eliminate.bpf.o")):
         file.touch()

@@ -1,0 +1,69 @@
+package capstest
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"log/slog"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"bicast/api/agentv1"
+)
+
+const beAgent = "CAPS_TEST_ORDER" // to the test's own program: be an agent with this order
+
+// Main is of tests that have agents of their own.
+func Main(m *testing.M, opener Opener) {
+	if order := os.Getenv(beAgent); order != "" {
+		standIn(order, opener)
+	}
+	flag.Set("test.parallel", "4") // they wait for round trips, and not for the processor
+	os.Exit(m.Run())
+}
+
+// standIn renews its order until it is killed.
+func standIn(text string, opener Opener) {
+	order := &agentv1.Caps{}
+	if err := protojson.Unmarshal([]byte(text), order); err != nil {
+		panic(err)
+	}
+	hand := opener(func(work func() error) error { return work() }, slog.New(slog.DiscardHandler))
+	go hand.Run(context.Background())
+	for {
+		if _, err := hand.Order(order); err != nil {
+			panic(err)
+		}
+		os.Stdout.WriteString("ordered\n")
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// Agent is a process of its own that holds what is ordered.
+func (w *World) Agent(order *agentv1.Caps) *exec.Cmd {
+	w.T.Helper()
+	text, err := protojson.Marshal(order)
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	agent := exec.Command("/proc/self/exe")
+	agent.Env = append(os.Environ(), beAgent+"="+string(text))
+	agent.Stderr = said{w.T}
+	told, err := agent.StdoutPipe()
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.Host.Do(agent.Start)
+	w.T.Cleanup(func() {
+		agent.Process.Kill()
+		agent.Wait()
+	})
+	if !bufio.NewScanner(told).Scan() {
+		w.T.Fatal("the agent ended before it had held anything")
+	}
+	return agent
+}

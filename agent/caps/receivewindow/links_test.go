@@ -1,0 +1,28 @@
+package receivewindow
+
+import (
+	"net"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// standing counts the programs that have links at a port.
+func (h *house) standing(port string) (programs int) {
+	h.t.Helper()
+	h.gateway.Do(func() error {
+		device, err := net.InterfaceByName(port)
+		if err != nil {
+			return err
+		}
+		for _, attach := range []ebpf.AttachType{ebpf.AttachTCXEgress, ebpf.AttachTCXIngress} {
+			found, err := link.QueryPrograms(link.QueryOptions{Target: device.Index, Attach: attach})
+			if err != nil {
+				return err
+			}
+			programs += len(found.Programs)
+		}
+		return nil
+	})
+	return programs
+}

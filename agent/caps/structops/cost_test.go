@@ -1,0 +1,141 @@
+package structops
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+const (
+	measured  = 2 * time.Second
+	unbounded = 1 << 20 // segments: more than is ever on its way
+)
+
+// What the programs take of one processor while sockets do all that they can, by the kernel's own account: one goodput
+// beside another differs by more than that by itself.
+func BenchmarkCost(b *testing.B) {
+	account, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer account.Close()
+	for _, c := range []struct {
+		name   string
+		capped string
+		work   func(*testing.B, *lab.Host, net.Addr)
+	}{
+		{"an upload beside a cap", nearLTE, stream},
+		{"an upload under a cap", near, stream},
+		{"connections beside a cap", nearLTE, connections},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			client, server := lab.Two(b)
+			hand := NewHand(client.Try, slog.New(slog.DiscardHandler))
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
+			go hand.Run(ctx)
+			listener := sink(b, server)
+			spent, began := accountOf(b), time.Now()
+			for range b.N {
+				if _, err := hand.Order(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(c.capped, "10.1.0.2", 0, unbounded)}, LeaseMs: lease}); err != nil {
+					b.Fatal(err)
+				}
+				c.work(b, client, listener.Addr())
+			}
+			took, after := time.Since(began), accountOf(b)
+			for _, kind := range []ebpf.ProgramType{ebpf.SockOps, ebpf.StructOps} {
+				b.ReportMetric(100*(after[kind]-spent[kind]).Seconds()/took.Seconds(), kind.String()+"-%")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// accountOf sums up what programs of a kind have run for so far.
+func accountOf(b *testing.B) map[ebpf.ProgramType]time.Duration {
+	b.Helper()
+	account := map[ebpf.ProgramType]time.Duration{}
+	for id, err := ebpf.ProgramGetNextID(0); err == nil; id, err = ebpf.ProgramGetNextID(id) {
+		program, err := ebpf.NewProgramFromID(id)
+		if err != nil {
+			continue // it has gone meanwhile
+		}
+		stats, err := program.Stats()
+		if err != nil {
+			b.Fatal(err)
+		}
+		account[program.Type()] += stats.Runtime
+		program.Close()
+	}
+	return account
+}
+
+func sink(b *testing.B, server *lab.Host) net.Listener {
+	b.Helper()
+	var listener net.Listener
+	server.Do(func() (err error) {
+		listener, err = net.Listen("tcp", "10.1.0.2:0")
+		return err
+	})
+	b.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			taken, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				io.Copy(io.Discard, taken)
+				taken.Close()
+			}()
+		}
+	}()
+	return listener
+}
+
+func dial(b *testing.B, client *lab.Host, to net.Addr) *net.TCPConn {
+	b.Helper()
+	var conn net.Conn
+	client.Do(func() (err error) {
+		conn, err = net.Dial("tcp", to.String())
+		return err
+	})
+	return conn.(*net.TCPConn)
+}
+
+// stream sends all that it can.
+func stream(b *testing.B, client *lab.Host, to net.Addr) {
+	conn := dial(b, client, to)
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(measured))
+	for block := make([]byte, 1<<16); ; {
+		if _, err := conn.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// connections opens all that it can. They are reset, or there would be no port left for them.
+func connections(b *testing.B, client *lab.Host, to net.Addr) {
+	client.Do(func() error {
+		for end := time.Now().Add(measured); time.Now().Before(end); {
+			conn, err := net.Dial("tcp", to.String())
+			if err != nil {
+				return err
+			}
+			conn.Write([]byte{1})
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+		return nil
+	})
+}

@@ -1,0 +1,60 @@
+package structops
+
+import (
+	"testing"
+
+	"bicast/agent/caps/capstest"
+	"bicast/api/agentv1"
+)
+
+func TestMain(m *testing.M) { capstest.Main(m, NewHand) }
+
+func TestTheLeaseEndsOnLiveSocketsWhenTheAgentIsKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	upload := w.Upload(far, false)
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{capOf(near, far, 5, 12)}, LeaseMs: 2_000})
+	upload.Stays(5, 12) // less than where cubic's own slow start looks for its end
+	if now := upload.Info().Snd_ssthresh; now < 1<<30 {
+		t.Fatalf("a threshold of %d segments, expected a slow start to be held", now)
+	}
+	if err := agent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	agent.Wait()
+	upload.AwaitWindow(13, 100)
+	if now := upload.Info(); now.Snd_ssthresh > 24 || !held(upload) {
+		t.Fatalf("%s with a threshold of %d segments, expected ours without a slow start", upload.Control(), now.Snd_ssthresh)
+	}
+	newer := w.Upload(far, false)
+	if held(newer) {
+		t.Fatal("a new socket is held by nobody")
+	}
+	hand := w.Hand()
+	w.Runs(hand)
+	w.Order(hand, capOf(near, far, 0, 12))
+	upload.Stays(0, 12)
+	newer.Stays(0, 12)
+	w.Order(hand)
+	if now := upload.Control(); now != "reno" {
+		t.Fatalf("%s, expected what others have here: nobody remembers what it had", now)
+	}
+}
+
+func TestAKilledAgentsSocketsAreGivenBackByTheNextThoughTheyHaveNoCap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	upload := w.Upload(far, false)
+	slow := capOf(near, far, 0, 30)
+	slow.PaceBps = 8_000
+	agent := w.Agent(&agentv1.Caps{Caps: []*agentv1.Cap{slow}, LeaseMs: lease})
+	await(t, func() bool { return upload.Info().Max_pacing_rate == 1000 }, func() any { return upload.Info().Max_pacing_rate }, 1000)
+	agent.Process.Kill()
+	agent.Wait()
+	hand := w.Hand()
+	w.Runs(hand)
+	w.Order(hand, capOf(near, other, 0, 12))
+	if now := upload.Info().Max_pacing_rate; upload.Control() != "reno" || now != ^uint64(0) {
+		t.Fatalf("%s at %d bytes a second at most, expected reno and no bound", upload.Control(), now)
+	}
+}

@@ -1,0 +1,328 @@
+package elimination
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"bicast/agent/portxdp"
+)
+
+var (
+	many     = flag.Int("packets", 100_000, "that the deluge is of")
+	toldHere = flag.String("told", "", "a file for what became of the deluge, as JSON")
+)
+
+const (
+	conversations = 1000
+	tick          = time.Millisecond
+	inATick       = 50  // packets
+	skewMost      = 200 // ticks that a path takes, which changes now and then
+	jitterMost    = 20  // ticks more, of each packet's own
+	bursts        = 0.002
+	burstEnds     = 0.05 // so that 1 in 26 packets is lost, 20 in a row
+	deaf          = time.Minute
+	ownPort       = 4242
+)
+
+// What became of all packets. Every number is counted by what stands in the packets themselves.
+type deluged struct {
+	Sent       int     `json:"sent"`
+	LostByBoth int     `json:"lost_by_both"` // paths
+	Delivered  int     `json:"delivered"`
+	Lost       int     `json:"lost_by_elimination"`
+	Duplicated int     `json:"duplicated"`
+	Late       uint64  `json:"late"`
+	Rogue      uint64  `json:"rogue"`
+	Evicted    uint64  `json:"evicted"`
+	WindowMS   float64 `json:"window_ms"`
+	RoomBefore uint32  `json:"room_before"` // identities
+	Room       uint32  `json:"room"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// A path that loses in bursts and delays: each packet by so much, and for a while all of them by so much more or less.
+type lane struct {
+	random *rand.Rand
+	out    *mouth
+	paced  chan [][]byte // what goes out in a tick
+	due    [skewMost + jitterMost + 1][][]byte
+	bad    bool
+	skew   int
+	holds  int // ticks until the skew changes
+}
+
+func newLane(random *rand.Rand, out *mouth) *lane {
+	return &lane{random: random, out: out, paced: make(chan [][]byte, 8)}
+}
+
+// takes tells whether it will bring the packet.
+func (l *lane) takes(now int, frame []byte) bool {
+	change := bursts
+	if l.bad {
+		change = burstEnds
+	}
+	if l.random.Float64() < change {
+		l.bad = !l.bad
+	}
+	if l.bad {
+		return false
+	}
+	at := (now + l.skew + l.random.IntN(jitterMost+1)) % len(l.due)
+	l.due[at] = append(l.due[at], frame)
+	return true
+}
+
+func (l *lane) passes(now int) {
+	at := now % len(l.due)
+	l.paced <- l.due[at]
+	l.due[at] = nil
+	if l.holds--; l.holds < 0 {
+		l.skew, l.holds = l.random.IntN(skewMost+1), l.random.IntN(1000)
+	}
+}
+
+// of makes a packet of a conversation. Of ten, one is IPv6's; four have numbers of the sender's own, which come round after
+// eight packets; five are numbered where copies begin.
+func of(number int) []byte {
+	conversation := number % conversations
+	datagram := make([]byte, 16, 16+500)
+	binary.BigEndian.PutUint16(datagram, uint16(conversation+1024))
+	binary.BigEndian.PutUint16(datagram[2:], ownPort)
+	binary.BigEndian.PutUint64(datagram[8:], uint64(number))
+	datagram = datagram[:16+conversation*7%500]
+	binary.BigEndian.PutUint16(datagram[4:], uint16(len(datagram)))
+	p := ipv4{ttl: 64, protocol: udp, source: byte(conversation), payload: datagram}
+	switch kind := conversation % 10; {
+	case kind == 0:
+		return ipv6{hops: 64, next: udp, payload: datagram}.frame()
+	case kind < 5:
+		p.id = uint16(number / conversations % 8)
+	default:
+		p.flags = dontFragment
+	}
+	return p.frame()
+}
+
+// numberOf is none where the packet is not one of these.
+func numberOf(frame []byte) (number int, ours bool) {
+	at := 14 + 20
+	if len(frame) > 13 && binary.BigEndian.Uint16(frame[12:]) == 0x86dd {
+		at = 14 + 40
+	}
+	if len(frame) < at+16 || binary.BigEndian.Uint16(frame[at+2:]) != ownPort {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint64(frame[at+8:])), true
+}
+
+func TestOfADelugeByTwoBadPathsNothingIsLostByElimination(t *testing.T) {
+	d := newDeluge(t)
+	told := d.runs(*many)
+	said, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seed %d: %s", *seed, said)
+	if *toldHere != "" {
+		if err := os.WriteFile(*toldHere, append(said, '\n'), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told.Lost > 0 || told.Delivered+told.LostByBoth != told.Sent {
+		t.Errorf("%d packets were lost by elimination, of %d", told.Lost, told.Sent)
+	}
+	if told.Duplicated > told.Sent*3/4 {
+		t.Errorf("%d of %d packets came twice: nothing is eliminated", told.Duplicated, told.Sent)
+	}
+}
+
+// Where copies begin: a terminal's port with the program that numbers; and where they come in.
+type deluge struct {
+	*site
+	terminal *mouth
+	numbered *ear
+	lanes    [2]*lane
+	heard    *ear
+}
+
+func newDeluge(t *testing.T) *deluge {
+	d := &deluge{site: newSite(t)}
+	d.far.Run("ip", "link", "add", "phone", "type", "veth", "peer", "name", "inside")
+	for _, name := range []string{"phone", "inside"} {
+		d.far.Sysctl("ipv6/conf/"+name+"/disable_ipv6", "1")
+		d.far.Run("ip", "link", "set", name, "up")
+	}
+	d.quiet()
+	stamps := portxdp.New(d.far.Try, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { stamps.Close() })
+	stamps.Number([]string{"inside"})
+	if missing := stamps.Missing(); len(missing) > 0 {
+		t.Fatal(missing)
+	}
+	order := ordered(roads[:]...)
+	order.WindowFloorMs, order.WindowCeilingMs = 200, 1000 // as a controller orders where nothing is written
+	d.order(order)
+	d.far.Do(func() error {
+		d.terminal, d.numbered = newMouth(t, "phone"), newEar(t, "inside")
+		for path, name := range roads {
+			random := rand.New(rand.NewPCG(*seed, uint64(path)))
+			d.lanes[path] = newLane(random, newMouth(t, name))
+		}
+		return nil
+	})
+	d.host.Do(func() error {
+		d.heard = newEar(t, "")
+		return nil
+	})
+	return d
+}
+
+func (d *deluge) runs(packets int) deluged {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go d.hand.Run(ctx)
+	told := deluged{Sent: packets, RoomBefore: d.room()}
+	carried := make([]uint8, packets) // by how many paths
+	sent := make(chan error, len(d.lanes))
+	for path, each := range d.lanes {
+		go func() { sent <- each.out.sends(each.paced, d.judged(path)) }()
+	}
+	stop, heard := make(chan struct{}), make(chan hearing)
+	go func() { heard <- d.heard.counts(packets, stop, d.passed) }()
+
+	begun := time.Now()
+	d.sends(packets, carried)
+	told.Seconds = time.Since(begun).Seconds()
+	for _, each := range d.lanes {
+		close(each.paced)
+	}
+	for range d.lanes {
+		if err := <-sent; err != nil {
+			d.t.Fatal(err)
+		}
+	}
+	report := d.hand.Report()
+	told.Room = d.room()
+	close(stop)
+	all := <-heard
+	if all.err != nil {
+		d.t.Fatal(all.err)
+	}
+	told.count(carried, all.times)
+	for _, path := range report.GetPaths() {
+		told.Late += path.GetLate()
+		told.Rogue += path.GetRogue()
+		told.Evicted += path.GetEvicted()
+	}
+	told.WindowMS = float64(report.GetWindowUs()) / 1000
+	return told
+}
+
+func (o *deluged) count(carried, came []uint8) {
+	for number, times := range came {
+		switch {
+		case times > 0:
+			o.Delivered++
+			o.Duplicated += int(times) - 1
+		case carried[number] > 0:
+			o.Lost++
+		default:
+			o.LostByBoth++
+		}
+	}
+}
+
+// sends lets the packets out, and waits until the slower path has brought what it has.
+func (d *deluge) sends(packets int, carried []uint8) {
+	due := time.Now()
+	last := (packets-1)/inATick + len(d.lanes[0].due)
+	for now := 0; now <= last; now++ {
+		first := min(now*inATick, packets)
+		for _, frame := range d.stamped(first, min(first+inATick, packets)) {
+			number, _ := numberOf(frame)
+			for _, each := range d.lanes {
+				if each.takes(now, frame) {
+					carried[number]++
+				}
+			}
+		}
+		for _, each := range d.lanes {
+			each.passes(now)
+		}
+		due = due.Add(tick)
+		time.Sleep(time.Until(due))
+		if time.Since(due) > 10*tick { // what was missed is not made up for
+			due = time.Now()
+		}
+	}
+}
+
+// stamped are packets as they leave the port of a terminal.
+func (d *deluge) stamped(first, last int) [][]byte {
+	for number := first; number < last; number++ {
+		d.must(d.terminal.write(of(number)))
+	}
+	frames, deadline := make([][]byte, 0, last-first), time.Now().Add(deaf)
+	for len(frames) < last-first {
+		frame, err := d.numbered.read()
+		if errors.Is(err, unix.EAGAIN) && time.Now().Before(deadline) {
+			continue
+		}
+		d.must(err)
+		if _, ours := numberOf(frame); ours {
+			frames = append(frames, slices.Clone(frame))
+		}
+	}
+	return frames
+}
+
+func (d *deluge) must(err error) {
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *deluge) room() uint32 {
+	d.hand.mutex.Lock()
+	defer d.hand.mutex.Unlock()
+	return (d.hand.copies.settings.BucketsMask + 1) * ways
+}
+
+// judged is how many packets of a path the program has judged, and passed how many it let pass, of all.
+func (d *deluge) judged(path int) func() (uint64, error) {
+	return func() (uint64, error) {
+		c, err := d.counters(path)
+		return c.First + c.Eliminated + c.Late + c.Rogue, err
+	}
+}
+
+func (d *deluge) passed() (all uint64, err error) {
+	for path := range d.lanes {
+		c, err := d.counters(path)
+		if err != nil {
+			return 0, err
+		}
+		all += c.First + c.Late + c.Rogue
+	}
+	return all, nil
+}
+
+func (d *deluge) counters(path int) (total Counters, err error) {
+	var each []Counters // of each processor
+	err = d.hand.copies.objects.Counts.Lookup(uint32(path), &each)
+	for _, one := range each {
+		total.add(one)
+	}
+	return total, err
+}

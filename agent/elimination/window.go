@@ -1,0 +1,74 @@
+package elimination
+
+import (
+	"time"
+
+	"bicast/api/agentv1"
+)
+
+const (
+	beyond   = 1000 // of so many copies one may come later than the window is made for
+	room     = 2    // times what was seen: paths grow longer, too
+	enough   = 100  // copies; of fewer nothing is concluded
+	remember = 60   // looks: what was seen before has no say
+)
+
+type skews [32]uint64
+
+// sizing makes the window as long as copies took of late. It is never shorter than the floor, nor longer than the
+// ceiling, and the ceiling as long as little is known. What came later than the ceiling has no say: no window that is
+// allowed would have known it as a copy.
+type sizing struct {
+	floor, ceiling time.Duration
+	now            time.Duration
+	seen           []skews // at each look, since the order began
+}
+
+func newSizing(order *agentv1.Eliminate) sizing {
+	floor, ceiling := bounds(order)
+	return sizing{floor: floor, ceiling: ceiling, now: ceiling, seen: []skews{{}}}
+}
+
+func bounds(order *agentv1.Eliminate) (floor, ceiling time.Duration) {
+	floor = time.Duration(order.GetWindowFloorMs()) * time.Millisecond
+	return floor, time.Duration(order.GetWindowCeilingMs()) * time.Millisecond
+}
+
+func (s *sizing) take(counters [PathsMost]Counters) {
+	var all skews
+	for _, path := range counters {
+		for step, copies := range path.Skew {
+			all[step] += copies
+		}
+	}
+	s.seen = append(s.seen, all)
+	if len(s.seen) > remember {
+		s.seen = s.seen[1:]
+	}
+	for step, copies := range s.seen[0] {
+		all[step] -= copies
+	}
+	s.now = s.window(all)
+}
+
+func (s *sizing) window(of skews) time.Duration {
+	var copies uint64
+	for step, n := range of {
+		if time.Duration(1)<<step >= s.ceiling {
+			of[step] = 0
+			continue
+		}
+		copies += n
+	}
+	if copies < enough {
+		return s.ceiling
+	}
+	last, later := 0, uint64(0)
+	for step := len(of) - 1; step >= 0; step-- {
+		if later += of[step]; later > copies/beyond {
+			last = step
+			break
+		}
+	}
+	return min(max(room*time.Duration(1)<<(last+1), s.floor), s.ceiling)
+}

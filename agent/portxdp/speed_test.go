@@ -1,0 +1,25 @@
+package portxdp
+
+import "testing"
+
+// What the program itself costs a packet, without what brings it: the kernel's own measure.
+func BenchmarkAPacket(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		frame []byte
+	}{
+		{"IPv6", ipv6{next: udp, payload: make([]byte, 1000)}.frame()},
+		{"UDP", numbered().frame()},
+		{"TCP that its sender has numbered", ipv4{id: 7, protocol: tcp, flags: dontFragment, payload: make([]byte, 1000)}.frame()},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			shows := newBench(b, port{Number: 1})
+			_, took, err := shows.objects.Program.Benchmark(c.frame, 1_000_000, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(took.Nanoseconds()), "ns/packet")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
