@@ -1,4 +1,17 @@
-"""The rate of a path: by delays of packets of several lengths (paper 004), and by trains of packets."""
+"""Estimators of a path's rate: from delays of packets of several lengths (paper 004), and from packet trains.
+
+A packet that never waits takes the path's own delay plus eight times its length over the rate. So the line through the
+least delayed packets has the slope 1/rate. The slope includes alpha, the hosts' own time for each byte: it is measured
+once on a link of known rate, and subtracted.
+
+    paper       the minimum of each size, and least squares through these. The slope includes the clocks' drift
+    one_way     the lower edge of all packets over length and time: the same fit finds the drift
+    round_trip  there and back by four timestamps, without the far end's own time: no drift. The way back always has
+                one length, so it adds the same to every packet
+
+A result is an interval. It covers the scatter of the points, and an error that no number of points reduces: alpha
+varies by a part of a nanosecond with the state of a processor.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +25,10 @@ from numpy.typing import NDArray
 
 from controller.policy.bandwidth.rates import UNCALIBRATED, UNSURE_S_PER_BYTE, Alpha, Rate, Unknown, said
 
-# Lines through many points: by least squares, and along their lower edge.
+# Fits: least squares, and the lower edge
 #
-# What delays a packet only ever adds to what the path itself takes, so a path is told by those that were delayed least.
-# The least of all would be told by single clock errors; a low quantile is not.
+# Queues only add delay, so the least delayed packets describe the path. The minimum itself may be a clock error: the
+# fit uses a low quantile.
 
 Numbers = NDArray[np.float64]
 
@@ -78,9 +91,9 @@ def _errors(columns: Numbers, left: Numbers, quantile: float) -> Numbers:
     return np.asarray(np.sqrt(np.diag(inverse) * quantile * (1 - quantile)) * sparsity)
 
 
-# Two clocks that are not one: how the far end's drifts against ours, and whether somebody set either of them.
+# Clock drift and clock steps
 #
-# A crystal's rate is off by tens of millionths, and wanders with its temperature: over seconds, a line with some bends.
+# A crystal is off by tens of millionths and wanders with its temperature: over seconds, a line with some bends.
 
 BENDS = 3
 STEP_S = 0.5e-3  # less is not told from packets that waited
@@ -127,22 +140,9 @@ def step_s(forth: Numbers, back: Numbers) -> float:
     return largest if abs(largest) > STEP_S else 0.0
 
 
-# The rate of a path, from how long packets of different lengths took over it (paper 004).
-#
-# A packet that waits for nothing takes the path's own delay, and eight times its length over the rate: the line through
-# those that were delayed least has 1/rate for its slope. What both hosts take for each byte (alpha) is in it, too; it
-# is measured once against a link of known rate, and taken off.
-#
-#     paper       the least of each size, and least squares through these. The clocks' drift is in the slope
-#     one_way     the lower edge of all packets, over length and time: the drift is found by the same fit
-#     round_trip  there and back by four timestamps, without the far end's own time: no drift at all, and the way back,
-#                 which always carries the same length, adds to every packet alike
-#
-# An answer is an interval. It has the points' scatter in it, and what no number of points makes less: that alpha
-# changes by a part of a nanosecond with a processor's mood.
+# Rates from delays
 
 EDGE = 0.05  # so many of the packets are faster than the line: clock errors, not the path
-SURE = 1.96
 SURE = 1.96  # standard deviations, for 95 %
 LEAST_ERROR = 1e-15
 UNSURE_PART = 0.003  # of the slope: the edge of what had to wait now and then is not quite the path's
@@ -246,10 +246,10 @@ def _unfit(samples: Samples) -> str:
     return ""
 
 
-# The rate of a path from trains: packets sent at once, which the narrowest link spaces out by what each takes there.
+# Rates from trains: packets sent at once, which the narrowest link spaces out
 #
-# Where a shaper lets a burst pass at full speed first, its packets say nothing of the rate behind it: only how a train
-# ends is looked at. Others' packets between a train's own spread it, so of many trains the middle one counts.
+# A shaper may let a burst pass at full speed first, so only the end of a train counts. Packets of others spread a
+# train, so the median of many trains counts.
 
 FEWEST_PACKETS = 8  # in what is looked at
 FEWEST_TRAINS = 6  # of five the least and the most have the median between them in 94 of 100 cases

@@ -1,11 +1,11 @@
-"""A measured rate with its uncertainty, and one figure made of several.
+"""A measured rate with its uncertainty, and the fusion of several into one.
 
-    one packet   the wire's own rate, whoever else is there; of several links in a row 1/sum(1/rate), which is no rate
-                 that anything gets. Blind to a shaper that delays no packet that comes alone
-    trains       what comes through, behind a shaper, too; less where others are between
-    delivery     what some flow got: no more than that is sure
+    one packet   the wire's own rate, whatever the other traffic. Over several links in a row it is 1/sum(1/rate), which
+                 no sender gets. It misses a shaper that delays no single packet
+    trains       the rate that passes, also behind a shaper; less while there is other traffic
+    delivery     the rate that some flow got: a lower bound
 
-Where the first two agree both count, each by its own certainty. Where they do not, the lower one is what is to be had.
+Where the first two agree, both count, weighted by their certainty. Where they differ, the lower one counts.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-
-# A rate as it was measured, or why it is not known: what others go on with, without the arithmetic that found it.
 
 UNSURE_S_PER_BYTE = 0.3e-9  # what alpha moves by from run to run
 

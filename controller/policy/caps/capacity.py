@@ -1,8 +1,8 @@
-"""What an access point carries, where nobody wrote it: from what comes through it, and until then from trains.
+"""The capacity of an access point that gateway.yaml does not give: from deliveries, and until then from trains.
 
-All that its terminals deliver within a second is what it carries at least, and is what it carries while their packets
-stand in a queue. Nobody is capped before such a queue has stood for a second. When caps are on none stands, and nothing
-that is delivered is more than they let through: so each change is a trial, judged by what is delivered then.
+The sum that its terminals deliver within a second is a lower bound. It is the capacity while their packets stand in a
+queue. Nobody is capped before such a queue has stood for a second. Under caps there is no queue, and the caps bound the
+deliveries. So each change is a trial, and the deliveries that follow judge it.
 
               more delivered ─► the figure is that
     figure ──► caps are used up: a little more is allowed ─► as much more came: kept, and more is tried
@@ -10,7 +10,7 @@ that is delivered is more than they let through: so each change is a trial, judg
        └────── a queue stands, and less comes: no more is allowed ─► it still comes: kept
                                                                  └─► less comes by as much: it was no queue; undone
 
-Round trips alone decide nothing: in the air they are longer now and then for no queue of ours.
+Round trips alone decide nothing: over the air they grow now and then without a queue of ours.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""How much each terminal of an access point may have on its way, and the sentence that says why.
+"""The window cap of each terminal of an access point, and the sentence that explains it.
 
-    ideal    what fits on the way to each place, divided by who sends: bandwidth x shortest round trip / 1.5 kB / active
-             terminals, with a little to spare (windows.py), and one segment more, without which a receiver that
-             acknowledges every second one has them wait
+    ideal    the part of a terminal: bandwidth x shortest round trip / 1.5 kB / active terminals, with a little to spare
+             (windows.py), and one segment more for receivers that acknowledge every second segment
     paper    the tables of paper 000, as they are printed
-    off      nothing
+    off      no caps
 
-A terminal's part is divided among its connections that send, and none gets fewer than two segments; where that is more
-than its part, `ideal` paces them besides. What nobody knows bounds nobody: where a figure is wanting there is no cap.
-Of other terminals counts how many are active, and what several say of a place that they know too.
+A terminal's part is divided among its sending connections. None gets fewer than two segments; where that is more than
+its part, `ideal` also paces them. Where a figure is missing there is no cap. Of other terminals only their number
+counts, and the round trips that several of them report for the same place.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from controller.policy.caps.sharers import BULK_BYTES, Sharer, SharerPath, silen
 from controller.policy.caps.windows import SEGMENT_US, TURNS_US, Part, Window, bounds, released, window
 from controller.policy.caps.witnesses import RttWitnesses
 
-# A terminal's cap as a sentence, with the figures that it was made of.
+# Sentences
 
-MOST_PLACES = 3  # that a sentence names
+MOST_PLACES = 3  # in one sentence
 
 
 def account(part: Part, rtt_us: Mapping[Pair, int], srtt_us: Mapping[Pair, int], windows: Mapping[Pair, Window]) -> str:
@@ -78,8 +77,8 @@ def _besides(windows: Mapping[Pair, Window], srtt_us: Mapping[Pair, int]) -> Ite
         yield f"; no floor while a queue stands (round trip {max(queued) / 1000:.0f} ms)"
 
 
-# Paper 003, figure 4. The middle, by factors, of what it found best: 128 to 512 KB alone, 2 to 128 KB for two; from
-# three on 8 KB, where the windows of all came back soonest and were alike.
+# Paper 003, figure 4: the geometric middle of the best block sizes. Alone 128 to 512 KB, for two 2 to 128 KB, from
+# three on 8 KB.
 BLOCK_BYTES = (256 << 10, 16 << 10, 8 << 10)
 
 QUEUED_FACTOR = 1.25  # round trips are not all alike

@@ -1,4 +1,4 @@
-"""What a terminal sends, connection by connection, and how much of it is delivered in a second."""
+"""The TCP flows of a terminal, as reports show them, and the rate that they deliver."""
 
 from __future__ import annotations
 
@@ -109,10 +109,9 @@ def _passing(one: Passing) -> TcpFlow:
     )
 
 
-# How much a terminal gets through, by the second: of what one who tells of it has told.
+# Delivery within a second, by the reporter's own clock: a late report changes no rate
 #
-# Time is the teller's own, as he counts it from one report to the next: one that comes late makes nothing faster. A
-# connection counts from where it was first heard of.
+# A connection counts from its first report on.
 
 OVER_S = 1.0  # what is taken together
 NEARLY = 0.95  # of it: reports may come a little early

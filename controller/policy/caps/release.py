@@ -1,8 +1,8 @@
-"""When an access point's caps are released: a queue stands there that they do not explain, and held terminals get less.
+"""The release of an access point's caps, while a queue stands that they do not explain and capped terminals get less.
 
-Somebody sends there whom nobody holds. Its window grows with the queue, and a window that is made for an empty queue
-lets less and less through. So while caps are released, windows grow with the round trip as well (windows.py), and
-each terminal is given most of an equal part, as far as it comes through.
+A sender without a cap is there. Its window grows with the queue, while a window made for an empty queue gets less and
+less. So while caps are released, windows grow with the round trip as well (windows.py), and each terminal gets most of
+an equal part, as far as it delivers it.
 
             terminals use their windows up, wait in that queue, and get less than their part
     held ─────────────────────────────────────────────────────────────────────────────────────► tried
@@ -11,8 +11,7 @@ each terminal is given most of an equal part, as far as it comes through.
      │        no such queue stands for 10 s; or 30 s have passed, then 60, up to 300               ▼
      └───────────────────────────────────────────────────────────────────────────────────────── released
 
-What is tried costs nobody anything but a longer queue. A terminal that lies about its round trips moves nobody else's
-window: each follows its own.
+A trial costs a longer queue and no more. A terminal that lies about its round trips changes its own window alone.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""A terminal as one of those that share an access point: which of its connections send, and the shortest round trips
-that it knows.
+"""A terminal that shares an access point: its sending connections and the shortest round trips that it knows.
 
                   10 kB acknowledged within a second
         idle ────────────────────────────────────────► live
              ◄────────────────────────────────────────
                less than 2 kB in two reports, and nothing is on its way or it stands still
 
-What a shell or a keepalive sends makes nobody a sharer. Only what moved since the report before is believed about round
-trips: an idle connection's may be those of another route. They are remembered for a while, so that the next connection
-to the same place has them, and for no longer, so that a route may change and a lie ends. (The kernel remembers a
-connection's own for up to 300 s.)
+A shell or a keepalive makes no terminal a sharer. A round trip counts only if its connection sent since the last
+report: an idle connection's may belong to another route. Round trips are remembered for a while, so that the next
+connection to the same place has them, and no longer, so that a route may change and a lie ends. (The kernel remembers
+a connection's own for up to 300 s.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The window of a connection, by a rule's figures or by the printed tables of paper 000.
+"""The window of a connection, by the rule `ideal` or by the printed tables of paper 000.
 
-What falls by little is left as it is: by 5 %. A row of the paper's is left for a better one only with 5 % to spare.
+Hysteresis: a window that would fall by less than 5 % stays, and a row of the tables yields only to one that fits with
+5 % to spare.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from enum import IntEnum
 from controller.model.config import AccessPoint, CapRule, CapTables
 from controller.policy.paths.evidence import QUEUE_US
 
-# The tables of paper 000, as printed: congestion windows by how many terminals send, and by how round trips grew.
+# The tables of paper 000, as printed: congestion windows by the number of senders and the growth of round trips
 #
 # Each row has max and min of Android's two versions, for two cases: A where the shortest round trip is below 100 ms, B
-# from there on. A ratio's row begins with the ratio that it names. The paper ends at ten terminals: beyond, each has
-# that much less of the last row as there are more of them, and never less than two segments.
+# from there on. A row of ratios begins with its ratio. The paper ends at ten terminals: beyond, the last row shrinks as
+# their number grows, down to two segments.
 
 CASE_B_FROM_US = 100_000
 LEAST_MAX, LEAST_MIN = 2, 1  # of what the paper does not print

@@ -1,8 +1,8 @@
-"""Round trips as those tell of them who send to the same place, through the same air and by the same uplinks.
+"""Round trips of several terminals to the same place, over the same access point and uplinks, as a check on each other.
 
-One alone may err, or lie, to everybody's cost or to its own good. What two others say bounds it from above. And where
-it began to send while packets of others were waiting before its own, it never saw the way empty: its own shortest round
-trip is no longer than what theirs take just now, and what they knew before is the length of the way.
+A single terminal may err or lie, at the others' cost or to its own gain. The reports of two others are an upper bound
+for it. A connection that began behind others' queued packets never saw the path empty: its shortest round trip is then
+at most the others' current one, and the length of the path is the one that they knew before.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Whether copies of a terminal's packets are worth their bytes, or one path does: by how its active uplink fares.
+"""The choice between copies and one path for a terminal in mode auto, by the health of its active uplink.
 
     copies ──(it was clean for a while, or one path is tried)──► one path
        ▲                                                            │
        └──(it loses, or is late, for most of a second; or is dead)──┘
 
-Copies hide what they are there for: what one path loses another brings, and no sender hears of it. So it depends on
-where a terminal is what a piece of evidence counts for:
+Copies hide the losses that they repair: another path delivers the packet, and no sender retransmits. So the weight of
+evidence depends on the state:
 
                                             on one path      with copies
-    senders   what they sent again          begins them      keeps them: that was lost on every path
-    copies    what either end has of each   nothing          keeps them, or lets them end
+    senders   retransmissions               begins them      keeps them: that was lost on every path
+    copies    arrivals at either end        nothing          keeps them, or lets them end
     probes    packets of their own          begins them      keeps them, or lets them end
 
-Where neither ends nor probes tell, one path is tried after a pause, and given up with the first trouble. Whatever
-ended too soon is paid for by the next pause, twice as long. Of what says nothing nothing follows.
+Without evidence from peer sites and probes one path is tried after a pause, and given up at the first trouble. Each
+failed trial doubles the next pause. Missing evidence decides nothing.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def decided(watch: Watch, decision: CopyDecision) -> Watch:
     )
 
 
-# What follows from it
+# Judgement
 
 
 def _within(watch: Watch, now: float) -> tuple[tuple[float, Evidence], ...]:
@@ -234,7 +234,7 @@ def _pause(watch: Watch, now: float) -> float:
     return min(first_s * 2.0 ** min(watch.relapses, 10), PAUSE_AT_MOST_S)
 
 
-# In words
+# Sentences
 
 
 def _share(tally: Tally) -> str:

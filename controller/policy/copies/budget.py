@@ -1,13 +1,12 @@
-"""How many bytes copies may use of an uplink that is paid for by the byte: so many a day, and such a part of what the
-site sends at all.
+"""The budget of copies on an uplink that is paid for by the byte: bytes a day, and a share of the site's traffic.
 
     copies may be had ──(the day's bytes will be used up)──────────► not before the day is over
           ▲           ──(too great a part of the last minutes)──┐
           └──────────────(a minute later, and it is less)───────┴──► not for a minute
 
-The day is the caller's to say, and what was used in it outlives a restart, with the counters as they were last read:
-a switch copies on while nobody reads. Who reads now and then learns of the last bytes too late: so copies end while
-twice as much is left as was used between two readings of late, and no budget is kept to the byte by this alone.
+The caller says which day it is. The bytes used in it outlive a restart, with the counters as last read: a switch copies
+on while nobody reads it. A periodic reading learns of the last bytes too late, so copies end while twice the bytes of
+a recent reading interval are left. This alone keeps no budget to the byte.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What is told of one uplink's packets: how many were lost, and how many came late. By those who sent them, by the ends
-where their copies come in, and by probes.
-"""
+"""The tally of an uplink's packets, lost and late: by senders, by the sites where copies arrive, and by probes."""
 
 from __future__ import annotations
 

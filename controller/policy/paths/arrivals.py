@@ -1,4 +1,4 @@
-"""What arriving packets tell of an uplink: no answers, silence, copies in vain, packets that cannot be told apart."""
+"""Faults of an uplink that arriving packets reveal: no return traffic, silent copies, and unidentified packets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from controller.model.text import counted
 from controller.protocol.reports import PathCopies
 
-# An uplink that brings nothing back: what is sent by it goes, or does not, and nothing comes.
+# No return traffic
 #
-# Two signs together. Its port has received no packet at all while packets were sent by it; and its next hop, which has
-# answered before, is asked for each second and answers no more. One sign alone may be a terminal that only sends, or a
-# router that does not care to answer.
+# Two signs are needed together. The port received nothing while packets were sent by it, and its next hop, which had
+# answered before, is asked each second and does not answer. One sign alone may be a terminal that only sends, or a
+# router that ignores questions.
 
 UNANSWERED = 3  # questions, a second apart
 LASTS_S = 2.0  # between the readings that are compared
@@ -73,11 +73,10 @@ def return_counted(uplink: Return, counts: Counts) -> Return:
     return replace(uplink, dead=uplink.dead or because)
 
 
-# An uplink whose copies have stopped coming while the others' flow on: nobody has lost anything yet, and one more death
-# would lose all (latent errors of IEEE 802.1CB, section 7.4.4).
+# Silent copies: an uplink delivers none while the others do (a latent error, IEEE 802.1CB, 7.4.4)
 #
-# Told at the end where copies come in, from what each uplink has brought. Nothing is concluded while the other end does
-# not copy everything, nor from a handful of packets, which may be nobody's copies: for a gateway's own address, say.
+# Nothing is lost yet, but one more failure would lose everything. The site where copies arrive counts them for each
+# uplink. Nothing is concluded while the other end does not copy everything, nor from a handful of packets.
 
 SILENT_FOR_S = 0.9  # a whole period between reports, each of which may come a little early
 ENOUGH_PACKETS = 10  # that others brought meanwhile
@@ -130,14 +129,13 @@ def _silent(one: UplinkArrivals, others: int, now: float) -> UplinkArrivals:
     return UplinkArrivals(one.brought, one.since, total, silent)
 
 
-# An uplink that brings no copies gets none for a while: its air, or its metered plan, would be spent on nothing.
+# Screening: an uplink that delivers no copies gets none for a while
 #
 #     silent ──► out ──(hold-down over, or its next hop answers)──► on trial ──► brings copies: as before
 #                 ▲                                                    │
 #                 └───────────── silent still: out for twice as long ──┘
 #
-# Meanwhile the others protect less. So its next hop is asked for each second, and it is on trial when that has
-# answered.
+# Meanwhile fewer uplinks protect the traffic. So its next hop is asked each second, and an answer starts a trial.
 
 HOLD_S = 5.0
 HOLD_AT_MOST_S = 60.0
@@ -181,9 +179,9 @@ def screening_answered(screen: Screen, now: float) -> Screen:
     return replace(screen, until=now + TRIAL_S, on_trial=True) if screen.answers_enough else screen
 
 
-# How much of what an uplink brings cannot be told from other packets, so that every copy of it passes.
+# Unidentified packets: every copy of them passes
 #
-# Received packets that a device merged (GRO, LRO) are the usual cause: they are longer than the eliminator looks at.
+# The usual cause are packets that a device merged (GRO, LRO): they are longer than the eliminator reads.
 
 MAX_SHARE = 0.01
 WINDOW_S = 10.0

@@ -1,17 +1,17 @@
-"""What a report says of uplinks: one agent's report and the one before it, as a Reading of each terminal's uplinks.
+"""The evidence of a report about uplinks: one agent's report and the one before it, as a reading of each uplink.
 
-Who sends finds out what is lost, so the end at which a segment was sent again tells the direction:
+The sender finds out what is lost, so the end that retransmits tells the direction:
 
-    at the terminal's end    sent towards the uplinks: by its subnet's own in mode off, by the active one in single,
-                             by all in bicast, where a loss is nobody's, as it is where classes differ
-    where it is served       sent towards the terminal: by the uplink that the address's subnet returns by
+    at the terminal's end    towards the uplinks: by its subnet's own uplink in mode off, by the active one in single,
+                             by all in bicast. There a loss belongs to no uplink, nor where the modes of classes differ
+    where it is served       towards the terminal: by the uplink to which the address's subnet returns
 
-A path on which data waits for acknowledgements may be dead in either direction. In single a subflow that does not
-belong to the active uplink leans on both: it accuses its own while the active one is seen to deliver, else that.
-One subflow that stands still accuses nobody while another on the same path gets on: its peer may have died.
+A path on which data waits for acknowledgements may be dead in either direction. In single a subflow outside the active
+uplink depends on both: it counts against its own uplink while the active one delivers, else against the active one. A
+stalled subflow counts for nothing while another on the same path makes progress: its peer may have died.
 
-What is lost while the sender's own queue stands in the path, seen by round trips far above the shortest one, is the
-sender's doing, on any path: it counts neither for nor against the uplink.
+Losses while the sender's own queue stands in the path, seen by round trips far above the shortest one, are caused by
+the sender, on any path. They count neither for nor against the uplink.
 """
 
 from __future__ import annotations

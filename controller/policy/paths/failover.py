@@ -1,7 +1,7 @@
-"""What is decided in advance: if the active path stops to deliver, the hand leaves it by itself, sooner than we could.
+"""Armed failover: the rule by which an agent leaves a stalled active path by itself, sooner than the controller could.
 
-A reflex stands while its terminal has a hand, nobody has wished an uplink, and there is another path that is not dead.
-It is armed for LEASE_S, and again in RENEW_S at most, so that it ends by itself when we do.
+A rule is armed while an agent can move the terminal, no person has chosen an uplink, and another path is not dead. It
+is armed for LEASE_S and renewed every RENEW_S at most, so that it ends by itself when the controller does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How an uplink fares for one terminal (unknown, good, lossy or dead), and what it carries for it.
+"""The health of an uplink for one terminal (unknown, good, lossy or dead), and its throughput.
 
                   clean                        losing
         unknown ─────────► good ◄──────────────────────► lossy
@@ -7,9 +7,9 @@
            │                                               ▼
            └──────── port up, progress, silent ◄───────── dead
 
-Loss is what the sender had to send again over a window of reports. What lies between the two thresholds
-changes nothing, so that an uplink at the edge does not flap; nor does loss that is not in every report of the window:
-a sender that begins overshoots, and loses a tenth of a second or two on the best of paths.
+Loss is the share of retransmitted segments over a window of reports. A share between the two thresholds changes
+nothing, so an uplink at the edge does not flap. Neither does loss that is missing in one report of the window: a
+sender that begins overshoots, and loses packets for a tenth of a second or two on the best of paths.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from enum import StrEnum
 
 from controller.model.text import counted
 
-# What an uplink carries for one terminal, as reports show it: what it delivers, and the most that it can.
+# Throughput: the rate that an uplink delivers, and the most that it can
 #
-# A sender whose application has little to send shows nothing of the path. One that has filled its congestion window is
-# limited by the path: what it delivers then is what the path carries, with these losses and this congestion control.
+# A sender with little to send shows nothing of the path. A sender that has filled its congestion window is limited by
+# the path: its rate is what the path carries, with these losses and this congestion control.
 
 LATELY_S = 3.5
 LIMITED_REPORTS = 3

@@ -1,11 +1,11 @@
-"""Whose hand moves a terminal's connections. Never two hands for one connection: flags of both ends are OR-ed. To leave
-a dead path is another matter: its subflow is closed, whichever end does it, and no flag is left.
+"""The choice of the agent that moves a terminal's connections: one agent at most, as both ends' backup flags are OR-ed.
 
-The end that serves connections moves them, one by one, where an agent of role relay holds the userspace path manager;
-else the terminal's own agent does, by endpoint, which reaches the terminal's connections and no others. Where flags of
-the terminal's end stand already, only that end can take them back: then the terminal's agent moves, and agents that
-serve the same connections let go of the flags that they have set. A server that is not listed never takes the place of
-the terminal's own agent.
+The end that serves connections moves them one by one, if an agent of role relay holds the userspace path manager
+there. Otherwise the terminal's own agent moves them by endpoint, which reaches the terminal's connections alone.
+Flags that the terminal's end has set can only be cleared there: then the terminal's agent moves, and agents that
+serve the same connections clear theirs. An unlisted server never replaces the terminal's own agent.
+
+Leaving a dead path is different: either end closes its subflow, and no flag remains.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which relay a connection takes, and why; and how fast TCP can be on each leg of the way.
+"""The choice of the relays for a connection, with its reason, and the throughput of TCP on each leg.
 
     sender ── near leg ── relay ── far leg ── receiver      or direct
 
-`ping` and `traceroute` are as printed. `predicted` compares what TCP gets by each way, with what was measured of loss,
-bandwidth and the relay itself; `parallel` takes several relays at once. What was not measured of a leg is taken to be
-as on the direct way, and what was not measured of the direct way does not limit it: so no relay is chosen for what
-nobody knows. The dice are an argument, as time is.
+`ping` and `traceroute` are as printed in paper 001. `predicted` compares the throughput of each way, from measured
+loss, bandwidth and the relay's load. `parallel` takes several relays at once. A missing figure of a leg is taken from
+the direct way, and a missing figure of the direct way does not limit it: so no relay wins for lack of data. The
+random draw is an argument, as time is.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from math import cbrt, inf, pow, sqrt
 from controller.model.text import counted
 from controller.policy.bandwidth.rates import said
 
-# One leg of a way, from one place to another, as it was measured, and how fast TCP can be on it.
+# Throughput of a leg
 #
-# Paper 001's equations (1) and (2) tell what a window and a rate allow, where nothing is lost. What losses leave of the
-# window is told as RFC 9438 (section 5.1) tells it of cubic, because hosts send with it that nobody has set otherwise:
-# it is as fast as Reno, which is the equation of Mathis et al., where windows are small or ways short, and faster
-# beyond. The equations know no receiver's window; with one a loss costs less, for it is soon whole again.
+# Paper 001's equations (1) and (2) give the limit by window and rate without loss. The limit by loss is that of CUBIC
+# (RFC 9438, 5.1), the default of most hosts: the equation of Mathis et al. (Reno) for small windows or short round
+# trips, and more beyond. The equations ignore the receiver's window, with which a sender recovers sooner from a loss.
 
 WINDOW_BYTES = 3 << 20  # what Linux's receive buffer grows to; hosts that set none have it
 MTU_BYTES, SEGMENT_BYTES = 1500, 1448

@@ -1,15 +1,15 @@
-"""Which uplink a terminal should prefer, and why.
+"""The choice of the uplink that a terminal prefers, with its reason.
 
-The best health wins; among equals the one in use stays, and what was bad until it fell silent is no better than lossy.
-A terminal goes back to its default uplink when that is known to be good, or, when nothing is known of it any more,
-after a pause that doubles with every return that failed: an uplink that carries nothing can only be tried.
+The best health wins. Among equals the uplink in use stays; one that was bad until it fell silent counts as lossy. A
+terminal returns to its default uplink when that is known to be good. If nothing is known of it any more, the terminal
+returns after a pause that doubles with every failed return: an idle uplink can only be tried.
 
 A lossy uplink may still carry more than a clean one. It is not left for one that is known to carry less than it
-delivers; and a terminal goes back when the other one, used up, turns out to carry less. Where its senders are not
-slowed down by its losses it is left for one that is known to carry as much: nothing is tried at their cost.
+delivers, and a terminal returns when the other one, fully used, turns out to carry less. Where the losses do not slow
+the senders down, the terminal moves only to an uplink that is known to carry as much: no trial is made at its cost.
 
-Whatever is reported, a terminal that was moved a few times in a short while rests: it is moved at once, and cannot be
-driven to and fro. Only a port that is down moves it all the same, for that is told by the switch.
+A terminal that was moved a few times in a short while rests, whatever is reported: reports can move it at once, but
+cannot drive it to and fro. Only a port that is down moves it nevertheless, because the switch reports that.
 """
 
 from __future__ import annotations

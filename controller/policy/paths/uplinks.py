@@ -1,8 +1,8 @@
-"""Which uplinks a terminal's packets ride, told from its addresses: what evidence is laid to, and where paths end.
+"""The uplinks of a terminal's packets, derived from its addresses: for evidence, and for the ends of its paths.
 
-What a terminal receives at an address of a subflow subnet comes by that subnet's uplink: return routes lead there,
-whatever the mode. What it sends leaves as its mode says. A terminal whose addresses are all of one uplink has no
-path to choose: everything of it is laid to its active uplink.
+Packets to an address of a subflow subnet arrive by that subnet's uplink, whatever the mode: return routes lead there.
+Packets from the terminal leave by its mode. A terminal whose addresses are all of one uplink has no path to choose: all
+its evidence counts for its active uplink.
 """
 
 from __future__ import annotations
