@@ -8,7 +8,7 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 packages=("$@")
 ((${#packages[@]})) || packages=(
     ./relay/... ./mptcp/... ./internal/...
-    ./agent/{hands,host,measuring,probe,reflex,relaying,session,stamp,taking,tunnel,walk}/
+    ./agent/probing/... ./agent/{failover,host,intercept,mptcpctl,relayhost,session,tunnel}/
 )
 # The detector is C, and slow: what is promised within a time is tested without it.
 export CGO_ENABLED=1

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"bicast/agent/command"
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -73,8 +73,8 @@ type bench struct {
 	t            *testing.T
 	phone, relay *lab.Host
 	near, far    *mptcp.Handle // of the phone, of the relay
-	brain        *brain.Brain
-	visit        *brain.Visit
+	brain        *controllertest.Controller
+	visit        *controllertest.Visit
 	hello        *agentv1.Hello
 	directory    string // of the relay's agent
 	process      *exec.Cmd
@@ -82,7 +82,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	b := &bench{t: t, brain: brain.New(t)}
+	b := &bench{t: t, brain: controllertest.New(t)}
 	b.phone, b.relay = lab.Two(t)
 	t.Cleanup(func() { // or it would still write to the agent's directory as that is taken away
 		eventually(t, "the guard is gone with its agent", func() bool { return guards(t, b.relay.Path()) == 0 })
@@ -123,7 +123,7 @@ func (b *bench) start(role string) {
 
 func (b *bench) exchange() {
 	b.t.Helper()
-	b.conn.SetDeadline(time.Now().Add(brain.Patience))
+	b.conn.SetDeadline(time.Now().Add(controllertest.Patience))
 	if err := lab.Exchange(b.conn, 100_000); err != nil {
 		b.t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func (b *bench) connection(handle *mptcp.Handle) mptcp.Connection {
 
 func (b *bench) joinLTE() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 	defer cancel()
 	c := b.connection(b.near)
 	if _, err := b.near.AddSubflow(ctx, c, netip.MustParseAddr("10.2.0.1"), c.Remote()); err != nil {
@@ -176,7 +176,7 @@ func (b *bench) manager() string {
 // eventually asks again and again: what the kernel tells of here is no event.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(brain.Patience); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(controllertest.Patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it did not come to be that %s", what)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -53,7 +53,7 @@ func cost(b *testing.B, order *agentv1.Directive) {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	controller := brain.New(b)
+	controller := controllertest.New(b)
 	process := exec.Command(program, "run", "--netns", phone.Path(), "--directory", controller.Directory("phone"))
 	if err := process.Start(); err != nil {
 		b.Fatal(err)

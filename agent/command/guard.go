@@ -4,7 +4,7 @@ import (
 	"io"
 	"os"
 
-	"bicast/agent/pathmanager"
+	"bicast/agent/mptcpctl/pathmanager"
 	"bicast/internal/footprint"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/probe"
+	"bicast/agent/probing/bandwidth"
 	"bicast/mptcp/command"
 )
 
@@ -38,7 +38,7 @@ func Probe(arguments []string, out, complaints io.Writer) int {
 	keyFile := flags.String("key-file", "", "the `FILE` with the key: 64 hexadecimal digits")
 	device := flags.String("device", "", "the `DEVICE` to send by, and no other")
 	lengths := flags.String("lengths", "", "`FIRST-LAST/STEP` in bytes of UDP payload (default "+forth+", with --down "+down+")")
-	var plan probe.Plan
+	var plan bandwidth.Plan
 	flags.IntVar(&plan.Tries, "tries", 10, "how often each length is sent")
 	flags.DurationVar(&plan.Every, "every", 10*time.Millisecond, "from one packet to the next, at least: ten times what the longest takes, or more")
 	flags.IntVar(&plan.Trains, "trains", 0, "how many trains follow: packets of the longest length at once")
@@ -59,19 +59,19 @@ func Probe(arguments []string, out, complaints io.Writer) int {
 			*lengths = down
 		}
 	}
-	if plan.Lengths, err = probe.ParseLengths(*lengths); err == nil {
+	if plan.Lengths, err = bandwidth.ParseLengths(*lengths); err == nil {
 		err = plan.Check()
 	}
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
-	key, err := probe.ReadKey(*keyFile)
+	key, err := bandwidth.ReadKey(*keyFile)
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
-	var prober *probe.Prober
+	var prober *bandwidth.Prober
 	if err := within(netns, func() (err error) {
-		prober, err = probe.Dial(address, *device, key)
+		prober, err = bandwidth.Dial(address, *device, key)
 		return err
 	}); err != nil {
 		return complain(complaints, failed, "%v", err)
@@ -83,7 +83,7 @@ func Probe(arguments []string, out, complaints io.Writer) int {
 }
 
 // measure prints what came, also where that is not all.
-func measure(ctx context.Context, prober *probe.Prober, plan probe.Plan, out, complaints io.Writer) int {
+func measure(ctx context.Context, prober *bandwidth.Prober, plan bandwidth.Plan, out, complaints io.Writer) int {
 	result, err := prober.Measure(ctx, plan)
 	if err != nil {
 		return complain(complaints, failed, "%v", err)

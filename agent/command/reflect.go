@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/probe"
+	"bicast/agent/probing/bandwidth"
 	"bicast/internal/counting"
 	"bicast/mptcp/command"
 )
@@ -37,13 +37,13 @@ func Reflect(arguments []string, out, complaints io.Writer) int {
 	if err != nil || *keyFile == "" || flags.NArg() != 0 {
 		return complain(complaints, usage, "reflect wants --listen ADDRESS:PORT and --key-file; `bicast-agent reflect --help` teaches it")
 	}
-	key, err := probe.ReadKey(*keyFile)
+	key, err := bandwidth.ReadKey(*keyFile)
 	if err != nil {
 		return complain(complaints, usage, "%v", err)
 	}
-	var reflector *probe.Reflector
+	var reflector *bandwidth.Reflector
 	if err := within(netns, func() (err error) {
-		reflector, err = probe.Open(probe.Settings{At: at, Device: *device, Key: key})
+		reflector, err = bandwidth.Open(bandwidth.Settings{At: at, Device: *device, Key: key})
 		return err
 	}); err != nil {
 		return complain(complaints, failed, "%v", err)

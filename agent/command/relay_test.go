@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/command"
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 )
@@ -270,7 +270,7 @@ func TestAnAgentThatIsStoppedWhileItHasNoGuardHandsTheNamespaceBackItself(t *tes
 
 func TestARelaysAgentNeedsNoRightButTheNetworksOwn(t *testing.T) {
 	relay, _ := lab.Two(t)
-	b := &bench{t: t, relay: relay, brain: brain.New(t)}
+	b := &bench{t: t, relay: relay, brain: controllertest.New(t)}
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
@@ -47,7 +47,7 @@ func (b *bench) carried(home trust.Identity) {
 	wire := b.phone.Dial(netip.MustParseAddrPort(lab.Service+":4433"), "10.1.0.1")
 	shows := tls.Certificate{Certificate: [][]byte{home.Certificate.Raw}, PrivateKey: home.Key}
 	conn := tls.Client(wire, mtls.Calling(shows, home.Authority(), "relay", nil))
-	conn.SetDeadline(time.Now().Add(brain.Patience))
+	conn.SetDeadline(time.Now().Add(controllertest.Patience))
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", beyond, beyond)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 	if err != nil || answer.StatusCode != http.StatusOK {
@@ -58,7 +58,7 @@ func (b *bench) carried(home trust.Identity) {
 }
 
 func TestWhatARelaysAgentCarriesItMovesByOrder(t *testing.T) {
-	b := &bench{t: t, brain: brain.New(t)}
+	b := &bench{t: t, brain: controllertest.New(t)}
 	b.phone, b.relay = lab.Two(t)
 	t.Cleanup(func() {
 		eventually(t, "the guard is gone with its agent", func() bool { return guards(t, b.relay.Path()) == 0 })

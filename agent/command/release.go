@@ -11,7 +11,7 @@ import (
 	"bicast/agent/blocks"
 	"bicast/agent/caps"
 	"bicast/agent/caps/clamp"
-	"bicast/agent/pathmanager"
+	"bicast/agent/mptcpctl/pathmanager"
 	"bicast/agent/trust"
 	"bicast/internal/counting"
 	"bicast/mptcp"

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/caps"
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/internal/lab"
 )
 
 func TestReleaseTakesAwayWhatAKilledAgentLeftAtACgroupAndSaysHowMuch(t *testing.T) {
 	host, cgroup := lab.One(t), newCgroup(t)
-	directory := brain.New(t).Directory("phone")
+	directory := controllertest.New(t).Directory("phone")
 	process := agent("run", "--netns", host.Path(), "--directory", directory, "--blocks", cgroup.Name())
 	process.Stderr = diary(t)
 	if err := process.Start(); err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"bicast/agent/blocks"
 	"bicast/agent/host"
-	"bicast/agent/pathmanager"
+	"bicast/agent/mptcpctl/pathmanager"
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"

@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
 )
 
 func TestJoiningAndRunningInWords(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	directory := t.TempDir()
 	run := func(arguments ...string) (string, int) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestJoiningAndRunningInWords(t *testing.T) {
 }
 
 func TestAnAgentHasTheRoleOfItsCertificate(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	for role, hello := range map[string]agentv1.Role{
 		"terminal:tv": agentv1.Role_ROLE_TERMINAL, "gateway": agentv1.Role_ROLE_GATEWAY,
 	} {
@@ -135,7 +135,7 @@ func TestAnAgentHasTheRoleOfItsCertificate(t *testing.T) {
 }
 
 func TestWhoseCertificateWasRevokedIsToldByItsName(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	phone := agent("run", "--directory", b.Directory("phone"))
 	said, err := phone.StderrPipe()
 	if err != nil {
@@ -145,7 +145,7 @@ func TestWhoseCertificateWasRevokedIsToldByItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer phone.Wait()
-	defer time.AfterFunc(brain.Patience, func() { phone.Process.Kill() }).Stop() // which ends what it says, too
+	defer time.AfterFunc(controllertest.Patience, func() { phone.Process.Kill() }).Stop() // which ends what it says, too
 	defer phone.Process.Kill()
 	visit, _ := b.Welcomed(60000)
 	visit.End(status.Error(codes.PermissionDenied, "the certificate was revoked"))

@@ -12,19 +12,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/capability"
 	"bicast/agent/elimination"
-	"bicast/agent/hands"
-	"bicast/agent/measuring"
+	"bicast/agent/failover"
+	"bicast/agent/host/capability"
+	"bicast/agent/intercept"
+	"bicast/agent/mptcpctl"
 	"bicast/agent/portxdp"
-	"bicast/agent/reflex"
-	"bicast/agent/relaying"
+	"bicast/agent/probing"
+	"bicast/agent/probing/traceroute"
+	"bicast/agent/relayhost"
 	"bicast/agent/report"
 	"bicast/agent/session"
-	"bicast/agent/taking"
 	"bicast/agent/trust"
 	"bicast/agent/tunnel"
-	"bicast/agent/walk"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
 	"bicast/mptcp"
@@ -39,16 +39,16 @@ type Host struct {
 	kernel    capability.Kernel
 	links     *report.Links
 	reader    *report.Reader
-	hands     *hands.Hands
-	reflexes  *reflex.Reflexes
+	executor  *mptcpctl.Executor
+	failovers *failover.Failovers
 	copies    *elimination.Hand // nil: of a terminal or a relay
 	tunnels   *tunnel.Hand      // likewise
 	terminals *portxdp.Inside   // likewise: what both want at their ports
-	taking    *taking.Hand      // likewise
+	taking    *intercept.Hand   // likewise
 	windows   *windows          // nil: of a relay
-	measuring *measuring.Hand
-	walking   *walk.Hand
-	relaying  *relaying.Hand // nil: of a terminal or a gateway
+	measuring *probing.Hand
+	walking   *traceroute.Hand
+	relaying  *relayhost.Hand // nil: of a terminal or a gateway
 
 	mutex sync.Mutex              // of the reader, which remembers when it read
 	tells []func(*agentv1.Report) // what executors tell of themselves
@@ -83,22 +83,22 @@ func Open(s Settings) (*Host, error) {
 	}
 	h.reader = &report.Reader{Connections: h.connections, Links: h.links.Read, Monotonic: clock.Monotonic}
 	if h.kernel.Handle != nil {
-		h.hands = &hands.Hands{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
-		h.reflexes = reflex.New(role, h.kernel.Handle.Subflows, h.hands.Prefer, log)
+		h.executor = &mptcpctl.Executor{Role: role, Kernel: h.kernel.Handle, Addresses: h.links.Addresses}
+		h.failovers = failover.New(role, h.kernel.Handle.Subflows, h.executor.Prefer, log)
 	}
 	within := func(work func() error) error { return h.inside(netns, work) }
 	h.windows = openWindows(s, within)
-	h.measuring, h.walking = measuring.NewHand(within, log), walk.NewHand(within)
+	h.measuring, h.walking = probing.NewHand(within, log), traceroute.NewHand(within)
 	if role == agentv1.Role_ROLE_GATEWAY {
 		outside := func(work func() error) error { return work() }
-		h.measuring, h.walking = measuring.NewHand(outside, log), walk.NewHand(outside) // as tunnels leave, not by the bridge
+		h.measuring, h.walking = probing.NewHand(outside, log), traceroute.NewHand(outside) // as tunnels leave, not by the bridge
 		h.terminals = portxdp.New(within, log)
 		h.copies = elimination.NewHand(within, h.terminals, log)
 		h.tunnels = tunnel.NewHand(outside, within, h.terminals, log)
-		h.taking = taking.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
+		h.taking = intercept.NewHand(h.kernel.Handle, within, s.Identity, s.Guard, log)
 	}
 	if role == agentv1.Role_ROLE_RELAY {
-		h.relaying = relaying.NewHand(within, func(ctx context.Context, work func() error) error {
+		h.relaying = relayhost.NewHand(within, func(ctx context.Context, work func() error) error {
 			if h.kernel.Handle == nil {
 				return within(work)
 			}
@@ -175,8 +175,8 @@ func (h *Host) Close() error {
 // Run keeps what the controller ordered, until the context ends and everything of it has.
 func (h *Host) Run(ctx context.Context) {
 	parts := []func(context.Context){h.measuring.Run, h.walking.Run}
-	if h.reflexes != nil {
-		parts = append(parts, h.reflexes.Run)
+	if h.failovers != nil {
+		parts = append(parts, h.failovers.Run)
 	}
 	if h.terminals != nil {
 		parts = append(parts, h.terminals.Run)
@@ -235,12 +235,12 @@ func (h *Host) Report() (*agentv1.Report, error) {
 	return report, nil
 }
 
-// Fired tells of reflexes.
+// Fired returns the failovers that fired.
 func (h *Host) Fired() <-chan *agentv1.Fired {
-	if h.reflexes == nil {
+	if h.failovers == nil {
 		return nil
 	}
-	return h.reflexes.Fired()
+	return h.failovers.Fired()
 }
 
 // Probed tells what came of probes.
@@ -258,12 +258,12 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		if err := h.cannotSteer(); err != nil {
 			return refused(err)
 		}
-		return answered(h.reflexes.Arm(order.Arm))
+		return answered(h.failovers.Arm(order.Arm))
 	case *agentv1.Directive_Disarm:
-		if h.reflexes == nil {
+		if h.failovers == nil {
 			return &agentv1.Result{Done: true, Said: "nothing can be armed here"}
 		}
-		return &agentv1.Result{Done: true, Said: h.reflexes.Disarm(order.Disarm.GetName())}
+		return &agentv1.Result{Done: true, Said: h.failovers.Disarm(order.Disarm.GetName())}
 	case *agentv1.Directive_Eliminate:
 		if h.copies == nil {
 			return refused(elimination.ErrNoGateway)
@@ -276,12 +276,12 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.tunnels.Order(order.Tunnels))
 	case *agentv1.Directive_Take:
 		if h.taking == nil {
-			return refused(taking.ErrNoGateway)
+			return refused(intercept.ErrNoGateway)
 		}
 		return answered(h.taking.Order(order.Take))
 	case *agentv1.Directive_Choices:
 		if h.taking == nil {
-			return refused(taking.ErrNoGateway)
+			return refused(intercept.ErrNoGateway)
 		}
 		return answered(h.taking.Choose(order.Choices))
 	case *agentv1.Directive_Caps:
@@ -296,7 +296,7 @@ func (h *Host) Obey(ctx context.Context, directive *agentv1.Directive) *agentv1.
 		return answered(h.walking.Order(directive.GetId(), order.Walk))
 	case *agentv1.Directive_Relay:
 		if h.relaying == nil {
-			return refused(relaying.ErrNoRelay)
+			return refused(relayhost.ErrNoRelay)
 		}
 		return answered(h.relaying.Order(order.Relay))
 	default:
@@ -308,11 +308,11 @@ func (h *Host) prefer(ctx context.Context, order *agentv1.Prefer) *agentv1.Resul
 	if err := h.cannotSteer(); err != nil {
 		return refused(err)
 	}
-	wish, err := hands.ParseWish(order)
+	preference, err := mptcpctl.ParsePreference(order)
 	if err != nil {
 		return refused(err)
 	}
-	outcome, err := h.hands.Prefer(ctx, wish)
+	outcome, err := h.executor.Prefer(ctx, preference)
 	result := &agentv1.Result{Done: err == nil, Said: outcome.Said, Connections: uint32(outcome.Connections)}
 	if err != nil {
 		result.Said = err.Error()
@@ -322,10 +322,10 @@ func (h *Host) prefer(ctx context.Context, order *agentv1.Prefer) *agentv1.Resul
 
 func (h *Host) cannotSteer() error {
 	switch {
-	case h.hands == nil:
+	case h.executor == nil:
 		return h.kernel.Missing
 	case h.role == agentv1.Role_ROLE_GATEWAY:
-		return hands.ErrGateway
+		return mptcpctl.ErrGateway
 	default:
 		return nil
 	}

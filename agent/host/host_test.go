@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
-	"bicast/agent/hands"
-	"bicast/agent/measuring"
-	"bicast/agent/reflex"
+	"bicast/agent/failover"
+	"bicast/agent/mptcpctl"
+	"bicast/agent/probing"
 	"bicast/api/agentv1"
 	"bicast/internal/lab"
 	"bicast/mptcp"
@@ -186,11 +186,11 @@ func FuzzNothingThatIsOrderedEndsTheAgent(f *testing.F) {
 			return
 		}
 		for _, role := range []agentv1.Role{agentv1.Role_ROLE_TERMINAL, agentv1.Role_ROLE_RELAY, agentv1.Role_ROLE_GATEWAY} {
-			h := &Host{role: role, hands: &hands.Hands{Role: role, Kernel: anyKernel{}, Addresses: func() ([]netip.Addr, error) {
+			h := &Host{role: role, executor: &mptcpctl.Executor{Role: role, Kernel: anyKernel{}, Addresses: func() ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("10.0.1.7")}, nil
 			}}}
-			h.reflexes = reflex.New(role, anyKernel{}.Connections, h.hands.Prefer, slog.New(slog.DiscardHandler))
-			h.measuring = measuring.NewHand(nowhere, slog.New(slog.DiscardHandler))
+			h.failovers = failover.New(role, anyKernel{}.Connections, h.executor.Prefer, slog.New(slog.DiscardHandler))
+			h.measuring = probing.NewHand(nowhere, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			if result := h.Obey(ctx, directive); result == nil || result.GetSaid() == "" {
 				t.Fatalf("%v is answered by %v, expected a result that says something", directive, result)

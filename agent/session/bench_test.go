@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/agent/session"
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
@@ -84,7 +84,7 @@ func (d diary) Write(line []byte) (int, error) {
 
 type agent struct {
 	*fakeHost
-	brain     *brain.Brain
+	brain     *controllertest.Controller
 	directory string // of its identity
 	said      diary
 	end       func()
@@ -99,7 +99,7 @@ func begin(t *testing.T) *agent {
 
 func beginAs(t *testing.T, host *fakeHost) *agent {
 	t.Helper()
-	a := &agent{fakeHost: host, brain: brain.New(t), said: make(diary, 1024)}
+	a := &agent{fakeHost: host, brain: controllertest.New(t), said: make(diary, 1024)}
 	a.directory = a.brain.Directory("phone")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -115,7 +115,7 @@ func beginAs(t *testing.T, host *fakeHost) *agent {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(brain.Patience):
+		case <-time.After(controllertest.Patience):
 			t.Error("the session does not end")
 		}
 	}
@@ -145,7 +145,7 @@ func reportEvery(id uint64, ms uint32) *agentv1.Directive {
 func (d diary) await(t *testing.T, words ...string) []string {
 	t.Helper()
 	var lines []string
-	patience := time.After(brain.Patience)
+	patience := time.After(controllertest.Patience)
 next:
 	for {
 		select {

@@ -6,10 +6,10 @@ import (
 	"bicast/api/agentv1"
 )
 
-// As many as can be armed may fire in one moment (agent/reflex).
+// As many as can be armed may fire in one moment (agent/failover).
 const mostUntold = 512
 
-// Reflexes that fired, and of which it is not sure that the controller knows: they belong to the session, for a stream
+// Failovers that fired, and of which it is not sure that the controller knows: they belong to the session, for a stream
 // that dies takes with it what it had sent and the other end had not read. A controller reads words in their order, so
 // that it has taken a report tells that it knows of those that were said before.
 type untold struct {

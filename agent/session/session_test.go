@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/api/agentv1"
 )
 
@@ -222,20 +222,20 @@ func TestAReflexThatFiredWithNoControllerIsToldToTheNext(t *testing.T) {
 }
 
 func TestTheAgentComesBackWhateverTheControllerSends(t *testing.T) {
-	for name, bad := range map[string]func(visit *brain.Visit){
-		"nothing":                func(visit *brain.Visit) { visit.End(nil) },
-		"an error":               func(visit *brain.Visit) { visit.End(status.Error(codes.Internal, "broken")) },
-		"a directive first":      func(visit *brain.Visit) { visit.Order(prefer(1)) },
-		"an empty word first":    func(visit *brain.Visit) { visit.Say(&agentv1.FromController{}) },
-		"garbage first":          func(visit *brain.Visit) { visit.SayRaw([]byte{0xff, 0xff, 0xff, 0xff}) },
-		"a huge word first":      func(visit *brain.Visit) { visit.Order(huge()) },
-		"a protocol of the past": func(visit *brain.Visit) { welcome(visit, 0) },
-		"a protocol to come":     func(visit *brain.Visit) { welcome(visit, 99) },
-		"garbage": func(visit *brain.Visit) {
+	for name, bad := range map[string]func(visit *controllertest.Visit){
+		"nothing":                func(visit *controllertest.Visit) { visit.End(nil) },
+		"an error":               func(visit *controllertest.Visit) { visit.End(status.Error(codes.Internal, "broken")) },
+		"a directive first":      func(visit *controllertest.Visit) { visit.Order(prefer(1)) },
+		"an empty word first":    func(visit *controllertest.Visit) { visit.Say(&agentv1.FromController{}) },
+		"garbage first":          func(visit *controllertest.Visit) { visit.SayRaw([]byte{0xff, 0xff, 0xff, 0xff}) },
+		"a huge word first":      func(visit *controllertest.Visit) { visit.Order(huge()) },
+		"a protocol of the past": func(visit *controllertest.Visit) { welcome(visit, 0) },
+		"a protocol to come":     func(visit *controllertest.Visit) { welcome(visit, 99) },
+		"garbage": func(visit *controllertest.Visit) {
 			welcome(visit, 1)
 			visit.SayRaw([]byte("\x0a\xff\xff\xff\xff\x0f garbage"))
 		},
-		"a huge word": func(visit *brain.Visit) {
+		"a huge word": func(visit *controllertest.Visit) {
 			welcome(visit, 1)
 			visit.Order(huge())
 		},
@@ -262,7 +262,7 @@ func TestWordsThatMeanNothingHereChangeNothing(t *testing.T) {
 	}
 }
 
-func welcome(visit *brain.Visit, protocol uint32) {
+func welcome(visit *controllertest.Visit, protocol uint32) {
 	visit.Say(&agentv1.FromController{Word: &agentv1.FromController_Welcome{Welcome: &agentv1.Welcome{Protocol: protocol}}})
 }
 

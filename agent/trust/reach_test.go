@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/agent/trust"
 )
 
@@ -33,7 +33,7 @@ func stranger(t *testing.T, serve func(net.Conn)) string {
 }
 
 func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +51,10 @@ func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
 		}), []string{"is no controller (it does not speak TLS)", "`bicast enroll`"}},
 		"hangs up":       {stranger(t, func(net.Conn) {}), []string{"it hung up before it said who it is", "`bicast enroll`"}},
 		"the wrong door": {b.Sessions, []string{b.Sessions, "controller.agents.join", "not controller.agents.listen"}},
-		"another's":      {brain.New(t).Enrolment, []string{"was told nothing", "fingerprint in the token"}},
+		"another's":      {controllertest.New(t).Enrolment, []string{"was told nothing", "fingerprint in the token"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 			defer cancel()
 			_, err := trust.Join(ctx, c.address, "phone", b.Token("phone"))
 			says(t, err, c.says...)
@@ -68,7 +68,7 @@ func TestWhereJoiningCannotBeIsSaidWithWhatIsThereAndWhatToDo(t *testing.T) {
 }
 
 // A door before the controller's that hangs up on the first who comes: before TLS, or after so many bytes of its answers.
-func crowded(t *testing.T, b *brain.Brain, lets func(toAgent io.Writer, fromController io.Reader)) string {
+func crowded(t *testing.T, b *controllertest.Controller, lets func(toAgent io.Writer, fromController io.Reader)) string {
 	t.Helper()
 	first := true
 	return stranger(t, func(agent net.Conn) {
@@ -98,8 +98,8 @@ func TestAControllerThatHungUpIsAskedOnceMoreWithTheSameToken(t *testing.T) {
 		"within TLS": func(agent io.Writer, controller io.Reader) { io.CopyN(agent, controller, 4) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := brain.New(t)
-			ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+			b := controllertest.New(t)
+			ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 			defer cancel()
 			if _, err := trust.Join(ctx, crowded(t, b, lets), "phone", b.Token("phone")); err != nil {
 				t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAControllerThatHungUpIsAskedOnceMoreWithTheSameToken(t *testing.T) {
 }
 
 func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	address := crowded(t, b, func(agent io.Writer, controller io.Reader) {
 		answers := make([]byte, 1<<16)
 		for b.Asked() == 0 { // what comes when it has joined is lost
@@ -123,7 +123,7 @@ func TestWhoseAnswerWasLostIsToldToEnrolAgain(t *testing.T) {
 			}
 		}
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 	defer cancel()
 	_, err := trust.Join(ctx, address, "phone", b.Token("phone"))
 	says(t, err, "refused the token", "the answer was lost: `bicast enroll phone`")

@@ -14,13 +14,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/agent/internal/brain"
+	"bicast/agent/internal/controllertest"
 	"bicast/agent/trust"
 )
 
-func join(t *testing.T, b *brain.Brain, name string, token trust.Token) (trust.Identity, error) {
+func join(t *testing.T, b *controllertest.Controller, name string, token trust.Token) (trust.Identity, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), brain.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), controllertest.Patience)
 	defer cancel()
 	return trust.Join(ctx, b.Enrolment, name, token)
 }
@@ -38,7 +38,7 @@ func says(t *testing.T, err error, words ...string) {
 }
 
 func TestJoiningGivesAnIdentityThatIsKeptFromOthers(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	identity, err := join(t, b, "phone", b.Token("phone"))
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestJoiningGivesAnIdentityThatIsKeptFromOthers(t *testing.T) {
 }
 
 func TestATokenIsGoodOnceAndForOneName(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	token := b.Token("phone")
 	if _, err := join(t, b, "phone", token); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestATokenIsGoodOnceAndForOneName(t *testing.T) {
 }
 
 func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
-	b, other := brain.New(t), brain.New(t)
+	b, other := controllertest.New(t), controllertest.New(t)
 	token := b.Token("phone")
 	token.Pin = other.Authority.Pin()
 	_, err := join(t, b, "phone", token)
@@ -90,7 +90,7 @@ func TestNothingIsToldToAControllerThatDidNotPrintTheToken(t *testing.T) {
 }
 
 func TestAnAgentsCertificateMakesNobodyTheController(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	agent := b.Authority.Controller(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })
 	b.Stop()
 	b.Shows = agent
@@ -110,7 +110,7 @@ func handshake(t *testing.T, shows tls.Certificate, identity trust.Identity) err
 }
 
 func TestAControllerThatKnowsOnlyAnOlderTLSIsNotTalkedTo(t *testing.T) {
-	b := brain.New(t)
+	b := controllertest.New(t)
 	identity, err := join(t, b, "phone", b.Token("phone"))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestAControllerThatKnowsOnlyAnOlderTLSIsNotTalkedTo(t *testing.T) {
 }
 
 func TestWhatIsWrongWithAControllersCertificateIsSaid(t *testing.T) {
-	ours, other := brain.NewAuthority(t), brain.NewAuthority(t)
+	ours, other := controllertest.NewAuthority(t), controllertest.NewAuthority(t)
 	identity := ours.Identity("phone", "controller:1")
 	if err := handshake(t, ours.Controller(nil), identity); err != nil {
 		t.Fatal(err)
@@ -159,12 +159,12 @@ func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
 	directory := t.TempDir()
 	_, err := trust.Load(directory)
 	says(t, err, "has not joined", "bicast enroll", directory)
-	authority := brain.NewAuthority(t)
+	authority := controllertest.NewAuthority(t)
 	good, other := authority.Identity("phone", "controller:1"), authority.Identity("phone", "controller:1")
 	for name, bend := range map[string]func(*trust.Identity){
 		"another key":  func(i *trust.Identity) { i.Key = other.Key },
 		"another name": func(i *trust.Identity) { i.Name = "laptop" },
-		"another CA":   func(i *trust.Identity) { i.CA = brain.NewAuthority(t).Certificate },
+		"another CA":   func(i *trust.Identity) { i.CA = controllertest.NewAuthority(t).Certificate },
 		"no address":   func(i *trust.Identity) { i.Session = "" },
 	} {
 		bent := good
@@ -187,7 +187,7 @@ func TestADamagedIdentityIsNamedWithTheWayOut(t *testing.T) {
 }
 
 func TestATokenThatWasNotCopiedWholeIsSaidSo(t *testing.T) {
-	whole := brain.New(t).Token("phone")
+	whole := controllertest.New(t).Token("phone")
 	if again, err := trust.ParseToken(whole.String() + "\n"); err != nil || again != whole {
 		t.Fatalf("%v, %v, expected %v", again, err, whole)
 	}

@@ -1,0 +1,156 @@
+// Package capability finds out, by trying, what an agent can do on this host. Nothing is assumed of a kernel, and what
+// is missing is told with the reason.
+package capability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"bicast/agent/caps/clamp"
+	"bicast/agent/caps/receivewindow"
+	"bicast/agent/caps/structops"
+	"bicast/agent/elimination"
+	"bicast/agent/intercept"
+	"bicast/agent/mptcpctl/pathmanager"
+	"bicast/agent/probing"
+	"bicast/agent/probing/traceroute"
+	"bicast/agent/relayhost"
+	"bicast/agent/tunnel"
+	"bicast/api/agentv1"
+	"bicast/mptcp"
+	"bicast/relay/divert"
+	"bicast/relay/pool"
+)
+
+// The names of api/agent.proto.
+const (
+	Report    = "report"
+	MPTCP     = "mptcp"
+	Eliminate = "eliminate"
+	Tunnel    = "tunnel"
+	Caps      = "caps"
+	Clamp     = "clamp"
+	Window    = "window"
+	Probe     = "probe"
+	Relay     = "relay"
+	Take      = "take"
+	Walk      = "walk"
+	KeepAlive = "keepalive"
+)
+
+// Kernel is what is tried: *mptcp.Handle, or the reason why there is none.
+type Kernel struct {
+	Handle  *mptcp.Handle
+	Missing error
+}
+
+// Probe tries everything that the role may want.
+func (k Kernel) Probe(role agentv1.Role) []*agentv1.Capability {
+	all := []*agentv1.Capability{
+		told(Report, k.reports()), told(MPTCP, k.steers(role)), told(Eliminate, eliminates(role)), told(Tunnel, tunnels(role)),
+		told(Caps, holds(role, structops.Probe)), told(Clamp, holds(role, clamp.Probe)), told(Window, narrows(role)),
+		told(Probe, probing.Probe()), told(Relay, relays(role)), told(Take, k.takes(role)), told(Walk, traceroute.Probe()),
+	}
+	if role != agentv1.Role_ROLE_TERMINAL { // whose own programs choose it
+		all = append(all, told(KeepAlive, pool.KeepAlive()))
+	}
+	return all
+}
+
+// PathManager is what new connections are made under.
+func (k Kernel) PathManager() agentv1.PathManager {
+	if k.Handle == nil {
+		return agentv1.PathManager_PATH_MANAGER_UNSPECIFIED
+	}
+	switch manager, err := pathmanager.Current(k.Handle); {
+	case err != nil:
+		return agentv1.PathManager_PATH_MANAGER_UNSPECIFIED
+	case manager == mptcp.UserspaceManager:
+		return agentv1.PathManager_PATH_MANAGER_USERSPACE
+	default:
+		return agentv1.PathManager_PATH_MANAGER_KERNEL
+	}
+}
+
+func (k Kernel) reports() error {
+	if k.Handle == nil {
+		return fmt.Errorf("interfaces only, no connections: %w", k.Missing)
+	}
+	if _, err := k.Handle.Connections(); err != nil {
+		return fmt.Errorf("interfaces only, no connections: %w", err)
+	}
+	return nil
+}
+
+func (k Kernel) steers(role agentv1.Role) error {
+	if role == agentv1.Role_ROLE_GATEWAY {
+		return fmt.Errorf("a gateway forwards connections and has none of a terminal's")
+	}
+	if k.Handle == nil {
+		return k.Missing
+	}
+	// Who may hear the path managers' events may give them orders: both want CAP_NET_ADMIN.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if _, err := k.Handle.Events(ctx); err != nil {
+		return err
+	}
+	if role == agentv1.Role_ROLE_RELAY && k.PathManager() != agentv1.PathManager_PATH_MANAGER_USERSPACE {
+		return fmt.Errorf("the userspace path manager is not set yet: until it is, orders would reach every client of this host")
+	}
+	return nil
+}
+
+func eliminates(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return elimination.ErrNoGateway
+	}
+	return elimination.Probe()
+}
+
+func tunnels(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return tunnel.ErrNoGateway
+	}
+	return tunnel.Probe()
+}
+
+func holds(role agentv1.Role, probe func() error) error {
+	if role != agentv1.Role_ROLE_TERMINAL {
+		return errors.New("the windows of a terminal's own connections are held: this is none")
+	}
+	return probe()
+}
+
+func narrows(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_GATEWAY {
+		return errors.New("windows are lowered where terminals' connections pass, at a gateway")
+	}
+	return receivewindow.Probe()
+}
+
+func relays(role agentv1.Role) error {
+	if role != agentv1.Role_ROLE_RELAY {
+		return relayhost.ErrNoRelay
+	}
+	return nil
+}
+
+func (k Kernel) takes(role agentv1.Role) error {
+	switch {
+	case role != agentv1.Role_ROLE_GATEWAY:
+		return intercept.ErrNoGateway
+	case k.Handle == nil:
+		return k.Missing
+	default:
+		return k.Handle.Do(divert.Probe)
+	}
+}
+
+func told(name string, why error) *agentv1.Capability {
+	if why != nil {
+		return &agentv1.Capability{Name: name, Reason: why.Error()}
+	}
+	return &agentv1.Capability{Name: name, Available: true}
+}

@@ -1,0 +1,271 @@
+package intercept
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+	"bicast/relay/divert"
+	"bicast/relay/take"
+)
+
+const (
+	mostTerminals = 250
+	mostUplinks   = 8
+	mostRelays    = 64
+	mostChoices   = 4096
+	mostPort      = 1<<16 - 1
+)
+
+// bridges is the name of a bridge's end: the host's has two letters more (controller/edges/config/relaying.py).
+var bridges = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,12}$`)
+
+// wanted is an order that can be carried out.
+type wanted struct {
+	ground    divert.Ground
+	terminals []terminal
+	relays    []relay
+	except    []netip.Prefix
+	block     bool
+}
+
+// terminal is one of the order.
+type terminal struct {
+	name      string
+	addresses []netip.Addr
+	locals    []netip.Addr // the best first
+}
+
+type relay struct {
+	name     string
+	at       netip.AddrPort
+	draining bool
+	keySum   [sha256.Size]byte
+	onward   []onward
+}
+
+// onward is by which port of a relay a connection with another one gets a further subflow.
+type onward struct{ here, to netip.AddrPort }
+
+// read says what is wrong with an order.
+func read(order *agentv1.Take) (w wanted, err error) {
+	w.block = order.GetBlock()
+	for what, bound := range map[string][2]int{
+		"terminals": {len(order.GetTerminals()), mostTerminals}, "uplinks": {len(order.GetUplinks()), mostUplinks},
+		"relays": {len(order.GetRelays()), mostRelays},
+	} {
+		if bound[0] > bound[1] {
+			return w, fmt.Errorf("%s: %d, expected at most %d", what, bound[0], bound[1])
+		}
+	}
+	seen := seen{}
+	w.ground.Port = order.GetPort()
+	if err := seen.bridge("port", order.GetPort()); err != nil {
+		return w, err
+	}
+	if len(order.GetUplinks()) == 0 {
+		return w, fmt.Errorf("uplinks: none, expected 1 to %d", mostUplinks)
+	}
+	at := map[string]int{}
+	for i, each := range order.GetUplinks() {
+		uplink, err := seen.uplink(each)
+		if err != nil {
+			return w, fmt.Errorf("uplink %q: %w", each.GetName(), err)
+		}
+		at[each.GetName()] = i
+		w.ground.Uplinks = append(w.ground.Uplinks, uplink)
+	}
+	for _, each := range order.GetTerminals() {
+		one, err := seen.terminal(each, w.ground.Uplinks, at)
+		if err != nil {
+			return w, fmt.Errorf("terminal %q: %w", each.GetName(), err)
+		}
+		w.terminals = append(w.terminals, one)
+	}
+	for _, each := range order.GetRelays() {
+		one, err := seen.relay(each)
+		if err != nil {
+			return w, fmt.Errorf("relay %q: %w", each.GetName(), err)
+		}
+		w.relays = append(w.relays, one)
+	}
+	for _, text := range order.GetExcept() {
+		network, err := netip.ParsePrefix(text)
+		if err != nil || network.Addr().Is4In6() {
+			return w, fmt.Errorf("except: %q, expected a network such as 203.0.113.0/24", text)
+		}
+		w.except = append(w.except, network)
+	}
+	return w, nil
+}
+
+// seen are the names, ports and addresses of an order, each of which is of one alone.
+type seen map[string]bool
+
+func (s seen) once(what, value string) error {
+	if key := what + " " + value; value == "" || s[key] {
+		return fmt.Errorf("%s %q is of two, or of none: expected one of its own", what, value)
+	} else {
+		s[key] = true
+	}
+	return nil
+}
+
+func (s seen) bridge(what, port string) error {
+	if !bridges.MatchString(port) {
+		return fmt.Errorf("%s %q, expected the name of a network device of up to 13 letters, digits and _.:@-, a letter, digit or _ first",
+			what, port)
+	}
+	return s.once("port", port)
+}
+
+func (s seen) uplink(order *agentv1.RelayingUplink) (u divert.Uplink, err error) {
+	if err := s.once("uplink", order.GetName()); err != nil {
+		return u, err
+	}
+	u.Port = order.GetPort()
+	if err := s.bridge("port", u.Port); err != nil {
+		return u, err
+	}
+	families := map[bool]bool{}
+	for _, text := range order.GetGateways() {
+		gateway, err := netip.ParsePrefix(text)
+		if err != nil || !unicast(gateway.Addr()) || gateway.Bits() == gateway.Addr().BitLen() || families[gateway.Addr().Is4()] {
+			return u, fmt.Errorf("gateway %q, expected an address and a length such as 10.97.1.1/24, one of a family at most", text)
+		}
+		families[gateway.Addr().Is4()] = true
+		u.Gateways = append(u.Gateways, gateway)
+	}
+	if len(u.Gateways) == 0 {
+		return u, fmt.Errorf("gateways: none, expected one of a family at least")
+	}
+	return u, nil
+}
+
+func (s seen) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at map[string]int) (t terminal, err error) {
+	t.name = order.GetName()
+	if err := s.once("terminal", t.name); err != nil {
+		return t, err
+	}
+	for _, text := range order.GetAddresses() {
+		address, err := s.address("address", text)
+		if err != nil {
+			return t, err
+		}
+		t.addresses = append(t.addresses, address)
+	}
+	if len(t.addresses) == 0 || len(order.GetLocals()) == 0 {
+		return t, fmt.Errorf("%s and %s, expected one at least of each",
+			counting.Of(len(t.addresses), "address"), counting.Of(len(order.GetLocals()), "local"))
+	}
+	for _, each := range order.GetLocals() {
+		i, known := at[each.GetUplink()]
+		if !known {
+			return t, fmt.Errorf("local of uplink %q, expected one of the order's uplinks", each.GetUplink())
+		}
+		for _, text := range each.GetAddresses() {
+			address, err := s.address("local", text)
+			if err != nil {
+				return t, err
+			}
+			if !within(address, uplinks[i].Gateways) {
+				return t, fmt.Errorf("local %v, expected an address of the uplink's network %v, and not the gateway's", address, uplinks[i].Gateways)
+			}
+			uplinks[i].Locals = append(uplinks[i].Locals, address)
+			t.locals = append(t.locals, address)
+		}
+	}
+	return t, nil
+}
+
+func within(address netip.Addr, gateways []netip.Prefix) bool {
+	for _, gateway := range gateways {
+		if gateway.Contains(address) && gateway.Addr() != address {
+			return true
+		}
+	}
+	return false
+}
+
+func (s seen) address(what, text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || !unicast(address) {
+		return address, fmt.Errorf("%s %q, expected the address of one host", what, text)
+	}
+	return address, s.once("address", address.String())
+}
+
+func unicast(address netip.Addr) bool {
+	return address.IsValid() && !address.IsUnspecified() && !address.IsMulticast() && !address.IsLoopback() &&
+		!address.Is4In6() && address.Zone() == ""
+}
+
+func (s seen) relay(order *agentv1.TakingRelay) (r relay, err error) {
+	r.name, r.draining = order.GetName(), order.GetDraining()
+	if err := s.once("relay", r.name); err != nil {
+		return r, err
+	}
+	if r.at, err = place("address", order.GetAddress(), order.GetPort()); err != nil {
+		return r, err
+	}
+	if n := copy(r.keySum[:], order.GetKeySha256()); n != sha256.Size || len(order.GetKeySha256()) != n {
+		return r, fmt.Errorf("key_sha256: %d bytes, expected %d", len(order.GetKeySha256()), sha256.Size)
+	}
+	if n := len(order.GetOnward()); n > mostRelays {
+		return r, fmt.Errorf("onward: %d, expected at most %d", n, mostRelays)
+	}
+	for _, each := range order.GetOnward() {
+		here, err := place("onward: address", order.GetAddress(), each.GetPort())
+		if err != nil {
+			return r, err
+		}
+		to, err := place("onward: address", each.GetAddress(), each.GetOtherPort())
+		if err != nil {
+			return r, err
+		}
+		r.onward = append(r.onward, onward{here, to})
+	}
+	return r, nil
+}
+
+func place(what, text string, port uint32) (at netip.AddrPort, err error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || !unicast(address) {
+		return at, fmt.Errorf("%s %q, expected the address of one host", what, text)
+	}
+	if port == 0 || port > mostPort {
+		return at, fmt.Errorf("%s %v: port %d, expected 1 to %d", what, address, port, mostPort)
+	}
+	return netip.AddrPortFrom(address, uint16(port)), nil
+}
+
+// chosen says what is wrong with choices; a relay that is not there is left out, for it may be added later on.
+func chosen(order *agentv1.Choices, relays map[string]*take.Relay) (*take.Choices, error) {
+	if n := len(order.GetChoices()); n > mostChoices {
+		return nil, fmt.Errorf("choices: %d, expected at most %d", n, mostChoices)
+	}
+	by := map[netip.Prefix]take.Choice{}
+	for _, each := range order.GetChoices() {
+		prefix, err := netip.ParsePrefix(each.GetPrefix())
+		if err != nil || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+			return nil, fmt.Errorf("prefix %q, expected a network such as 203.0.113.0/24", each.GetPrefix())
+		}
+		if _, twice := by[prefix]; twice {
+			return nil, fmt.Errorf("prefix %v is there twice: expected one choice for it", prefix)
+		}
+		if len(each.GetRelays()) > mostRelays {
+			return nil, fmt.Errorf("prefix %v: %d relays, expected at most %d", prefix, len(each.GetRelays()), mostRelays)
+		}
+		choice := take.Choice{Together: each.GetTogether(), Direct: len(each.GetRelays()) == 0}
+		for _, name := range each.GetRelays() {
+			if one := relays[name]; one != nil {
+				choice.Relays = append(choice.Relays, one)
+			}
+		}
+		by[prefix] = choice
+	}
+	return take.Chosen(by), nil
+}

@@ -1,0 +1,327 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"bicast/internal/ratelog"
+	"bicast/mptcp"
+	"bicast/relay/carry"
+	"bicast/relay/take"
+)
+
+// A subflow that ended, or could not be made, is made again after a while, that doubles where it ends again.
+const (
+	againSoon   = time.Second
+	againSeldom = time.Minute
+)
+
+// kernel is what joins needs of *mptcp.Handle.
+type kernel interface {
+	Create(c mptcp.Connection, id uint8, local netip.Addr, remote netip.AddrPort) error
+	Destroy(c mptcp.Connection, s mptcp.Subflow) error
+	Events(ctx context.Context) (<-chan mptcp.Event, error)
+	Subflows() ([]mptcp.Connection, error)
+}
+
+// joins makes further subflows of connections to relays, and those anew that end while the connection lives.
+type joins struct {
+	kernel  kernel
+	trouble *ratelog.Teller
+
+	mutex  sync.Mutex
+	onward map[netip.AddrPort][]netip.AddrPort // ports of others that lead to a relay, too
+	live   map[mptcp.Token]*joined
+}
+
+// joined is a connection, and what its subflows are to be.
+type joined struct {
+	mptcp.Connection
+	relay  netip.AddrPort
+	locals *take.Locals
+	ids    map[netip.Addr]uint8 // of our addresses
+	paths  map[path]*source
+}
+
+type path struct {
+	local netip.Addr
+	to    netip.AddrPort
+}
+
+type source struct {
+	port  uint16    // ours; 0: it does not stand yet
+	stood time.Time // since when; zero: it never did
+	pause time.Duration
+	waits bool // until it is made again
+}
+
+func (s *source) stands(port uint16) {
+	if s.port != port {
+		s.port, s.stood = port, time.Now()
+	}
+}
+
+// lead has connections have subflows by these, too, and by no others' ways; they leave by uplinks that are the best ones now.
+func (j *joins) lead(relays []relay) {
+	j.mutex.Lock()
+	j.onward = map[netip.AddrPort][]netip.AddrPort{}
+	for _, each := range relays {
+		for _, way := range each.onward {
+			if !each.draining {
+				j.onward[way.to] = append(j.onward[way.to], way.here)
+			}
+		}
+	}
+	live := slices.Collect(maps.Values(j.live))
+	j.mutex.Unlock()
+	for _, one := range live {
+		j.settle(one)
+	}
+}
+
+// join opens a subflow by each way that the connection does not begin with. The kernel goes on to call by a path that does not
+// answer, for two minutes. False: it has no others, for it is none of MPTCP.
+func (j *joins) join(end *carry.Secure, locals *take.Locals, relay netip.AddrPort) bool {
+	from := locals.Of(relay.Addr())
+	if j.paths(from, relay) < 2 {
+		return true
+	}
+	raw, err := end.NetConn().(syscall.Conn).SyscallConn()
+	if err != nil {
+		return true // it has ended
+	}
+	connection, err := mptcp.Own(raw)
+	if err != nil {
+		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "because", err)
+		return false
+	}
+	began, _ := netip.ParseAddrPort(end.LocalAddr().String())
+	one := &joined{connection, relay, locals, numbered(began.Addr(), from), map[path]*source{
+		{began.Addr(), relay}: {port: began.Port(), stood: time.Now(), pause: againSoon},
+	}}
+	j.mutex.Lock()
+	j.live[connection.Token] = one
+	j.mutex.Unlock()
+	j.settle(one)
+	return true
+}
+
+func (j *joins) paths(from []netip.Addr, relay netip.AddrPort) int {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return len(j.wanted(from, relay))
+}
+
+// wanted are by each uplink to the relay, and by others' ways from the best uplink alone: at the relay such a subflow has the
+// other relay's address, so nobody there can tell whose uplink it rides, and flag it. Under the mutex.
+func (j *joins) wanted(from []netip.Addr, relay netip.AddrPort) (all []path) {
+	for _, local := range from {
+		all = append(all, path{local, relay})
+	}
+	for _, each := range j.onward[relay] {
+		if len(from) > 0 && each.Addr().Is4() == from[0].Is4() {
+			all = append(all, path{from[0], each})
+		}
+	}
+	return all
+}
+
+// settle opens subflows that a connection is to have and has not, and closes those that it is to have no more.
+func (j *joins) settle(one *joined) {
+	j.mutex.Lock()
+	wanted := j.wanted(one.locals.Of(one.relay.Addr()), one.relay)
+	var lacks []path
+	surplus := map[path]*source{}
+	for by, from := range one.paths {
+		if !slices.Contains(wanted, by) && by.to != one.relay {
+			surplus[by] = from
+			delete(one.paths, by)
+		}
+	}
+	for _, by := range wanted {
+		if one.paths[by] == nil {
+			one.paths[by] = &source{pause: againSoon}
+			lacks = append(lacks, by)
+		}
+	}
+	j.mutex.Unlock()
+	for _, by := range lacks {
+		j.create(one, by)
+	}
+	for by, from := range surplus {
+		j.destroy(one, by, from.port)
+	}
+}
+
+// numbered are our addresses: the one that a connection begins by has 0.
+func numbered(began netip.Addr, locals []netip.Addr) map[netip.Addr]uint8 {
+	ids := map[netip.Addr]uint8{began: 0}
+	for _, local := range locals {
+		if local != began {
+			ids[local] = uint8(len(ids))
+		}
+	}
+	return ids
+}
+
+func (j *joins) create(one *joined, by path) {
+	err := j.kernel.Create(one.Connection, one.ids[by.local], by.local, by.to)
+	switch {
+	case errors.Is(err, mptcp.Gone), errors.Is(err, mptcp.Reused):
+		j.forget(one)
+	case err != nil:
+		j.trouble.Warn("the relay is not reached by this way, too", "at", by.to, "local", by.local, "because", err)
+		j.mutex.Lock()
+		defer j.mutex.Unlock()
+		j.later(one, by)
+	}
+}
+
+// later is after a while, that is short again for a subflow that stood for long. Under the mutex.
+func (j *joins) later(one *joined, by path) {
+	if from := one.paths[by]; from != nil && !from.waits {
+		from.waits = true
+		if !from.stood.IsZero() && time.Since(from.stood) > againSeldom {
+			from.pause = againSoon
+		}
+		from.stood = time.Time{}
+		time.AfterFunc(from.pause, func() { j.again(one, by) })
+		from.pause = min(2*from.pause, againSeldom)
+	}
+}
+
+// destroy is no trouble where it has ended by itself. What does not stand yet is closed when it does.
+func (j *joins) destroy(one *joined, by path, port uint16) {
+	if port != 0 {
+		j.kernel.Destroy(one.Connection, mptcp.Subflow{Local: netip.AddrPortFrom(by.local, port), Remote: by.to})
+	}
+}
+
+func (j *joins) forget(one *joined) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if j.live[one.Token] == one {
+		delete(j.live, one.Token)
+	}
+}
+
+// run makes anew what ends, until the context does.
+func (j *joins) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := j.listen(ctx); err != nil {
+			j.trouble.Warn("subflows that end are not made again", "because", err)
+		}
+		select {
+		case <-time.After(againSoon):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (j *joins) listen(ctx context.Context) error {
+	events, err := j.kernel.Events(ctx)
+	if err != nil {
+		return err
+	}
+	err = j.reconcile() // what happened while nobody listened
+	for event := range events {
+		j.heard(event)
+	}
+	return err
+}
+
+// reconcile reads what the kernel has where events that told of it are lost.
+func (j *joins) reconcile() error {
+	j.mutex.Lock()
+	before := maps.Clone(j.live) // who comes later may not be among what is read
+	j.mutex.Unlock()
+	connections, err := j.kernel.Subflows()
+	if err != nil {
+		return err
+	}
+	have := map[mptcp.Token]mptcp.Connection{}
+	for _, c := range connections {
+		have[c.Token] = c
+	}
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	for token, one := range before {
+		c, lives := have[token]
+		switch {
+		case j.live[token] != one:
+			continue
+		case !lives:
+			delete(j.live, token)
+			continue
+		}
+		ports := map[path]uint16{}
+		for _, s := range c.Subflows {
+			by := path{s.Local.Addr(), s.Remote}
+			switch {
+			case one.paths[by] != nil:
+				ports[by] = s.Local.Port()
+			case s.Established:
+				go j.destroy(one, by, s.Local.Port())
+			}
+		}
+		for by, from := range one.paths {
+			port, is := ports[by]
+			switch {
+			case is:
+				from.stands(port)
+			default:
+				from.port = 0
+				j.later(one, by)
+			}
+		}
+	}
+	return nil
+}
+
+func (j *joins) heard(event mptcp.Event) {
+	if event.Kind == 0 {
+		if err := j.reconcile(); err != nil {
+			j.trouble.Warn("what MPTCP told was lost, and what it has cannot be read", "because", err)
+		}
+		return
+	}
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	one := j.live[event.Token]
+	if one == nil {
+		return
+	}
+	by := path{event.Local.Addr(), event.Remote}
+	from := one.paths[by]
+	switch {
+	case event.Kind == mptcp.ConnectionClosed:
+		delete(j.live, event.Token)
+	case event.Kind == mptcp.SubflowEstablished && from != nil:
+		from.stands(event.Local.Port())
+	case event.Kind == mptcp.SubflowEstablished:
+		go j.destroy(one, by, event.Local.Port())
+	case event.Kind == mptcp.SubflowClosed && from != nil:
+		from.port = 0
+		j.later(one, by)
+	}
+}
+
+// again is of a connection that lives, and a way that it is still to have.
+func (j *joins) again(one *joined, by path) {
+	j.mutex.Lock()
+	from := one.paths[by]
+	lacks := j.live[one.Token] == one && from != nil && from.port == 0
+	if from != nil {
+		from.waits = false
+	}
+	j.mutex.Unlock()
+	if lacks {
+		j.create(one, by)
+	}
+}

@@ -1,0 +1,64 @@
+package intercept
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"bicast/agent/tunnel"
+	"bicast/relay/divert"
+	"bicast/relay/reach"
+)
+
+// write has the host lead here what is wanted.
+func (s *stand) write(w wanted) error {
+	order := divert.Order{Four: s.four, Six: s.six, Except: slices.Clone(w.except), Block: w.block, Ground: &w.ground}
+	for _, never := range reach.Never {
+		order.Except = append(order.Except, never.Prefix)
+	}
+	for _, each := range w.terminals {
+		order.Ground.Terminals = append(order.Ground.Terminals, each.addresses...)
+		for _, address := range each.addresses {
+			order.From = append(order.From, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	for _, each := range w.relays {
+		order.Relays = append(order.Relays, each.at.Addr())
+	}
+	return s.within(func() error {
+		made, err := s.place.Write(order)
+		if err != nil {
+			return err
+		}
+		return s.connect(w.ground, made)
+	})
+}
+
+// mend makes anew what somebody else took away, such as rules by a firewall that begins anew.
+func (s *stand) mend() error {
+	var lost string
+	err := s.within(func() (err error) {
+		lost, err = s.place.Lost()
+		return err
+	})
+	if err != nil || lost == "" {
+		return err
+	}
+	s.log.Warn("what leads terminals' connections here has gone, and is made again", "lost", lost)
+	return s.write(s.wanted)
+}
+
+// connect has the bridge read devices that were made anew, and get packets as they are on the wire.
+func (s *stand) connect(ground divert.Ground, made []string) error {
+	for _, end := range append(ground.Ends(), ground.Here()...) {
+		if err := tunnel.Plain(here, end); err != nil {
+			return err
+		}
+	}
+	for _, port := range made {
+		s.part(func(ctx context.Context) { tunnel.Reopened(ctx, s.within, port, s.log) })
+	}
+	return ground.Open()
+}
+
+func here(work func() error) error { return work() }

@@ -1,0 +1,97 @@
+package intercept
+
+import (
+	"time"
+
+	"bicast/api/agentv1"
+	"bicast/relay/take"
+)
+
+// Who was reached so lately can be reached, whatever the one says who watches.
+const lately = 3 * time.Second
+
+const unopened = "no connection to it was opened yet"
+
+// report is of what was ordered.
+func (s *stand) report(order *agentv1.Take) *agentv1.Taking {
+	report := &agentv1.Taking{}
+	if s.bars != nil {
+		report.Because = s.bars.Error()
+	}
+	for _, each := range order.GetRelays() {
+		relay := s.relays[each.GetName()]
+		if relay == nil {
+			continue
+		}
+		stored := 0
+		for _, terminal := range s.terminals {
+			n, _ := terminal.way.Stored(relay)
+			stored += n
+		}
+		took, _ := relay.Setup()
+		report.Relays = append(report.Relays, &agentv1.RelayReached{
+			Name: relay.Name, Because: s.because(relay), Connections: uint32(relay.Connections()), Opened: uint32(stored),
+			SetupUs: uint32(took.Microseconds()),
+		})
+	}
+	for _, each := range order.GetTerminals() {
+		if one := s.terminals[each.GetName()]; one != nil {
+			report.Terminals = append(report.Terminals, message(each.GetName(), one.way.Totals()))
+		}
+	}
+	for _, each := range s.plan.Sought.Last(s.plan.Choices) {
+		report.Sought = append(report.Sought, &agentv1.Sought{
+			Prefix: each.Prefix.String(), Address: each.To.Addr().String(), Port: uint32(each.To.Port()),
+		})
+	}
+	return report
+}
+
+func message(name string, totals take.Totals) *agentv1.TerminalTaken {
+	return &agentv1.TerminalTaken{
+		Name: name, Connections: uint32(totals.Connections), Relayed: totals.Relayed, Direct: totals.Direct, Reset_: totals.Reset,
+		BytesUp: totals.Up, BytesDown: totals.Down,
+	}
+}
+
+// because is why a relay cannot be reached; empty: it can.
+func (s *stand) because(relay *take.Relay) string {
+	took, at := relay.Setup()
+	for _, each := range s.terminals {
+		if !each.watches {
+			continue
+		}
+		switch _, err := each.way.Stored(relay); {
+		case time.Since(at) < lately:
+		case err != nil:
+			return err.Error()
+		case took == 0:
+			return unopened
+		}
+	}
+	return ""
+}
+
+// tend sees to what stands, and tells once what has changed.
+func (s *stand) tend() {
+	if err := s.mend(); err != nil {
+		s.taker.Trouble.Warn("terminals' connections may not be taken", "because", err)
+	}
+	bars := s.barred(time.Now())
+	if bars != nil && s.bars == nil {
+		s.log.Warn("terminals' connections do not come", "because", bars)
+	}
+	s.bars = bars
+	for _, relay := range s.plan.Relays {
+		because := s.because(relay)
+		if because == s.said[relay] || because == unopened {
+			continue
+		}
+		s.said[relay] = because
+		if because == "" {
+			s.log.Info("the relay can be reached", "relay", relay.Name, "at", relay.At)
+		} else {
+			s.log.Warn("the relay cannot be reached", "relay", relay.Name, "at", relay.At, "because", because)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package intercept
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"bicast/agent/mptcpctl/pathmanager"
+	"bicast/agent/trust"
+	"bicast/api/agentv1"
+	"bicast/internal/footprint"
+	"bicast/internal/memlimit"
+	"bicast/internal/ratelog"
+	"bicast/mptcp"
+	"bicast/relay/carry"
+	"bicast/relay/divert"
+	"bicast/relay/pool"
+	"bicast/relay/take"
+)
+
+// How long the first order waits for the path manager: connections that are made before have one subflow for good.
+const holdWithin = 3 * time.Second
+
+// stand is what there is while something is ordered to be taken.
+type stand struct {
+	within   func(func() error) error
+	dial     func(context.Context, func() error) error // runs what waits for relays and servers
+	identity func() (trust.Identity, error)
+	log      *slog.Logger
+	ctx      context.Context
+	cancel   context.CancelFunc
+	parts    sync.WaitGroup
+	spare    func() // gives processors back
+	blinded  []byte // what blinding was
+
+	place     *divert.Diverted
+	four, six uint16 // the proxy's ports
+	taker     *take.Taker
+	joins     *joins
+	relays    map[string]*take.Relay
+	terminals map[string]*taken
+	wanted    wanted
+	plan      take.Plan
+	said      map[*take.Relay]string // why each cannot be reached, as it was told last
+	intake    intake
+	bars      error // why nothing may come to the proxy
+}
+
+// taken is a terminal as it was ordered, and by what it goes.
+type taken struct {
+	terminal
+	way     *take.Terminal
+	locals  *take.Locals
+	watches bool // whether relays can be reached
+}
+
+func begin(h *Hand) (s *stand, err error) {
+	s = &stand{
+		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
+		taker: &take.Taker{Trouble: &ratelog.Teller{Log: h.log}, Most: memlimit.Connections()},
+		joins: &joins{kernel: h.kernel, trouble: &ratelog.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
+		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
+		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
+	}
+	if err := h.within(func() (err error) {
+		s.place, err = divert.Claim()
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.spare = footprint.Carry()
+	var four, six *net.TCPListener
+	err = h.within(func() (err error) {
+		four, six, err = take.Listen(s.ctx, 0, divert.Answering)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	s.taker.By(&s.plan)
+	s.four, s.six = s.serve(four), s.serve(six)
+	s.hold(h.guard)
+	s.part(s.joins.run)
+	if err := h.within(s.unblind); err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+func (s *stand) part(work func(context.Context)) {
+	s.parts.Add(1)
+	go func() {
+		defer s.parts.Done()
+		work(s.ctx)
+	}()
+}
+
+func (s *stand) serve(listener *net.TCPListener) (port uint16) {
+	if listener == nil {
+		return 0
+	}
+	s.part(func(ctx context.Context) {
+		if err := s.taker.Serve(ctx, listener); err != nil {
+			s.log.Error("terminals' connections are not taken any more", "because", err)
+		}
+	})
+	return listener.Addr().(*net.TCPAddr).AddrPort().Port()
+}
+
+// hold has what is connected from here on be under the userspace path manager.
+func (s *stand) hold(guard []string) {
+	settled := make(chan struct{})
+	var once sync.Once
+	holder := pathmanager.Holder{Command: guard, Log: s.log, Changed: func(bool) { once.Do(func() { close(settled) }) }}
+	s.part(holder.Run)
+	select {
+	case <-settled:
+	case <-time.After(holdWithin):
+		s.log.Warn("the path manager is not held yet: until it is, connections have one subflow")
+	}
+}
+
+// obey has an order take the place of the one before; terminals and relays that are as they were go on.
+func (s *stand) obey(w wanted) error {
+	plan, relays, terminals := s.plan, s.relays, s.terminals
+	s.relays, s.terminals = s.relaysOf(w), s.terminalsOf(w)
+	s.joins.lead(w.relays)
+	s.plan.Block, s.plan.Relays = w.block, nil
+	for _, each := range w.relays {
+		s.plan.Relays = append(s.plan.Relays, s.relays[each.name])
+	}
+	s.expect(s.terminals, terminals) // who is led here is known, from the first one on
+	if err := s.write(w); err != nil {
+		s.relays, s.terminals, relays, terminals = relays, terminals, s.relays, s.terminals
+		s.joins.lead(s.wanted.relays)
+		s.plan = plan
+		s.proceed()
+		s.leave(relays, terminals)
+		return err
+	}
+	s.wanted = w
+	s.expect(s.terminals)
+	s.leave(relays, terminals)
+	s.watch(w)
+	return nil
+}
+
+// expect has connections of these terminals be carried from now on.
+func (s *stand) expect(all ...map[string]*taken) {
+	s.plan.Terminals = map[netip.Addr]*take.Terminal{}
+	for _, terminals := range all {
+		for _, each := range terminals {
+			for _, address := range each.addresses {
+				s.plan.Terminals[address] = each.way
+			}
+		}
+	}
+	s.proceed()
+}
+
+// leave ends those that are none of ours.
+func (s *stand) leave(relays map[string]*take.Relay, terminals map[string]*taken) {
+	for name, each := range relays {
+		if s.relays[name] != each {
+			each.End()
+		}
+	}
+	for name, each := range terminals {
+		if s.terminals[name] != each {
+			each.way.End()
+		}
+	}
+}
+
+// proceed has what comes from now on go by the plan as it is.
+func (s *stand) proceed() {
+	plan := s.plan
+	s.taker.By(&plan)
+}
+
+func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
+	relays := map[string]*take.Relay{}
+	for _, each := range w.relays {
+		one := s.relays[each.name]
+		if one == nil || one.At != each.at || one.KeySum != each.keySum {
+			one = &take.Relay{Name: each.name, At: each.at, KeySum: each.keySum}
+			one.Begin(s.ctx)
+		}
+		one.Drain(each.draining)
+		relays[each.name] = one
+	}
+	return relays
+}
+
+func (s *stand) terminalsOf(w wanted) map[string]*taken {
+	terminals := map[string]*taken{}
+	for _, each := range w.terminals {
+		one := s.terminals[each.name]
+		if one == nil || !same(one.addresses, each.addresses) || !same(one.locals.All(), each.locals) {
+			one = &taken{locals: &take.Locals{Within: s.dial}}
+			one.way = &take.Terminal{Direct: one.locals.Direct, Open: func(relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+				return s.opening(one.locals, relay)
+			}}
+			one.way.Begin(s.ctx)
+		}
+		one.terminal = each
+		one.locals.Set(each.locals)
+		terminals[each.name] = one
+	}
+	return terminals
+}
+
+// same is whether two have the same addresses, in whatever order.
+func same(a, b []netip.Addr) bool {
+	sorted := func(all []netip.Addr) []netip.Addr { return slices.SortedFunc(slices.Values(all), netip.Addr.Compare) }
+	return slices.Equal(sorted(a), sorted(b))
+}
+
+// opening is of connections of one terminal to one relay.
+func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+	dial := func(ctx context.Context) (*net.TCPConn, error) { return locals.Dial(ctx, *pool.Dialer(), relay.At) }
+	open := pool.Opening(dial, func() (*tls.Config, error) {
+		identity, err := s.identity()
+		if err != nil {
+			return nil, err
+		}
+		return identity.Calling(relay.Name, relay.KeySum[:]), nil
+	})
+	return func(ctx context.Context) (*carry.Secure, error) {
+		end, err := open(ctx)
+		if err != nil || s.joins.join(end, locals, relay.At) {
+			return end, err
+		}
+		another, err := open(ctx) // where SYNs are lost, a connection may be plain TCP: the next one need not
+		if err != nil {
+			return end, nil
+		}
+		end.Reset()
+		s.joins.join(another, locals, relay.At)
+		return another, nil
+	}
+}
+
+// watch has one terminal keep a connection to each relay, by which it is known whether that can be reached.
+func (s *stand) watch(w wanted) {
+	for _, each := range w.terminals {
+		s.terminals[each.name].way.Only(s.plan.Relays)
+	}
+	for i, each := range w.terminals {
+		for _, relay := range s.plan.Relays {
+			if !relay.Draining() && (i == 0 || s.terminals[each.name].watches) {
+				s.terminals[each.name].way.Await(relay, map[bool]int{true: 1}[i == 0])
+			}
+		}
+		s.terminals[each.name].watches = i == 0
+	}
+}
+
+func (s *stand) choose(order *agentv1.Choices) error {
+	choices, err := chosen(order, s.relays)
+	if err != nil {
+		return err
+	}
+	s.plan.Choices = choices
+	s.proceed()
+	return nil
+}
+
+func (s *stand) end() error {
+	s.cancel()
+	for _, each := range s.terminals {
+		each.way.End()
+	}
+	s.parts.Wait()
+	s.spare()
+	return errors.Join(s.within(s.reblind), s.within(s.place.Close))
+}

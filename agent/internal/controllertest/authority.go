@@ -1,0 +1,120 @@
+// Package controllertest is a controller for tests: its own CA, enrolment, and sessions in which the test says every word.
+package controllertest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net/url"
+	"testing"
+	"time"
+
+	"bicast/agent/trust"
+)
+
+// Authority is a CA.
+type Authority struct {
+	t           testing.TB
+	Certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, key: newKey(t)}
+	a.Certificate = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "bicast CA of a test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}, &a.key.PublicKey)
+	return a
+}
+
+// Pin is what a token says of it.
+func (a *Authority) Pin() trust.Pin { return sha256.Sum256(a.Certificate.Raw) }
+
+// Controller is a good certificate for a server; change bends it before it is signed.
+func (a *Authority) Controller(change func(*x509.Certificate)) tls.Certificate {
+	template := &x509.Certificate{
+		DNSNames: []string{trust.ControllerName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if change != nil {
+		change(template)
+	}
+	key := newKey(a.t)
+	leaf := a.sign(template, &key.PublicKey)
+	return tls.Certificate{Certificate: [][]byte{leaf.Raw, a.Certificate.Raw}, PrivateKey: key, Leaf: leaf}
+}
+
+// Agent is a certificate for an agent.
+func (a *Authority) Agent(name string, public any) *x509.Certificate {
+	return a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, public)
+}
+
+// Relay is a good certificate for an agent's key, by which gateways come to it; change bends it before it is signed.
+func (a *Authority) Relay(name string, public any, change func(*x509.Certificate)) *x509.Certificate {
+	template := &x509.Certificate{DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	if change != nil {
+		change(template)
+	}
+	return a.sign(template, public)
+}
+
+// Identity is what an agent of that name has after it joined.
+func (a *Authority) Identity(name, session string) trust.Identity {
+	key := newKey(a.t)
+	return trust.Identity{
+		Name: name, Session: session, Certificate: a.Agent(name, &key.PublicKey), CA: a.Certificate, Key: key,
+	}
+}
+
+// Bound is an identity whose certificate says a role, such as "relay" or "terminal:phone".
+func (a *Authority) Bound(name, role, session string) trust.Identity {
+	identity := a.Identity(name, session)
+	identity.Certificate = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		URIs: []*url.URL{{Scheme: "urn", Opaque: "bicast:agent:" + role}},
+	}, &identity.Key.PublicKey)
+	return identity
+}
+
+func (a *Authority) sign(template *x509.Certificate, public any) *x509.Certificate {
+	a.t.Helper()
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template.SerialNumber = serial
+	if template.NotAfter.IsZero() {
+		template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	}
+	parent := a.Certificate
+	if parent == nil {
+		parent = template
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, parent, public, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	certificate, err := x509.ParseCertificate(raw)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return certificate
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}

@@ -1,0 +1,32 @@
+package bandwidth
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"bicast/internal/regular"
+)
+
+const keyFileBytes = 1024
+
+// ReadKey reads a file of 64 hexadecimal digits, which nobody but its owner may read.
+func ReadKey(path string) (key Key, err error) {
+	text, info, err := regular.Read(path, keyFileBytes)
+	unfit := (*regular.Unfit)(nil)
+	switch {
+	case errors.As(err, &unfit):
+		return key, fmt.Errorf("%s is no file of a key: expected 64 hexadecimal digits", path)
+	case err != nil:
+		return key, fmt.Errorf("the key cannot be read: %w; `(umask 077; openssl rand -hex 32 >FILE)` makes one, for both ends", err)
+	case info.Mode().Perm()&0o077 != 0:
+		return key, fmt.Errorf("%s may be read by others (mode %04o): `chmod 600 %s`, and make another key if they are not trusted",
+			path, info.Mode().Perm(), path)
+	}
+	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(raw) != len(key) {
+		return key, fmt.Errorf("%s is no key: expected 64 hexadecimal digits, as `openssl rand -hex 32` prints them", path)
+	}
+	return Key(raw), nil
+}

@@ -1,0 +1,128 @@
+package traceroute
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+)
+
+const (
+	mostTo   = 64
+	mostPort = 1<<16 - 1
+)
+
+// Hand walks as a controller ordered, one order at a time.
+type Hand struct {
+	within func(func() error) error // runs where the packets leave
+
+	alive   context.Context
+	end     context.CancelFunc
+	running sync.WaitGroup
+	walked  chan *agentv1.Walked
+
+	mutex sync.Mutex
+	walks bool
+}
+
+// NewHand has nothing to do yet.
+func NewHand(within func(func() error) error) *Hand {
+	h := &Hand{within: within, walked: make(chan *agentv1.Walked, 1)}
+	h.alive, h.end = context.WithCancel(context.Background())
+	return h
+}
+
+// Run lets walks be until the context ends, and then ends them.
+func (h *Hand) Run(ctx context.Context) {
+	<-ctx.Done()
+	h.mutex.Lock()
+	h.end()
+	h.mutex.Unlock()
+	h.running.Wait()
+}
+
+// Walked tells what came of orders.
+func (h *Hand) Walked() <-chan *agentv1.Walked { return h.walked }
+
+// Order begins a walk. What came of it is told by its directive (Walked).
+func (h *Hand) Order(directive uint64, order *agentv1.Walk) (string, error) {
+	to, err := read(order)
+	if err != nil {
+		return "", fmt.Errorf("walk: %w", err)
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.alive.Err() != nil {
+		return "", errors.New("this agent is ending")
+	}
+	if h.walks {
+		return "", errors.New("another walk is under way: one at a time")
+	}
+	h.walks = true
+	h.running.Add(1)
+	go func() {
+		defer h.running.Done()
+		h.walk(directive, to)
+	}()
+	return fmt.Sprintf("begun: to %s", counting.Of(len(to), "destination")), nil
+}
+
+// walk tells what came once another may begin: who hears of this one may order that.
+func (h *Hand) walk(directive uint64, to []To) {
+	message := &agentv1.Walked{Directive: directive}
+	for n, way := range Walk(h.alive, h.within, to) {
+		message.Ways = append(message.Ways, wayMessage(to[n], way))
+	}
+	h.mutex.Lock()
+	h.walks = false
+	h.mutex.Unlock()
+	select {
+	case h.walked <- message:
+	case <-h.alive.Done():
+	}
+}
+
+// read says what is wrong with an order.
+func read(order *agentv1.Walk) (all []To, err error) {
+	if n := len(order.GetTo()); n == 0 || n > mostTo {
+		return nil, fmt.Errorf("%s, expected 1 to %d", counting.Of(n, "destination"), mostTo)
+	}
+	seen := map[netip.Addr]bool{}
+	for _, each := range order.GetTo() {
+		address, err := netip.ParseAddr(each.GetAddress())
+		address = address.Unmap()
+		switch {
+		case err != nil || address.IsUnspecified() || address.IsMulticast() || address.Zone() != "" ||
+			address == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+			return nil, fmt.Errorf("address %q, expected that of one host", each.GetAddress())
+		case seen[address]:
+			return nil, fmt.Errorf("address %q is there twice, expected each once", each.GetAddress())
+		case each.GetPort() > mostPort:
+			return nil, fmt.Errorf("port %d, expected at most %d", each.GetPort(), mostPort)
+		}
+		seen[address] = true
+		all = append(all, To{Address: address, Port: uint16(each.GetPort()), Routers: each.GetRouters()})
+	}
+	return all, nil
+}
+
+func wayMessage(to To, way Way) *agentv1.Way {
+	message := &agentv1.Way{
+		Address: to.Address.String(), Because: way.Because, RttUs: micros(way.RTT), Sent: uint32(way.Sent), Lost: uint32(way.Lost),
+	}
+	for _, each := range way.Routers {
+		router := &agentv1.Router{RttUs: micros(each.RTT)}
+		if each.Address.IsValid() {
+			router.Address = each.Address.String()
+		}
+		message.Routers = append(message.Routers, router)
+	}
+	return message
+}
+
+func micros(d time.Duration) uint32 { return uint32(d.Microseconds()) }

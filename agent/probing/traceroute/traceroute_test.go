@@ -1,0 +1,181 @@
+package traceroute
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"bicast/api/agentv1"
+	"bicast/internal/lab"
+)
+
+// street is of hosts in a row, each a router but the ends, with networks 10.0.N.0/24 and fd0N::/64 between them: .1 and .2, ::1
+// and ::2, from left to right.
+func street(t *testing.T, length int) []*lab.Host {
+	var hosts []*lab.Host
+	for range length {
+		host := lab.One(t)
+		host.Sysctl("ipv6/conf/default/accept_dad", "0")
+		host.Sysctl("ipv4/ip_forward", "1")
+		host.Sysctl("ipv6/conf/all/forwarding", "1")
+		hosts = append(hosts, host)
+	}
+	for n := 1; n < length; n++ {
+		left, right := hosts[n-1], hosts[n]
+		left.Run("ip", "link", "add", "right", "type", "veth", "peer", "name", "left", "netns", right.Path())
+		for _, end := range []struct {
+			host   *lab.Host
+			device string
+			last   int
+		}{{left, "right", 1}, {right, "left", 2}} {
+			end.host.Run("ip", "link", "set", end.device, "up")
+			end.host.Run("ip", "address", "add", fmt.Sprintf("10.0.%d.%d/24", n, end.last), "dev", end.device)
+			end.host.Run("ip", "address", "add", fmt.Sprintf("fd0%d::%d/64", n, end.last), "dev", end.device, "nodad")
+		}
+	}
+	for n := range length - 1 {
+		for far := n + 2; far < length; far++ {
+			hosts[n].Run("ip", "route", "add", fmt.Sprintf("10.0.%d.0/24", far), "via", fmt.Sprintf("10.0.%d.2", n+1))
+			hosts[n].Run("ip", "route", "add", fmt.Sprintf("fd0%d::/64", far), "via", fmt.Sprintf("fd0%d::2", n+1))
+		}
+	}
+	for n := 2; n < length; n++ {
+		hosts[n].Run("ip", "route", "add", "default", "via", fmt.Sprintf("10.0.%d.1", n))
+		hosts[n].Run("ip", "-6", "route", "add", "default", "via", fmt.Sprintf("fd0%d::1", n))
+	}
+	return hosts
+}
+
+func to(address string, port uint16) To {
+	return To{Address: netip.MustParseAddr(address), Port: port, Routers: true}
+}
+
+func routers(way Way) string {
+	var all []string
+	for _, each := range way.Routers {
+		all = append(all, each.Address.String())
+	}
+	return strings.Join(all, " ")
+}
+
+func listens(t *testing.T, host *lab.Host, at string) {
+	var listener net.Listener
+	host.Do(func() (err error) {
+		listener, err = net.Listen("tcp", at)
+		return err
+	})
+	t.Cleanup(func() { listener.Close() })
+}
+
+func TestHowFarDestinationsAreAndByWhichRouters(t *testing.T) {
+	for who, groups := range map[string]string{"who may send raw packets": "1 0", "everybody": "0 2147483647"} {
+		t.Run(who, func(t *testing.T) {
+			t.Parallel()
+			walks(t, groups)
+		})
+	}
+}
+
+func walks(t *testing.T, groups string) {
+	hosts := street(t, 5)
+	hosts[0].Sysctl("ipv4/ping_group_range", groups)
+	silence(hosts[2], "output", "icmp type time-exceeded", "icmpv6 type time-exceeded")
+	last := hosts[4]
+	for _, address := range []string{"10.0.4.3/24", "10.0.4.4/24", "fd04::3/64"} {
+		last.Run("ip", "address", "add", address, "dev", "left", "nodad")
+	}
+	silence(last, "input", "ip daddr 10.0.4.3 icmp type echo-request", "ip6 daddr fd04::3 icmpv6 type echo-request",
+		"ip daddr 10.0.4.4")
+	listens(t, last, "10.0.4.3:443")
+	reached := map[To]string{
+		to("10.0.4.2", 0):                          "10.0.1.2 invalid IP 10.0.3.2",
+		to("fd04::2", 0):                           "fd01::2 invalid IP fd03::2",
+		to("10.0.4.3", 443):                        "10.0.1.2 invalid IP 10.0.3.2", // by TCP alone
+		to("fd04::3", 80):                          "fd01::2 invalid IP fd03::2",   // which refuses
+		to("10.0.1.2", 0):                          "",
+		{Address: netip.MustParseAddr("10.0.2.2")}: "", // where routers are not asked for
+	}
+	lost := map[To]string{
+		to("10.0.4.4", 443): "10.0.4.4 answers no ping, nor TCP at port 443",
+		to("45.0.0.1", 443): "nothing can be sent there: network is unreachable",
+	}
+	all := slices.Concat(slices.Collect(maps.Keys(reached)), slices.Collect(maps.Keys(lost)))
+	late := time.Now().Add(time.Minute)
+	for wrong := []string{"not walked yet"}; len(wrong) > 0; { // a stalled machine answers too late, and is asked again
+		if time.Now().After(late) {
+			t.Fatal(strings.Join(wrong, "\n"))
+		}
+		wrong = nil
+		for n, way := range Walk(context.Background(), hosts[0].Try, all) {
+			if because, is := lost[all[n]]; is {
+				if way.Because != because || way.RTT != 0 || way.Lost != way.Sent {
+					wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected %q", all[n], way, because))
+				}
+			} else if want := reached[all[n]]; way.Because != "" || way.RTT == 0 || way.RTT > patience || routers(way) != want {
+				wrong = append(wrong, fmt.Sprintf("to %v: %+v, expected the routers %q", all[n], way, want))
+			}
+		}
+	}
+}
+
+func silence(host *lab.Host, hook string, what ...string) {
+	host.Run("nft", "add", "table", "inet", "quiet")
+	host.Run("nft", fmt.Sprintf("add chain inet quiet %s { type filter hook %s priority 0; }", hook, hook))
+	for _, each := range what {
+		host.Run("nft", fmt.Sprintf("add rule inet quiet %s %s drop", hook, each))
+	}
+}
+
+func TestWalksAreOrderedOneAtATimeAndToldByTheirDirective(t *testing.T) {
+	t.Parallel()
+	hosts := street(t, 3)
+	hand := NewHand(hosts[0].Try)
+	ctx, end := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		hand.Run(ctx)
+	}()
+	order := &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.2", Routers: true}}}
+	for id := uint64(1); id <= 2; id++ {
+		if said, err := hand.Order(id, order); err != nil {
+			t.Fatalf("%q, %v", said, err)
+		}
+		if said, err := hand.Order(99, order); err == nil || !strings.Contains(err.Error(), "one at a time") {
+			t.Fatalf("%q, %v: expected a refusal while another walk is under way", said, err)
+		}
+		walked := <-hand.Walked()
+		way := walked.GetWays()[0]
+		if walked.GetDirective() != id || way.GetAddress() != "10.0.2.2" || way.GetBecause() != "" || way.GetRttUs() == 0 ||
+			way.GetSent() != echoes || len(way.GetRouters()) != 1 || way.GetRouters()[0].GetAddress() != "10.0.1.2" {
+			t.Fatalf("%v", walked)
+		}
+	}
+	for words, bad := range map[string]*agentv1.Walk{
+		"0 destinations, expected 1 to 64":   {},
+		"65 destinations":                    {To: make([]*agentv1.WalkTo, 65)},
+		`address "a.example"`:                {To: []*agentv1.WalkTo{{Address: "a.example"}}},
+		`address "ff02::1"`:                  {To: []*agentv1.WalkTo{{Address: "ff02::1"}}},
+		`address "fe80::1%eth0"`:             {To: []*agentv1.WalkTo{{Address: "fe80::1%eth0"}}},
+		"is there twice":                     {To: []*agentv1.WalkTo{{Address: "10.0.2.2"}, {Address: "::ffff:10.0.2.2"}}},
+		"port 65536, expected at most 65535": {To: []*agentv1.WalkTo{{Address: "10.0.2.2", Port: 65536}}},
+	} {
+		if said, err := hand.Order(3, bad); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q, %v: expected a refusal with %q", said, err, words)
+		}
+	}
+	if _, err := hand.Order(4, &agentv1.Walk{To: []*agentv1.WalkTo{{Address: "10.0.2.9", Port: 443}}}); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	<-ended
+	if _, err := hand.Order(5, order); err == nil {
+		t.Fatal("a walk begins while the agent ends")
+	}
+}

@@ -1,0 +1,125 @@
+package traceroute
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+)
+
+// network answers a way without a socket: routers 10.0.0.1, .2 and so on, and the destination so many hops away.
+type network struct {
+	hops    int
+	deaf    bool // the destination, to pings
+	silent  []int
+	refuses int           // the router that says that there is no way; 0: none
+	takes   time.Duration // a hop
+	doors   bool          // TCP is answered
+	sent    int
+}
+
+// walks until nothing is left to do, by millisecond; how long it took.
+func (n *network) walks(t *testing.T, to To) (Way, time.Duration) {
+	t.Helper()
+	type answer struct {
+		at     time.Duration
+		number int
+		word   said
+		from   netip.Addr
+	}
+	began := time.Hour
+	w, coming := newWay(to, began), []answer{}
+	now := began
+	for ; !w.over(now); now += time.Millisecond {
+		if now > began+3*time.Second {
+			t.Fatal("it takes longer than 3 s")
+		}
+		for _, each := range coming {
+			if each.at == now {
+				w.answer(each.number, each.word, each.from, now)
+				w.answer(each.number, each.word, each.from, now+time.Second) // what comes twice tells nothing
+			}
+		}
+		for number, due := w.next(now); due; number, due = w.next(now) {
+			w.sending(number, now)
+			n.sent++
+			if hops, word, answers := n.reaches(w.probes[number]); answers {
+				at := now + max(time.Millisecond, time.Duration(hops)*n.takes)
+				coming = append(coming, answer{at, number, word, netip.AddrFrom4([4]byte{10, 0, 0, byte(hops)})})
+			}
+		}
+		w.answer(-1, here, to.Address, now)
+		w.answer(len(w.probes), here, to.Address, now)
+	}
+	return w.found(), now - began
+}
+
+func (n *network) reaches(p probe) (hops int, word said, answers bool) {
+	goes := n.hops
+	if p.kind == step {
+		goes = p.hops
+	}
+	switch {
+	case p.kind == knock:
+		return n.hops, here, n.doors
+	case n.refuses != 0 && goes >= n.refuses:
+		return n.refuses, noFurther, true
+	case goes < n.hops:
+		return goes, tooFar, !slices.Contains(n.silent, goes)
+	default:
+		return n.hops, here, !n.deaf
+	}
+}
+
+func TestNoMoreIsSentAndAwaitedThanTellsAnythingNew(t *testing.T) {
+	far := To{Address: netip.MustParseAddr("10.0.9.9"), Port: 443, Routers: true}
+	const quick, all = 300 * time.Millisecond, 2800 * time.Millisecond
+	for what, c := range map[string]struct {
+		network
+		rtt     time.Duration
+		routers []int // 0: a silent one
+		sent    int   // at most
+		within  time.Duration
+	}{
+		"all answer":           {network{hops: 4, takes: 5 * time.Millisecond}, 20 * time.Millisecond, []int{1, 2, 3}, echoes + 8, quick},
+		"a router is silent":   {network{hops: 4, silent: []int{2}}, time.Millisecond, []int{1, 0, 3}, echoes + 8, all},
+		"only TCP is answered": {network{hops: 4, deaf: true, doors: true}, time.Millisecond, []int{1, 2, 3}, echoes + 3*farthest + knocks, all},
+		"a router has no way":  {network{hops: 9, refuses: 3}, 0, []int{1, 2, 3}, echoes + 8 + knocks, all},
+		"nobody answers":       {network{hops: 3, silent: []int{1, 2}, deaf: true}, 0, nil, echoes + 3*farthest + knocks, all},
+	} {
+		t.Run(what, func(t *testing.T) {
+			way, took := c.walks(t, far)
+			var routers []int
+			for _, each := range way.Routers {
+				last := 0
+				if each.Address.IsValid() {
+					last = int(each.Address.As4()[3])
+				}
+				routers = append(routers, last)
+			}
+			if way.RTT != c.rtt || (way.Because == "") != (c.rtt != 0) || !slices.Equal(routers, c.routers) {
+				t.Errorf("%+v, expected %v by %v", way, c.rtt, c.routers)
+			}
+			if c.network.sent > c.sent || took > c.within {
+				t.Errorf("%d were sent in %v, expected %d in %v at most", c.network.sent, took, c.sent, c.within)
+			}
+		})
+	}
+}
+
+func FuzzWhatComesIsAnswersOfOursOrNothing(f *testing.F) {
+	f.Add([]byte{0x45, 19: 0}, []byte{4: byICMP})
+	f.Add([]byte{0x4f, 24: 1}, []byte{4: byICMP, 5: tooFar4, 23: 2})
+	f.Add(packets{six: true}.asks(7), []byte{4: byICMP6, 5: tooFar6, 16: 10, 43: 0})
+	f.Fuzz(func(t *testing.T, packet, extended []byte) {
+		for _, p := range []packets{{}, {raw: true}, {six: true}, {six: true, raw: true}} {
+			p.token = [tokenBytes]byte{1, 2, 3, 4, 5, 6, 7, 8}
+			if _, ours := p.answered(packet); ours && len(packet) < headerBytes+tokenBytes {
+				t.Fatalf("%x is taken for an answer", packet)
+			}
+			if _, _, from, ours := p.refused(packet, extended); ours && !from.IsValid() {
+				t.Fatalf("%x is taken for an error of nobody", extended)
+			}
+		}
+	})
+}

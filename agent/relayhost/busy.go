@@ -1,0 +1,77 @@
+package relayhost
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A reading this old and no younger makes a percentage: who is busy for a moment is not overloaded.
+const measuredOver = 5 * time.Second
+
+// busy is how much this host's processors do, told by that which does most.
+type busy struct {
+	mutex sync.Mutex
+	read  time.Duration
+	last  map[string]ticks
+	found uint32
+}
+
+type ticks struct{ idle, all uint64 }
+
+// percent is of the time between the last two readings; 0 before there are two.
+func (b *busy) percent(now time.Duration) uint32 {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.last != nil && now-b.read < measuredOver {
+		return b.found
+	}
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return b.found
+	}
+	read := processors(text)
+	b.found = busiest(b.last, read)
+	b.last, b.read = read, now
+	return b.found
+}
+
+func busiest(before, after map[string]ticks) (most uint32) {
+	for name, now := range after {
+		then, known := before[name]
+		if !known || now.all <= then.all {
+			continue
+		}
+		idle := float64(now.idle-min(then.idle, now.idle)) / float64(now.all-then.all)
+		most = max(most, uint32(math.Round(100*max(0, 1-idle))))
+	}
+	return most
+}
+
+// processors are the lines cpuN of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. What is nice gives way,
+// and is in nobody's way here. Guests' time is in user's already.
+func processors(text []byte) map[string]ticks {
+	all := map[string]ticks{}
+	for _, line := range bytes.Split(text, []byte("\n")) {
+		fields := bytes.Fields(line)
+		if len(fields) < 9 || !bytes.HasPrefix(fields[0], []byte("cpu")) || len(fields[0]) == len("cpu") {
+			continue
+		}
+		var one ticks
+		for i, field := range fields[1:9] {
+			n, err := strconv.ParseUint(string(field), 10, 64)
+			if err != nil {
+				return nil
+			}
+			one.all += n
+			if i == 1 || i == 3 || i == 4 {
+				one.idle += n
+			}
+		}
+		all[string(fields[0])] = one
+	}
+	return all
+}

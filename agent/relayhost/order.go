@@ -1,0 +1,132 @@
+package relayhost
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"bicast/agent/trust"
+	"bicast/api/agentv1"
+	"bicast/internal/counting"
+	"bicast/internal/mtls"
+	"bicast/relay/onward"
+	"bicast/relay/reach"
+)
+
+const (
+	mostGuests = 1024
+	mostSpans  = 256
+	mostOnward = 64
+	mostPort   = 1<<16 - 1
+)
+
+// wanted is an order that can be carried out.
+type wanted struct {
+	port       uint16
+	shows      tls.Certificate
+	identity   trust.Identity
+	guests     mtls.Guests
+	reaches    reach.Ports
+	congestion string
+	draining   bool
+	onward     []onward.Way
+}
+
+// read says what is wrong with an order.
+func (h *Hand) read(order *agentv1.Relay) (w wanted, err error) {
+	if w.port, err = port("port", order.GetPort()); err != nil {
+		return w, err
+	}
+	if w.guests, err = guests(order.GetGateways()); err != nil {
+		return w, err
+	}
+	if w.reaches, err = spans(order.GetAllowed()); err != nil {
+		return w, err
+	}
+	if w.onward, err = ways(order.GetOnward(), w.port); err != nil {
+		return w, err
+	}
+	if w.identity, err = h.identity(); err != nil {
+		return w, err
+	}
+	if w.shows, err = w.identity.Serving(order.GetCertificate(), time.Now()); err != nil {
+		return w, err
+	}
+	w.draining = order.GetDraining()
+	return w, h.within(func() (err error) {
+		w.congestion, err = reach.Congestion(order.GetCongestion())
+		return err
+	})
+}
+
+func port(what string, number uint32) (uint16, error) {
+	if number == 0 || number > mostPort {
+		return 0, fmt.Errorf("%s %d, expected 1 to %d", what, number, mostPort)
+	}
+	return uint16(number), nil
+}
+
+func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
+	if len(named) > mostGuests {
+		return nil, fmt.Errorf("%s, expected at most %d", counting.Of(len(named), "gateway"), mostGuests)
+	}
+	seen := map[string]bool{"": true}
+	for _, each := range named {
+		name, sum := each.GetName(), each.GetCertificateSha256()
+		if seen[name] {
+			return nil, fmt.Errorf("the name %q of a gateway is of two, or of none: expected one of its own for each", name)
+		}
+		if len(sum) != sha256.Size {
+			return nil, fmt.Errorf("gateway %q: %s of its certificate's SHA-256, expected %d", name, counting.Of(len(sum), "byte"), sha256.Size)
+		}
+		seen[name] = true
+		all = append(all, mtls.Guest{Name: name, Sum: sum})
+	}
+	return all, nil
+}
+
+func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
+	if len(allowed) == 0 || len(allowed) > mostSpans {
+		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", counting.Of(len(allowed), "range"), mostSpans)
+	}
+	for _, each := range allowed {
+		first, wrong := port("allowed: port", each.GetFirst())
+		last, alsoWrong := port("allowed: port", each.GetLast())
+		if err := cmp.Or(wrong, alsoWrong); err != nil {
+			return nil, err
+		}
+		if last < first {
+			return nil, fmt.Errorf("allowed: ports %d to %d, expected the lesser one first", first, last)
+		}
+		all = append(all, reach.Span{First: first, Last: last})
+	}
+	return all, nil
+}
+
+func ways(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
+	if len(ordered) > mostOnward {
+		return nil, fmt.Errorf("onward: %s, expected at most %d", counting.Of(len(ordered), "way"), mostOnward)
+	}
+	taken := map[uint16]bool{own: true}
+	for _, each := range ordered {
+		here, wrong := port("onward: port", each.GetPort())
+		there, alsoWrong := port("onward: other port", each.GetOtherPort())
+		if err := cmp.Or(wrong, alsoWrong); err != nil {
+			return nil, err
+		}
+		address, err := netip.ParseAddr(each.GetAddress())
+		address = address.Unmap()
+		if err != nil || !address.IsGlobalUnicast() || address.Zone() != "" {
+			return nil, fmt.Errorf("onward: address %q, expected that of another relay", each.GetAddress())
+		}
+		if taken[here] {
+			return nil, fmt.Errorf("onward: port %d is another way's, or the relay's own: expected one of its own", here)
+		}
+		taken[here] = true
+		all = append(all, onward.Way{Port: here, To: netip.AddrPortFrom(address, there)})
+	}
+	return all, nil
+}
