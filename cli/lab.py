@@ -18,7 +18,7 @@ from controller.edges.config.settings import DEFAULT_API
 from controller.edges.http import token as api_token
 from controller.edges.http.client import Client
 from controller.model.config import WRITTEN
-from experiments import paper002
+from experiments.paper import paper002
 from lab.processes.agents import SETTINGS
 from lab.processes.controller import OPENFLOW, TREE, Controller, ControllerFailed, controlled, pin_mode
 from lab.stage import isolate, ovs

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.adaptive import plot
-from experiments.adaptive.plan import FULL, QUICK, Plan
-from experiments.adaptive.results import HEADER, figures, rows
-from experiments.adaptive.runs import Run, carry_out
+from experiments.adaptive.measure import carry_out
+from experiments.adaptive.plan import FULL, QUICK
+from experiments.adaptive.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -28,8 +27,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("adaptive", carry_out, _sentence, figures, "phases", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("adaptive", carry_out, figures, "phases", HEADER, rows, draw)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.air import plot
-from experiments.air.plan import FULL, QUICK, Plan
-from experiments.air.results import HEADER, figures, rows, told
-from experiments.air.runs import Run, carry_out
+from experiments.air.measure import carry_out
+from experiments.air.plan import FULL, QUICK
+from experiments.air.report import HEADER, draw, figures, rows, told
 from lab.results.campaign import Campaign
 
 
@@ -23,8 +22,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("air", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw, told)
+CAMPAIGN = Campaign("air", carry_out, figures, "runs", HEADER, rows, draw, told)

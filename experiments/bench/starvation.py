@@ -7,7 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.air.starvation import MIXES, Run, carry_out, figures
+from experiments.air.starvation.measure import Run, carry_out
+from experiments.air.starvation.plan import MIXES
+from experiments.air.starvation.report import figures
 from lab.results.figures import Figure
 
 TIMES = 2

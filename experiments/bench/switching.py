@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.switching import CAMPAIGN
-from experiments.switching.runs import QUICK
+from experiments.switching.plan import QUICK
 from lab.results.figures import Figure
 
 

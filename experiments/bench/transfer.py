@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from experiments import transfer
+from experiments.transfer.measure import DIRECTORY, Rows, measure_missing
 from experiments.transfer.plan import quick
-from experiments.transfer.results import Results, Verdict, limit_bps, verdicts
-from experiments.transfer.rows import Rows
+from experiments.transfer.report import Results, Verdict, limit_bps, verdicts
 from lab.results.figures import Figure
 
 
 def measure() -> Iterator[Figure]:
     plan = quick()
-    rows = Rows(transfer.DIRECTORY / f"{plan.name}.csv")
+    rows = Rows(DIRECTORY / f"{plan.name}.csv")
     rows.clear()
-    transfer.measure(plan, rows)
+    measure_missing(plan, rows)
     results = Results(rows.read(), plan.size_bytes)
     print(f"bench: every download is in {rows.file}", file=sys.stderr, flush=True)
     for verdict in verdicts(results):

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.blocksize import plot
-from experiments.blocksize.plan import FULL, QUICK, Plan
-from experiments.blocksize.results import HEADER, figures, rows
-from experiments.blocksize.runs import Run, carry_out
+from experiments.blocksize.measure import carry_out
+from experiments.blocksize.plan import FULL, QUICK
+from experiments.blocksize.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -23,8 +22,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("blocksize", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("blocksize", carry_out, figures, "runs", HEADER, rows, draw)

@@ -26,7 +26,7 @@ from statistics import median
 import yaml
 
 from experiments.laboratories.two_sites import ACTIVE, NATTED, TWIN, Ground, Laboratory, laboratory
-from experiments.once.flows import THIN_PPS, both_ways
+from experiments.once.datagrams import THIN_PPS, both_ways
 from lab.links.shape import Bursts
 from lab.processes.agents import TERMINAL, agent
 from lab.processes.controller import LOOK_EVERY_S, TREE

@@ -15,10 +15,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.failover import plot
+from experiments.failover.measure import Run, carry_out
 from experiments.failover.plan import FULL, QUICK, Plan
-from experiments.failover.results import HEADER, figures, rows
-from experiments.failover.runs import Run, carry_out
+from experiments.failover.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -36,4 +35,4 @@ def _sentence(plan: Plan, one: Run) -> str:
     return f"{told}: {one.pause_s * 1000:.0f} ms"
 
 
-CAMPAIGN = Campaign("failover", _carried_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("failover", _carried_out, figures, "runs", HEADER, rows, draw, sentence=_sentence)

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.once import plot
-from experiments.once.plan import FULL, QUICK, Plan
-from experiments.once.results import HEADER, figures, rows
-from experiments.once.runs import Run, carry_out
+from experiments.once.measure import carry_out
+from experiments.once.plan import FULL, QUICK
+from experiments.once.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -26,8 +25,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("once", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("once", carry_out, figures, "runs", HEADER, rows, draw)

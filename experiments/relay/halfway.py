@@ -15,9 +15,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
 from controller.policy.paths.relays import Leg, throughput
-from experiments.relay.cost.ends import ask, standing
+from experiments.relay.cost.proxies import DIRECT, PAIR, ask, standing
 from experiments.relay.cost.road import FAR, NEAR
-from experiments.relay.cost.ways import DIRECT, PAIR
 from lab.results.campaign import Campaign
 from lab.results.figures import Figure, at_most, middle
 from lab.stage.stage import Stage
@@ -117,8 +116,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/halfway", carry_out, _sentence, figures, "transfers", HEADER, rows, draw)
+CAMPAIGN = Campaign("relay/halfway", carry_out, figures, "transfers", HEADER, rows, draw)

@@ -133,8 +133,4 @@ def draw(runs: Sequence[Run], file: Path) -> Path:
     return file
 
 
-def _sentence(_plan: Plan, run: Run) -> str:
-    return str(run)
-
-
-CAMPAIGN = Campaign("relay/moves", carry_out, _sentence, figures, "runs", HEADER, rows, draw)
+CAMPAIGN = Campaign("relay/moves", carry_out, figures, "runs", HEADER, rows, draw)

@@ -123,8 +123,4 @@ def rows(one: Run) -> Iterator[tuple[object, ...]]:
     yield one.relays, f"{one.bps / 1e6:.3f}", "yes" if one.whole else "no"
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/parallel", carry_out, _sentence, figures, "runs", HEADER, rows, draw)
+CAMPAIGN = Campaign("relay/parallel", carry_out, figures, "runs", HEADER, rows, draw)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.switching import plot
-from experiments.switching.results import HEADER, figures, rows
-from experiments.switching.runs import FULL, QUICK, Plan, Run, carry_out
+from experiments.switching.measure import Run, carry_out
+from experiments.switching.plan import FULL, QUICK, Plan
+from experiments.switching.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -28,4 +28,4 @@ def _sentence(plan: Plan, one: Run) -> str:
     return f"{told}: {one.bps / 1e6:.1f} Mbit/s, longest pause {one.pause_s * 1000:.0f} ms"
 
 
-CAMPAIGN = Campaign("switching", carry_out, _sentence, figures, "switches", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("switching", carry_out, figures, "switches", HEADER, rows, draw, sentence=_sentence)

@@ -1,4 +1,4 @@
-"""Which downloads the transfer experiment makes, in which order."""
+"""Which downloads the transfer experiment makes, in which order, and how large frames are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from experiments import paper002
+from experiments.paper import paper002
 
 CORNERS = tuple(product((0, 10), (0, 5)))  # of the paper's grid: Wi-Fi loss up and down, percent
 PROMISED = (10, 5)  # the corner whose ratio is promised for cubic
@@ -75,3 +75,10 @@ def _repeated(task: Task) -> bool:
     if task.setting.congestion_control == "bbr":
         return task.how == "bicast"
     return task.setting.lte_backup and (task.up_percent, task.down_percent) == PROMISED
+
+
+ETHERNET_BYTES = 14  # what the shaper counts beside the IP packet
+MTU_BYTES = 1500
+HEADERS_BYTES = 20 + 20 + 12 + 28  # IPv4, TCP, its timestamps, MPTCP's DSS with 64-bit numbers
+FRAME_BYTES = MTU_BYTES + ETHERNET_BYTES
+PAYLOAD_BYTES = MTU_BYTES - HEADERS_BYTES

@@ -1,21 +1,134 @@
-"""The transfer experiment's results for people, beside the paper's tables, and as one document."""
+"""Verdicts, tables, document and figures 4 to 9 of the downloads, beside paper 002's."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-from experiments import paper002
-from experiments.transfer.plan import Setting
-from experiments.transfer.results import (
-    FRAME_BYTES,
-    PAYLOAD_BYTES,
-    Reading,
-    Results,
-    Verdict,
-    limit_bps,
-    verdicts,
-)
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure as Drawing
+
+from experiments.paper import paper002
+from experiments.transfer.measure import Row, Rows
+from experiments.transfer.plan import FRAME_BYTES, PAYLOAD_BYTES, PROMISED, SETTINGS, Plan, Setting
 from topologies.paper import LTE_BPS, WIFI_BPS
+
+CUBIC_RATIO = 0.65  # of plain's time, at most
+BBR_OF_LIMIT = 1.20  # of the time that the limit allows, at most
+
+Cell = tuple[int, int]  # Wi-Fi loss up and down, percent
+
+
+def limit_bps(setting: Setting) -> float:
+    """TCP's payload over the usable paths. Loss comes before the shaper's queue, so it takes nothing away from it."""
+    rate_bps = WIFI_BPS if setting.lte_backup else WIFI_BPS + LTE_BPS
+    return rate_bps * PAYLOAD_BYTES / FRAME_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One cell, one way of sending."""
+
+    runs: tuple[float, ...]  # seconds, sorted
+
+    @property
+    def seconds(self) -> float:
+        return median(self.runs)
+
+    @property
+    def n(self) -> int:
+        return len(self.runs)
+
+    @property
+    def least(self) -> float:
+        return self.runs[0]
+
+    @property
+    def most(self) -> float:
+        return self.runs[-1]
+
+
+class Results:
+    def __init__(self, rows: Iterable[Row], size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.bad = 0
+        runs: dict[tuple[Setting, Cell, str], list[float]] = {}
+        for row in rows:
+            if not row.good:
+                self.bad += 1
+                continue
+            cell = (row.task.up_percent, row.task.down_percent)
+            runs.setdefault((row.task.setting, cell, row.task.how), []).append(row.seconds)
+        self._readings = {key: Reading(tuple(sorted(those))) for key, those in runs.items()}
+
+    def reading(self, setting: Setting, cell: Cell, how: str) -> Reading | None:
+        return self._readings.get((setting, cell, how))
+
+    @property
+    def settings(self) -> list[Setting]:
+        there = {setting for setting, _, _ in self._readings}
+        return [setting for setting in SETTINGS if setting in there]
+
+    def cells(self, setting: Setting) -> list[Cell]:
+        """Those that were measured, by loss down and then up."""
+        return sorted({cell for where, cell, _ in self._readings if where == setting}, key=lambda cell: cell[::-1])
+
+    def ratio(self, setting: Setting, cell: Cell) -> float | None:
+        """Bicast's time as a share of plain's."""
+        bicast, plain = (self.reading(setting, cell, how) for how in ("bicast", "plain"))
+        return bicast.seconds / plain.seconds if bicast and plain else None
+
+    def bps(self, reading: Reading) -> float:
+        return self.size_bytes * 8 / reading.seconds
+
+    def of_limit(self, setting: Setting, cell: Cell) -> float | None:
+        """Bicast's time as a share of what the limit allows."""
+        bicast = self.reading(setting, cell, "bicast")
+        return limit_bps(setting) / self.bps(bicast) if bicast else None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    promise: str
+    setting: Setting
+    bound: float
+    measured: float | None  # None: not measured yet
+    where: Cell | None
+    n: int
+    paper: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.measured is None else self.measured <= self.bound
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    return [_verdict(results, setting) for setting in SETTINGS]
+
+
+def _verdict(results: Results, setting: Setting) -> Verdict:
+    if setting.congestion_control == "cubic":
+        paper = paper002.seconds("bicast")[PROMISED] / paper002.seconds("plain")[PROMISED]
+        promise = (
+            f"at Wi-Fi loss {PROMISED[0]} % up and {PROMISED[1]} % down bicast takes <= {CUBIC_RATIO} of plain's time"
+        )
+        measured = results.ratio(setting, PROMISED)
+        n = min((one.n for how in ("bicast", "plain") if (one := results.reading(setting, PROMISED, how))), default=0)
+        return Verdict(promise, setting, CUBIC_RATIO, measured, PROMISED, n, paper)
+    promise = f"at every loss bicast takes <= {BBR_OF_LIMIT:.2f} of the time that the limit allows"
+    found = {cell: share for cell in results.cells(setting) if (share := results.of_limit(setting, cell)) is not None}
+    if not found:
+        return Verdict(promise, setting, BBR_OF_LIMIT, None, None, 0)
+    worst = max(found, key=found.__getitem__)
+    reading = results.reading(setting, worst, "bicast")
+    return Verdict(promise, setting, BBR_OF_LIMIT, found[worst], worst, reading.n if reading else 0)
+
+
+# Tables for people, beside the paper's, and one document for programs.
 
 WAYS = ("plain", "bicast")
 
@@ -129,3 +242,68 @@ def _cell(results: Results, setting: Setting, cell: tuple[int, int]) -> dict[str
         "bicast_of_limit": results.of_limit(setting, cell),
         "paper_seconds": {how: paper002.seconds(how)[cell] for how in WAYS},
     }
+
+
+# Paper 002's figures 4 to 9: seconds over what Wi-Fi loses up, a figure for each loss down.
+#
+# The paper's curves stand in the first panel of each figure, what was measured in the others, one for each setting.
+
+FIRST_FIGURE = 4  # of the paper, no loss down
+STYLES: dict[str, dict[str, Any]] = {
+    "plain": {"color": "tab:red", "marker": "s", "label": "plain MPTCP"},
+    "bicast": {"color": "tab:blue", "marker": "o", "label": "bicast"},
+}
+
+
+def draw(results: Results, directory: Path, name: str) -> list[Path]:
+    """A PNG for each loss down that was measured; `name` begins their names."""
+    downs = sorted({down for setting in results.settings for _, down in results.cells(setting)})
+    return [_figure(results, down, directory / f"{name}-figure{FIRST_FIGURE + down}.png") for down in downs]
+
+
+def _figure(results: Results, down: int, file: Path) -> Path:
+    drawing = Drawing(figsize=(3.4 * (1 + len(results.settings)), 3.6), layout="constrained")
+    FigureCanvasAgg(drawing)
+    first, *others = drawing.subplots(1, 1 + len(results.settings), squeeze=False)[0]
+    _paper(first, down)
+    for panel, setting in zip(others, results.settings, strict=True):
+        cells = [cell for cell in results.cells(setting) if cell[1] == down]
+        for how, style in STYLES.items():
+            points = [(up, one) for up, _ in cells if (one := results.reading(setting, (up, down), how))]
+            middle = [one.seconds for _, one in points]
+            spread = [
+                [one.seconds - one.least for _, one in points],
+                [one.most - one.seconds for _, one in points],
+            ]
+            panel.errorbar([up for up, _ in points], middle, yerr=spread, capsize=3, **style)
+        panel.axhline(results.size_bytes * 8 / limit_bps(setting), color="grey", linestyle=":", label="limit")
+        _finish(panel, f"here: {setting}", results.size_bytes)
+    drawing.suptitle(f"Wi-Fi loses {down} % down (the paper's figure {FIRST_FIGURE + down})")
+    drawing.savefig(file, dpi=120)
+    return file
+
+
+def _paper(panel: Any, down: int) -> None:
+    for how, style in STYLES.items():
+        points = [(up, seconds) for (up, at), seconds in paper002.seconds(how).items() if at == down]
+        panel.plot(*zip(*points, strict=True), **style)
+    _finish(panel, "paper 002", paper002.BYTES)
+
+
+def _finish(panel: Any, title: str, size_bytes: int) -> None:
+    panel.set_title(title, fontsize="medium")
+    panel.set_xlabel("Wi-Fi loss up, %")
+    panel.set_ylabel(f"seconds for {size_bytes / 1e6:.0f} MB")
+    panel.set_ylim(bottom=0)
+    panel.legend(fontsize="small")
+
+
+def present(plan: Plan, rows: Rows, as_json: bool) -> None:
+    results = Results(rows.read(), plan.size_bytes)
+    plots = draw(results, rows.file.parent, plan.name)
+    if as_json:
+        files = {"csv": str(rows.file), "plots": [str(plot) for plot in plots]}
+        print(json.dumps(document(results) | files, indent=2))
+        return
+    print(text(results))
+    print(f"\nEvery download: {rows.file}\nPlots: {', '.join(str(plot) for plot in plots) or 'none'}")

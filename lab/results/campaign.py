@@ -37,13 +37,13 @@ R = TypeVar("R", bound=Judged)
 class Campaign(Generic[P, R]):
     name: str
     carry_out: Callable[[P, Path], Iterable[R]]
-    sentence: Callable[[P, R], str]
     figures: Callable[[Sequence[R]], Iterable[Figure]]
     rows: str  # what the lines of its csv are, in a word
     header: Sequence[str]
     rows_of: Callable[[R], Iterable[Sequence[object]]]
     draw: Callable[[Sequence[R], Path], Path]
     tell: Callable[[Sequence[R]], str] | None = None  # what people read before the figures
+    sentence: Callable[[P, R], str] = lambda _plan, one: str(one)  # what is said of a run when it ends
 
     @property
     def directory(self) -> Path:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.adaptive import CAMPAIGN, runs
+from experiments.adaptive import CAMPAIGN, measure
+from experiments.adaptive.observations import Budgeted, Carried, Change, Scripted
 from experiments.adaptive.plan import ADAPTIVE, ALWAYS, FULL, MODES, NEVER, QUICK, SCRIPT, Plan, Task
-from experiments.adaptive.results import HEADER, figures
-from experiments.adaptive.seen import Budgeted, Carried, Change, Scripted
+from experiments.adaptive.report import HEADER, figures
 from lab.results.figures import Figure
 from lab.traffic.streaming import Streamed
 
@@ -175,8 +175,8 @@ def test_the_report_names_its_files_and_keeps_each_phase(tmp_path: Path, capsys:
 
 @pytest.mark.timed
 def test_the_script_runs_and_a_dead_path_costs_always_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "STEADY_S", 0.2)
-    run = runs.scripted(Task(ALWAYS, 1, 0.5), tmp_path)
+    monkeypatch.setattr(measure, "STEADY_S", 0.2)
+    run = measure.scripted(Task(ALWAYS, 1, 0.5), tmp_path)
     assert run.streamed.whole
     assert [part.until - part.since for part in run.parts] == pytest.approx([0.5] * len(SCRIPT), abs=0.5)
     assert run.bps(run.parts[3]) > CAME_BPS / 4

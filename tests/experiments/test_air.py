@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from experiments.air import CAMPAIGN, paper000
-from experiments.air.lab import Laboratory, laboratory
+from experiments.air import CAMPAIGN
+from experiments.air.endpoints import Received, Sampled, received, sampled
+from experiments.air.laboratory import Laboratory, laboratory
+from experiments.air.measure import Run, uploaded
 from experiments.air.plan import (
     FULL,
     GATEWAY,
@@ -30,9 +32,8 @@ from experiments.air.plan import (
     Task,
     Variant,
 )
-from experiments.air.results import HEADER, figures, told
-from experiments.air.runs import Run, uploaded
-from experiments.air.sending import Received, Sampled, received, sampled
+from experiments.air.report import HEADER, figures, told
+from experiments.paper import paper000
 from lab.links.emulator import STALL_MS, Lateness
 from lab.stage.failure import ExperimentFailed
 from topologies.access_point import AIR_BPS

@@ -17,9 +17,9 @@ from experiments import bench
 from experiments.bench import eliminate, ports, windows
 from experiments.bench.mode_change import LATE_S, Change, Round
 from experiments.bench.transfer import figure_of
+from experiments.transfer.measure import Row
 from experiments.transfer.plan import Setting, Task
-from experiments.transfer.results import Results, verdicts
-from experiments.transfer.rows import Row
+from experiments.transfer.report import Results, verdicts
 from lab.processes.controller import TREE
 from lab.results.figures import at_least, below, middle, percentile, table, worst
 from lab.traffic.numbered import Counted

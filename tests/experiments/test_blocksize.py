@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from controller.policy.caps.caps import BLOCK_BYTES
-from experiments import paper003
 from experiments.blocksize import CAMPAIGN
-from experiments.blocksize.lab import GOODPUT_BPS, laboratory
+from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, uploaded
 from experiments.blocksize.plan import FULL, MOST_BYTES, QUICK, TERMINALS, TRACED_BYTES, Plan, Task, said
-from experiments.blocksize.results import HEADER, figures
-from experiments.blocksize.runs import Run, Upload, uploaded
+from experiments.blocksize.report import HEADER, figures
+from experiments.paper import paper003
 from lab.results.figures import Figure
 
 SIZE_BYTES = 600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from experiments.calls import BAD_S, STAGES, Call, table
-from experiments.once.flows import THIN_PPS
+from experiments.once.datagrams import THIN_PPS
 
 
 def test_each_stage_has_each_scene_in_each_of_its_modes_once() -> None:

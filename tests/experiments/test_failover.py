@@ -11,9 +11,9 @@ import pytest
 
 from experiments import failover
 from experiments.failover import CAMPAIGN
+from experiments.failover.measure import Run, carry_out
 from experiments.failover.plan import BLACK, DOWN, DOWNLOAD, FULL, UPLOAD, WAYS, Plan, Task, Way
-from experiments.failover.results import HEADER, figures
-from experiments.failover.runs import Run, carry_out
+from experiments.failover.report import HEADER, figures
 from experiments.laboratories.two_paths import Laboratory
 from lab.links.emulator import STALL_MS, Lateness
 from lab.traffic.streaming import Streamed
@@ -26,7 +26,7 @@ LATE = f"on lte 3 of 900 packets left more than {STALL_MS} ms late, the latest b
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the machine stalls is nothing to behaviour."""
-    monkeypatch.setattr(failover.runs, "ATTEMPTS", 1)
+    monkeypatch.setattr(failover.measure, "ATTEMPTS", 1)
 
 
 @pytest.mark.timed

@@ -11,18 +11,11 @@ from pathlib import Path
 import pytest
 
 from experiments.once import CAMPAIGN
-from experiments.once.black import Blackened
-from experiments.once.bulk import Carried
-from experiments.once.chance import interval
-from experiments.once.deluge import Deluged
-from experiments.once.dying import Died
-from experiments.once.flows import DOWN, THIN_PPS, UP, Cut, Flowed
-from experiments.once.pinging import Pinged, counted
+from experiments.once.datagrams import DOWN, THIN_PPS, UP, Cut, Flowed, Pinged, ping_counts
+from experiments.once.measure import Deluged, Died, Followed, Run, Tunnelled, carry_out, left_by_headers
 from experiments.once.plan import FULL, OFF, ONCE, QUICK, SCENARIOS, SINGLE, TWICE, Losses, Plan
-from experiments.once.results import HEADER, figures
-from experiments.once.runs import Run, carry_out
-from experiments.once.streams import Asked, Uploaded
-from experiments.once.tunnelled import Followed, Tunnelled, left_by_headers
+from experiments.once.report import HEADER, figures, interval
+from experiments.once.transfers import Asked, Blackened, Carried, Uploaded
 from lab.results.figures import Figure
 from lab.traffic.numbered import Counted
 from lab.traffic.streaming import Streamed
@@ -37,16 +30,16 @@ SELDOM = 0.1  # a copy that a loaded machine holds up for longer than the window
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     """All kinds of them, each once, whether the machine stalls or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("experiments.once.runs.ATTEMPTS", 1)
-        patch.setattr("experiments.once.flows.EVERY_S", 0.4)
-        patch.setattr("experiments.once.streams.STEADY_S", 0.2)
+        patch.setattr("experiments.once.measure.ATTEMPTS", 1)
+        patch.setattr("experiments.once.datagrams.CUT_S", 0.4)
+        patch.setattr("experiments.once.transfers.UPLOAD_STEADY_S", 0.2)
         patch.setattr(
             "experiments.laboratories.two_sites.TOLD_S", 0.2
         )  # none is dead for long enough to be named, but one
-        patch.setattr("experiments.once.black.BYTES", 4_000_000)
-        patch.setattr("experiments.once.black.BLACK_S", 0.6)
-        patch.setattr("experiments.once.bulk.STEADY_S", 0.2)
-        patch.setattr("experiments.once.tunnelled.AROUND_S", 0.3)
+        patch.setattr("experiments.once.transfers.DOWNLOAD_BYTES", 4_000_000)
+        patch.setattr("experiments.once.transfers.BLACK_S", 0.6)
+        patch.setattr("experiments.once.transfers.BULK_STEADY_S", 0.2)
+        patch.setattr("experiments.once.measure.AROUND_S", 0.3)
         return list(carry_out(SHORT, tmp_path_factory.mktemp("once")))
 
 
@@ -157,7 +150,7 @@ def told(*runs: Run) -> dict[str, Figure]:
     ],
 )
 def test_what_ping_says_of_answers_and_duplicates_is_read(summary: str, expected: tuple[int, int, int]) -> None:
-    assert counted(f"--- 192.168.0.2 ping statistics ---\n{summary}\n") == expected
+    assert ping_counts(f"--- 192.168.0.2 ping statistics ---\n{summary}\n") == expected
 
 
 def test_what_comes_beside_the_first_is_counted() -> None:

@@ -7,17 +7,17 @@ import pytest
 
 from controller.policy.bandwidth.estimators import Samples, Slope
 from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
-from experiments import paper004
-from experiments.owd import clocks
+from experiments.owd import measure
+from experiments.owd.measure import Run
 from experiments.owd.plan import FULL, Link
-from experiments.owd.results import figures
-from experiments.owd.runs import Run
+from experiments.owd.report import figures
+from experiments.paper import paper004
 
 
 def test_a_crystal_is_added_to_the_far_ends_clock_alone() -> None:
     sent = np.linspace(0, 10, 1000)
     near = Samples(np.full(1000, 16.0), sent, sent + 1e-3, sent + 2e-3, sent + 3e-3)
-    far, added = clocks.apart(near, 0)
+    far, added = measure.apart(near, 0)
     assert added == pytest.approx(33e-6, abs=2e-6)
     assert far.received[-1] - near.received[-1] == pytest.approx(10 * added, rel=0.01)
     assert np.allclose(far.answered - far.received, near.answered - near.received)

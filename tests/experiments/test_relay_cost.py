@@ -9,14 +9,23 @@ from typing import Any
 
 import pytest
 
-from experiments.relay.cost import CAMPAIGN, measuring
-from experiments.relay.cost.ends import standing
-from experiments.relay.cost.measuring import crowded, moved, passed
-from experiments.relay.cost.others import Moment, disturbed
+from experiments.relay.cost import CAMPAIGN, measure
+from experiments.relay.cost.measure import (
+    Crowded,
+    Held,
+    Moment,
+    Moved,
+    Passed,
+    Reached,
+    Run,
+    crowded,
+    disturbed,
+    moved,
+    passed,
+)
 from experiments.relay.cost.plan import DOWN, SHORT, UP
-from experiments.relay.cost.results import HEADER, figures
-from experiments.relay.cost.runs import Crowded, Held, Moved, Passed, Reached, Run
-from experiments.relay.cost.ways import DIRECT, HAPROXY, PAIR, SING_BOX
+from experiments.relay.cost.proxies import DIRECT, HAPROXY, PAIR, SING_BOX, standing
+from experiments.relay.cost.report import HEADER, figures
 
 
 def a_transfer(way: str, gbps: float, direction: str = DOWN, stalled: str = "", whole: bool = True) -> Moved:
@@ -98,8 +107,8 @@ def test_a_transfer_is_spoilt_by_others_that_have_the_processors() -> None:
 def test_the_pair_is_measured_and_the_report_names_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(measuring, "STEPS", 1)
-    monkeypatch.setattr(measuring, "SAME_FOR_S", 0.1)
+    monkeypatch.setattr(measure, "STEPS", 1)
+    monkeypatch.setattr(measure, "SAME_FOR_S", 0.1)
     with standing(names=(DIRECT, PAIR)) as (net, (direct, pair)):
         found: list[Run] = [moved(net, way, each, 0, 0.3) for way in (direct, pair) for each in (DOWN, UP)]
         found += [crowded(net, pair, 50), crowded(net, pair, 5, unread=True), passed(net, pair, 20)]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.relay.home.measure import LINE_BPS, Run
 from experiments.relay.home.plan import ALONE, DOWN, QUICK, UP, Task
-from experiments.relay.home.results import figures
-from experiments.relay.home.runs import LINE_BPS, Run
+from experiments.relay.home.report import figures
 from lab.results.figures import Figure
 
 BYTES = 10_000_000

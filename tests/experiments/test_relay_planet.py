@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from experiments import paper001
-from experiments.relay.planet.chains import chains
-from experiments.relay.planet.choices import Pair, Run, Taken, chosen
+from experiments.paper import paper001
+from experiments.relay.planet.measure import Pair, Run, Taken, chosen
 from experiments.relay.planet.networks import KM_PER_MS, Networks
 from experiments.relay.planet.places import SETS, distance_km
 from experiments.relay.planet.readings import Readings
-from experiments.relay.planet.results import figures
+from experiments.relay.planet.report import figures
+from experiments.relay.planet.routes import chains
 
 SEED = 7
 

@@ -7,10 +7,9 @@ import pytest
 from experiments.relay import halfway
 from experiments.relay.planet.places import SETS
 from experiments.relay.transfers.lanes import Lane, LanesTopo
+from experiments.relay.transfers.measure import Moved, Run, batch
 from experiments.relay.transfers.plan import WINDOW_BYTES, WINDOWS, Task, chosen, sampled, swept
-from experiments.relay.transfers.programs import Moved
-from experiments.relay.transfers.results import figures
-from experiments.relay.transfers.runs import Run, batch
+from experiments.relay.transfers.report import figures
 from lab.stage.stage import raised
 
 FAR_RTTS_MS = {"direct": 100.0, "near": 45.0, "far": 50.0}

@@ -10,8 +10,9 @@ import pytest
 
 from experiments import switching
 from experiments.switching import CAMPAIGN
-from experiments.switching.results import HEADER, figures
-from experiments.switching.runs import HANDS, Hand, Plan, Run, Switch, carry_out
+from experiments.switching.measure import Run, Switch, carry_out
+from experiments.switching.plan import HANDS, Hand, Plan
+from experiments.switching.report import HEADER, figures
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.streaming import Streamed
 
@@ -24,7 +25,7 @@ LATE = "on lte 3 of 900 packets left more than 5 ms late, the latest by 7.1 ms"
 def test_one_switch_moves_a_live_download_and_not_a_byte_of_it_changes(
     hand: Hand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(switching.runs, "ATTEMPTS", 1)  # whether the machine stalls is nothing to behaviour
+    monkeypatch.setattr(switching.measure, "ATTEMPTS", 1)  # whether the machine stalls is nothing to behaviour
     runs = list(carry_out(Plan("one", 1, 1, (hand,), (QUEUE,)), tmp_path))
     assert all(run.streamed.whole for run in runs)
     peace, switched = runs[0], runs[-1]

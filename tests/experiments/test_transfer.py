@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from controller.edges.http.client import Client
-from experiments import transfer
-from experiments.transfer import lab
+from experiments.transfer import measure
+from experiments.transfer.measure import Row, Rows
 from experiments.transfer.plan import Plan, Setting, Task
-from experiments.transfer.results import Results
-from experiments.transfer.rows import Row, Rows
+from experiments.transfer.report import Results, present
 from lab.processes.controller import API
 from lab.stage import ovs
 from lab.stage.nodes import Machine
@@ -32,7 +31,7 @@ TASKS = tuple(Task(CUBIC, 10, 0, how, 1) for how in ("plain", "bicast"))
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """Measured once; the tests read."""
     rows = Rows(tmp_path_factory.mktemp("transfer") / "corner.csv")
-    transfer.measure(Plan("corner", SIZE_BYTES, TASKS), rows)
+    measure.measure_missing(Plan("corner", SIZE_BYTES, TASKS), rows)
     return rows
 
 
@@ -60,9 +59,9 @@ def test_what_is_there_is_not_measured_again(rows: Rows, monkeypatch: pytest.Mon
         asked.extend(tasks)
         return iter(())
 
-    monkeypatch.setattr(transfer, "carry_out", none)
+    monkeypatch.setattr(measure, "carry_out", none)
     another = Task(CUBIC, 10, 0, "bicast", 2)
-    transfer.measure(Plan("corner", SIZE_BYTES, (*TASKS, another)), rows)
+    measure.measure_missing(Plan("corner", SIZE_BYTES, (*TASKS, another)), rows)
     assert asked == [another]
 
 
@@ -72,8 +71,8 @@ def test_a_download_that_proves_nothing_is_made_again(
     again = Rows(tmp_path / "rows.csv")
     again.append(Row(TASKS[0], 1.0, SIZE_BYTES, sha256_ok=True, mptcp=False))
     fresh = Row(TASKS[0], 2.0, SIZE_BYTES, sha256_ok=True, mptcp=True)
-    monkeypatch.setattr(transfer, "carry_out", lambda tasks, size_bytes: iter([fresh] if TASKS[0] in tasks else []))
-    transfer.measure(Plan("corner", SIZE_BYTES, TASKS[:1]), again)
+    monkeypatch.setattr(measure, "carry_out", lambda tasks, size_bytes: iter([fresh] if TASKS[0] in tasks else []))
+    measure.measure_missing(Plan("corner", SIZE_BYTES, TASKS[:1]), again)
     results = Results(again.read(), SIZE_BYTES)
     reading = results.reading(CUBIC, (10, 0), "plain")
     assert reading is not None
@@ -81,7 +80,7 @@ def test_a_download_that_proves_nothing_is_made_again(
 
 
 def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    transfer.present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
+    present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=False)
     told = capsys.readouterr().out
     assert "server's sender cubic, LTE backup; limit 93.8 Mbit/s" in told
     assert "42.2" in told  # the paper's bicast at this corner
@@ -91,7 +90,7 @@ def test_the_report_has_tables_and_a_plot_that_is_a_png(rows: Rows, capsys: pyte
 
 
 def test_the_document_names_the_files_and_the_verdicts(rows: Rows, capsys: pytest.CaptureFixture[str]) -> None:
-    transfer.present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=True)
+    present(Plan("corner", SIZE_BYTES, TASKS), rows, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["csv"], len(told["plots"])) == (str(rows.file), 1)
     assert [one["met"] for one in told["verdicts"]] == [None] * 4  # this corner has no promise
@@ -121,11 +120,11 @@ def test_each_download_is_made_under_what_its_task_says(monkeypatch: pytest.Monk
         found.append((*losses, sender, bool(flagged), mode, most))
         return Download(1.0, 1000, "", True)
 
-    monkeypatch.setattr(lab, "raised", noticed)
-    monkeypatch.setattr(lab, "download", looked)
+    monkeypatch.setattr(measure, "raised", noticed)
+    monkeypatch.setattr(measure, "download", looked)
     both = Setting("bbr", False)
     tasks = [Task(both, 10, 5, "plain", 1), Task(both, 0, 5, "bicast", 1), Task(CUBIC, 7, 0, "bicast", 1)]
-    rows = list(lab.carry_out(tasks, 1000))
+    rows = list(measure.carry_out(tasks, 1000))
     assert [row.task for row in rows] == tasks
     assert not any(row.sha256_ok for row in rows)
     assert found == [

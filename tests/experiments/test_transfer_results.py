@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import paper002
-from experiments.transfer import plot, report
+from experiments.paper import paper002
+from experiments.transfer import report
+from experiments.transfer.measure import HEADER, Row, Rows
 from experiments.transfer.plan import CORNERS, PROMISED, SETTINGS, Setting, Task, full, quick
-from experiments.transfer.results import Results, limit_bps, verdicts
-from experiments.transfer.rows import HEADER, Row, Rows
+from experiments.transfer.report import Results, limit_bps, verdicts
 from lab.stage.failure import ExperimentFailed
 
 CUBIC, CUBIC_BOTH, BBR, BBR_BOTH = SETTINGS
@@ -141,7 +141,7 @@ def test_bbr_is_judged_by_its_worst_cell_against_the_limit() -> None:
 
 def test_a_figure_is_drawn_for_each_loss_down_and_nothing_for_nothing(tmp_path: Path) -> None:
     rows = [row(CUBIC, (up, down), "plain", 5.0 + up) for up in (0, 10) for down in (0, 5)]
-    plots = plot.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
+    plots = report.draw(Results(rows, SIZE_BYTES), tmp_path, "quick")
     assert [plot.name for plot in plots] == ["quick-figure4.png", "quick-figure9.png"]
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
-    assert plot.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []
+    assert report.draw(Results([], SIZE_BYTES), tmp_path, "quick") == []

@@ -14,8 +14,8 @@ from pathlib import Path
 from socket import if_nametoindex
 from typing import Any
 
-from experiments.air.lab import FILE
-from experiments.air.sending import PORT, End, uploading
+from experiments.air.endpoints import PORT, End, uploading
+from experiments.air.laboratory import FILE
 from lab.processes.agents import SETTINGS, Agent, agent
 from lab.processes.controller import OPENFLOW, controlled
 from lab.stage import isolate

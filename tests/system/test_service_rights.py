@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.air.lab import FILE
+from experiments.air.laboratory import FILE
 from lab.processes import agents
 from lab.processes.agents import SETTINGS, agent, eliminating
 from lab.processes.connections import AGENT

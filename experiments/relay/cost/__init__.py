@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.relay.cost import plot
-from experiments.relay.cost.measuring import carry_out
-from experiments.relay.cost.plan import FULL, QUICK, Plan
-from experiments.relay.cost.results import HEADER, figures, rows
-from experiments.relay.cost.runs import Run
+from experiments.relay.cost.measure import carry_out
+from experiments.relay.cost.plan import FULL, QUICK
+from experiments.relay.cost.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -21,8 +19,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/cost", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("relay/cost", carry_out, figures, "runs", HEADER, rows, draw)

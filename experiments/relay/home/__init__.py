@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.relay.home import plot
-from experiments.relay.home.plan import FULL, QUICK, Plan
-from experiments.relay.home.results import HEADER, figures, rows
-from experiments.relay.home.runs import Run, carry_out
+from experiments.relay.home.measure import carry_out
+from experiments.relay.home.plan import FULL, QUICK
+from experiments.relay.home.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -19,8 +18,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/home", carry_out, _sentence, figures, "runs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("relay/home", carry_out, figures, "runs", HEADER, rows, draw)

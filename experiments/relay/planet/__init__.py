@@ -8,37 +8,15 @@ is a planet of its own.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-from experiments.relay.planet import plot
-from experiments.relay.planet.choices import Run, chosen
-from experiments.relay.planet.places import SETS
-from experiments.relay.planet.results import HEADER, figures, rows
+from experiments.relay.planet.measure import carry_out
+from experiments.relay.planet.plan import FULL, QUICK
+from experiments.relay.planet.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    name: str  # its files in results/relay/planet are named so
-    planets: int
-
-
-QUICK, FULL = Plan("quick", 3), Plan("full", 20)
 
 
 def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
-    for seed in range(1, plan.planets + 1):
-        yield from (chosen(name, seed) for name in SETS)
-
-
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/planet", carry_out, _sentence, figures, "pairs", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("relay/planet", carry_out, figures, "pairs", HEADER, rows, draw)

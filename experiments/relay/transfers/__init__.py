@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from experiments.relay.transfers import plot
-from experiments.relay.transfers.plan import FULL, QUICK, Plan
-from experiments.relay.transfers.results import HEADER, figures, rows
-from experiments.relay.transfers.runs import Run, carry_out
+from experiments.relay.transfers.measure import carry_out
+from experiments.relay.transfers.plan import FULL, QUICK
+from experiments.relay.transfers.report import HEADER, draw, figures, rows
 from lab.results.campaign import Campaign
 
 
@@ -20,8 +19,4 @@ def run(args: argparse.Namespace) -> int:
     return CAMPAIGN.run(FULL if args.full else QUICK, args.json)
 
 
-def _sentence(_plan: Plan, one: Run) -> str:
-    return str(one)
-
-
-CAMPAIGN = Campaign("relay/transfers", carry_out, _sentence, figures, "transfers", HEADER, rows, plot.draw)
+CAMPAIGN = Campaign("relay/transfers", carry_out, figures, "transfers", HEADER, rows, draw)

@@ -1,0 +1,184 @@
+"""The uploads themselves: of each run what came, how long round trips were, and how soon a newcomer had its part."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import median
+
+from experiments.air.endpoints import Received, Sampled, received, sampled, uploading
+from experiments.air.laboratory import Laboratory, laboratory
+from experiments.air.plan import NOBODY, Plan, Task
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.traffic.streaming import till
+from topologies.access_point import AIR_BPS, SERVERS, TERMINALS, address
+
+ATTEMPTS = 3  # while the machine stalls
+JOINS_AFTER, COUNTS_AFTER = 0.3, 0.5  # parts of a run: the newcomer begins; from then on all is counted
+FAIR_PART = 0.9  # of its fair share, which a newcomer is to reach
+OVER_S = 0.5  # for so long
+PING_EVERY_S = 0.1
+PING_TOOK = re.compile(r" time=([\d.]+) ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    task: Task
+    seconds: float  # of the whole run
+    bps: tuple[float, ...]  # of each terminal
+    sampled: tuple[Sampled, ...]
+    least_rtt_ms: tuple[float, ...]  # of the way of each terminal, as nobody else has made it longer
+    ping_ms: float  # median, of the first terminal's ping to its server; NaN: none came back
+    newcomer_s: float | None  # until it had its part for so long; None: never, or there was no newcomer
+    busy: float  # the part of the air's time in which it carried something, as if nobody contended
+    held: int  # terminals whose caps somebody held in the middle of it
+    stalled: str
+
+    @property
+    def total_bps(self) -> float:
+        return sum(self.bps)
+
+    @property
+    def jain(self) -> float:
+        squares = sum(each**2 for each in self.bps)
+        return self.total_bps**2 / (len(self.bps) * squares) if squares else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Mean of the terminals' srtt by the least RTT of their way."""
+        ratios = [one.srtt_ms / least for one, least in zip(self.sampled, self.least_rtt_ms, strict=True)]
+        return sum(ratios) / len(ratios)
+
+    @property
+    def srtt_ms(self) -> float:
+        return sum(one.srtt_ms for one in self.sampled) / len(self.sampled)
+
+    @property
+    def cwnd(self) -> float:
+        """Mean of a connection."""
+        return sum(one.cwnd for one in self.sampled) / len(self.sampled)
+
+    @property
+    def again(self) -> int:
+        return sum(one.again for one in self.sampled)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what the variant wants held was held."""
+        return self.held == (0 if self.task.variant.hand == NOBODY else self.task.scene.terminals)
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.total_bps / 1e6:.2f} Mbit/s, Jain {self.jain:.3f}, srtt {self.srtt_ms:.1f} ms (x{self.ratio:.1f})"
+        )
+        newcomer = "" if self.newcomer_s is None else f", newcomer {self.newcomer_s:.1f} s"
+        held = "" if self.is_held else f"; HELD at {self.held} terminals"
+        return (
+            f"{self.task.scene}; {self.task.variant}: {told}, {self.again} sent again, ping {self.ping_ms:.1f} ms"
+            f", air busy {100 * self.busy:.0f} %"
+            f"{newcomer}{held}"
+        )
+
+
+def carry_out(plan: Plan, logs: Path) -> Iterator[Run]:
+    """Those in which the machine stalled are among them."""
+    for hand, those in groupby(plan.tasks, lambda task: task.variant.hand):
+        with laboratory(hand, logs) as lab:
+            for task in those:
+                yield from _until_counted(lab, task, plan.seconds)
+
+
+def _until_counted(lab: Laboratory, task: Task, seconds: float) -> Iterator[Run]:
+    for _ in range(ATTEMPTS):
+        run = uploaded(lab, task, seconds)
+        yield run
+        if not run.stalled:
+            break
+
+
+def uploaded(lab: Laboratory, task: Task, seconds: float) -> Run:
+    scene = task.scene
+    lab.await_quiet()
+    lab.set_scene(scene)
+    lab.set_rule(task.variant)
+    lab.forget()
+    machines = lab.terminals[: scene.terminals]
+    targets = {machine: SERVERS[scene.server(number)] for number, machine in enumerate(machines)}
+    servers = {SERVERS[name]: each for name, each in lab.servers.items() if SERVERS[name] in targets.values()}
+    with tempfile.TemporaryDirectory(prefix="air-", dir=isolate.RUN_DIRECTORY) as place:
+        control = task.variant.congestion_control
+        with uploading(targets, servers, scene.connections, control, Path(place)) as (sending, serving):
+            lab.spoilt()  # from here on it counts
+            began = time.monotonic()
+            joined, counted, ended = (began + part * seconds for part in (JOINS_AFTER, COUNTS_AFTER, 1.0))
+            for end in sending[: max(1, scene.terminals - 1)]:
+                end.go()
+            if scene.terminals > 1:
+                till(joined)
+                sending[-1].go()
+            till(counted)
+            before = lab.carried_bits()
+            with _pinging(machines[0], targets[machines[0]]) as took_ms:
+                till((counted + ended) / 2)
+                held = lab.held()
+                till(ended)
+            busy = (lab.carried_bits() - before) / (AIR_BPS * (time.monotonic() - counted))
+            stalled = lab.spoilt()
+            samples = [end.finish() for end in sending]
+            reads = array("d")
+            for end in serving:
+                reads.extend(end.finish())
+    come = received(reads, [address(name) for name in TERMINALS[: scene.terminals]])
+    told = [sampled(each, scene.connections, counted, ended) for each in samples]
+    return Run(
+        task,
+        seconds,
+        tuple(one.bps(counted, ended) for one in come),
+        tuple(told),
+        tuple(_least_rtts(task, told)),
+        median(took_ms) if took_ms else float("nan"),
+        _newcomer_s(come, joined, counted, ended),
+        busy,
+        held,
+        stalled,
+    )
+
+
+def _least_rtts(task: Task, told: Sequence[Sampled]) -> Iterator[float]:
+    """A connection that never saw its way empty does not know its length: another's may."""
+    servers = [task.scene.server(number) for number in range(len(told))]
+    for server in servers:
+        yield min(one.min_rtt_ms for one, at in zip(told, servers, strict=True) if at == server)
+
+
+def _newcomer_s(come: Sequence[Received], joined: float, counted: float, ended: float) -> float | None:
+    if len(come) < 2:
+        return None
+    share_bps = sum(one.bps(counted, ended) for one in come) / len(come)
+    return come[-1].reaches(FAIR_PART * share_bps, joined, OVER_S)
+
+
+@contextmanager
+def _pinging(machine: Machine, server: str) -> Iterator[list[float]]:
+    """What its pings took is in the list when the block has ended."""
+    took_ms: list[float] = []
+    words = ["ping", "-i", str(PING_EVERY_S), server]
+    process = machine.popen(words, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield took_ms
+    finally:
+        process.terminate()
+        said, _ = process.communicate()
+    if "PING" not in said:
+        raise ExperimentFailed(f"{machine.name}: `{' '.join(words)}` said {said.strip()!r}")
+    took_ms.extend(float(each) for each in PING_TOOK.findall(said))

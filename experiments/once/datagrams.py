@@ -1,0 +1,160 @@
+"""Numbered datagrams both ways, and pings: while both paths lose some, or while Wi-Fi is cut and healed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from experiments.laboratories.two_sites import CLIENT, Laboratory
+from experiments.once.plan import Losses, Scenario
+from lab.stage.failure import ExperimentFailed
+from lab.traffic.numbered import PAYLOAD_BYTES, Counted, Numbered, numbered
+from lab.traffic.streaming import till
+from topologies.paper import SERVER
+
+RATE_PPS, BYTES = 250, 1000  # 2 Mbit/s
+THIN_PPS = 50  # while Wi-Fi is cut
+CUT_S = 2.0  # Wi-Fi is cut for so long, and whole for as long
+UP, DOWN = "up", "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Flowed:
+    mode: str
+    losses: Losses
+    ways: Mapping[str, Counted]  # up and down
+    stalled: str
+
+    def __str__(self) -> str:
+        return f"2 Mbit/s each way, {self.losses}, {self.mode}: {_told(self.ways)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    mode: str
+    moments: Sequence[float]  # of time.monotonic(), at which Wi-Fi was cut
+    ways: Mapping[str, Counted]
+    stalled: str
+
+    def __str__(self) -> str:
+        return f"{THIN_PPS} datagrams/s each way, {len(self.moments)} cuts, {self.mode}: {_told(self.ways)}"
+
+    def lost(self, way: str) -> list[int]:
+        """By each cut, from it to the next. What was lost before the first counts with the first."""
+        counted, each = self.ways[way], [0] * len(self.moments)
+        came = sorted(counted.copies)
+        for number in counted.lost:
+            each[max(0, bisect_right(self.moments, _sent_at(number, came, counted.sent_at)) - 1)] += 1
+        return each
+
+
+@dataclass(slots=True)
+class BothWays:
+    """Of two streams, when they have ended."""
+
+    ways: dict[str, Counted] = field(default_factory=dict)
+
+
+def flowed(lab: Laboratory, mode: str, losses: Losses, seconds: float) -> Flowed:
+    """The mode is in force already."""
+    lab.lose(wifi=losses.wifi_percent, lte=losses.lte_percent)
+    lab.stalled()  # from here on it counts
+    with both_ways(lab, RATE_PPS, BYTES) as both:
+        till(time.monotonic() + seconds)
+    stalled = lab.stalled()
+    lab.lose(wifi=0, lte=0)
+    return Flowed(mode, losses, both.ways, stalled)
+
+
+def cut(lab: Laboratory, mode: str, cuts: int) -> Cut:
+    """The mode is in force already."""
+    lab.stalled()  # from here on it counts
+    with both_ways(lab, THIN_PPS) as both:
+        moments = list(cutting(lab, cuts))
+    return Cut(mode, moments, both.ways, lab.stalled())
+
+
+def cutting(lab: Laboratory, cuts: int) -> Iterator[float]:
+    """Moments at which Wi-Fi was cut; it is whole before the first, between them and at the end, for as long."""
+    began = time.monotonic()
+    for number in range(cuts):
+        till(began + (2 * number + 1) * CUT_S)
+        moment = time.monotonic()
+        lab.lose(wifi=100)
+        till(began + (2 * number + 2) * CUT_S)
+        lab.lose(wifi=0)
+        yield moment
+    till(began + (2 * cuts + 1) * CUT_S)
+
+
+@contextmanager
+def both_ways(lab: Laboratory, rate_pps: int, payload_bytes: int = PAYLOAD_BYTES) -> Iterator[BothWays]:
+    """As long as the block lasts; then what came of them is known."""
+    both = BothWays()
+    with (
+        numbered(lab.client, lab.server, SERVER, rate_pps, payload_bytes) as up,
+        numbered(lab.server, lab.client, CLIENT, rate_pps, payload_bytes) as down,
+    ):
+        yield both
+        streams: dict[str, Numbered] = {UP: up, DOWN: down}
+        both.ways.update({way: stream.stop() for way, stream in streams.items()})
+
+
+def _sent_at(number: int, came: Sequence[int], sent_at: Mapping[int, float]) -> float:
+    """Of one that was lost: as long after the last before it that came as their numbers say."""
+    before = bisect_left(came, number) - 1
+    if before < 0:
+        return float("-inf")
+    return sent_at[came[before]] + (number - came[before]) / THIN_PPS
+
+
+def _told(ways: Mapping[str, Counted]) -> str:
+    each = (f"{way} {len(one.lost)} of {one.sent} lost, {one.doubled} duplicated" for way, one in ways.items())
+    return "; ".join(each)
+
+
+# Pings while Wi-Fi loses some, is cut, or is faster only now and then.
+
+PING_EVERY_S = 0.01
+SUMMARY = re.compile(r"(\d+) packets transmitted, (\d+) received(?:, \+(\d+) duplicates)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Pinged:
+    scenario: Scenario
+    sent: int
+    lost: int
+    doubled: int
+    stalled: str
+
+    def __str__(self) -> str:
+        return f"{self.sent} pings, {self.scenario.name}: {self.lost} lost, {self.doubled} duplicated"
+
+
+def pinged(lab: Laboratory, scenario: Scenario, count: int) -> Pinged:
+    lab.lose(wifi=scenario.before_percent, lte=0)
+    lab.stalled()  # from here on it counts
+    words = ["ping", "-q", "-c", str(count), "-i", str(PING_EVERY_S), "-W", "1", "-I", CLIENT, SERVER]
+    began = time.monotonic()
+    with lab.client.popen(words, stderr=subprocess.STDOUT, text=True) as pinging:
+        till(began + count / 2 * PING_EVERY_S)
+        if scenario.after_percent != scenario.before_percent:
+            lab.lose(wifi=scenario.after_percent)
+        said, _ = pinging.communicate()
+    stalled = lab.stalled()
+    lab.lose(wifi=0)
+    return Pinged(scenario, *ping_counts(said), stalled)
+
+
+def ping_counts(said: str) -> tuple[int, int, int]:
+    """Sent, lost and duplicated, as `ping` tells them at its end."""
+    found = SUMMARY.search(said)
+    if found is None:
+        raise ExperimentFailed(f"ping said nothing of what it sent and received, but {said.strip()!r}")
+    sent, received, doubled = (int(number or 0) for number in found.groups())
+    return sent, sent - received, doubled

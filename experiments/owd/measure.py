@@ -1,0 +1,210 @@
+"""Measure the links, each by probes from end to end and by errors, and ask every estimator."""
+
+from __future__ import annotations
+
+import csv
+import math
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from controller.features.probing.estimation import ProbeSamples, Unreadable, read
+from controller.policy.bandwidth import estimators
+from controller.policy.bandwidth.estimators import Samples, Slope, calibrated, one_way, paper, rate, round_trip
+from controller.policy.bandwidth.rates import Alpha, Rate, Unknown
+from experiments.owd.plan import CALIBRATION, CALIBRATIONS, LONGEST_BYTES, STEP_BYTES, Link, Plan
+from lab.processes.controller import TREE
+from lab.stage import isolate
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage, raised
+from topologies.measured import DEVICE, FAR, MeasuredTopo
+
+# Clocks as two hosts have them. Here both ends read one, so what a crystal does is added to the far end's.
+#
+# 33 us a second, as the paper measured of its own (figure 1), with a wander that a processor's temperature makes.
+
+SKEW = 33e-6
+WANDER = 1e-7  # of the skew, in a second
+
+
+def apart(samples: Samples, seed: int) -> tuple[Samples, float]:
+    """With the mean drift that was added, in seconds a second."""
+    dice = np.random.default_rng(seed)
+    passed = np.diff(samples.sent, prepend=samples.sent[0])
+    skew = SKEW + np.cumsum(dice.normal(0, WANDER * np.sqrt(np.maximum(passed, 0))))
+    ahead = np.cumsum(skew * passed)
+    mean = float(ahead[-1] / (samples.sent[-1] - samples.sent[0]))
+    far = (samples.received + ahead, samples.answered + ahead)
+    return Samples(samples.lengths, samples.sent, *far, samples.heard), mean
+
+
+AGENT = TREE / "build" / "bicast-agent"
+ERRORS = Path(__file__).with_name("errors.py")
+PORT, NOBODYS_PORT = 4400, 9
+TRAINS = 20
+ATTEMPTS = 3  # while the machine stalls
+ERROR_ROUNDS = 3  # of each link
+ERROR_TRIES, ERROR_EVERY_US = 10, 10_000  # the paper's
+PATIENCE_S = 120.0
+TRUNCATED_BELOW = 600  # bytes; errors have all of what is shorter in them
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    link: Link
+    number: int
+    sent: int
+    samples: Samples  # between clocks that are apart
+    added: float  # to the far end's clock: seconds a second
+    paper: Slope
+    one_way: Slope
+    drifting: Slope  # one way, too, as if both ends had one clock
+    round_trip: Slope
+    rate: Rate | Unknown
+    trains: Rate | Unknown
+    errors: Slope | None  # the paper's other way; None: not measured in this run
+    long_errors: Slope | None
+    alpha: Alpha
+    stalled: str
+
+    @property
+    def lost(self) -> int:
+        return self.sent - len(self.samples.sent)
+
+    def bps(self, slope: Slope) -> float:
+        return 8 / (slope.s_per_byte - self.alpha.s_per_byte)
+
+    def off(self, bps: float) -> float:
+        """In percent of the true rate."""
+        return 100 * (bps / self.link.rate_bps - 1)
+
+    @property
+    def inside(self) -> bool:
+        found = self.rate
+        return isinstance(found, Rate) and found.least_bps <= self.link.rate_bps <= found.most_bps
+
+    def __str__(self) -> str:
+        told = [told_of(self.rate, self.link), f"trains {told_of(self.trains, self.link)}"]
+        told.append(f"the paper's way {self.off(self.bps(self.paper)):+.1f} %")
+        told.append(f"skew {1e6 * (self.one_way.drift - self.added):+.1f} ppm off")
+        return f"{self.link}: {', '.join(told)}, {self.lost} of {self.sent} lost"
+
+
+def told_of(found: Rate | Unknown, link: Link) -> str:
+    if isinstance(found, Unknown):
+        return f"not known: {found.because}"
+    within = 50 * (found.most_bps - found.least_bps) / found.bps
+    return f"{found.bps / 1e6:.4g} Mbit/s +- {within:.1f} % ({100 * (found.bps / link.rate_bps - 1):+.2f} %)"
+
+
+def carry_out(plan: Plan, _logs: Path) -> Iterator[Run]:
+    alpha = calibrate()
+    for link in plan.links:
+        with _raised(link) as (net, key):
+            for number in range(plan.rounds):
+                yield measured(net, key, link, number, alpha)
+
+
+def calibrate() -> Alpha:
+    """Against a link of known rate, as is to be done once for any two hosts. The middle one of some."""
+    slopes: list[Slope] = []
+    with _raised(CALIBRATION) as (net, key):
+        for _ in range(CALIBRATIONS * ATTEMPTS):
+            _stalled(net, CALIBRATION)  # from here on it counts
+            slope = one_way(probe(net, key, CALIBRATION).samples)
+            slopes += [] if _stalled(net, CALIBRATION) else [slope]
+            if len(slopes) == CALIBRATIONS:
+                break
+    if not slopes:
+        raise ExperimentFailed("the machine stalled in all that alpha was to be told by: try again when it is idle")
+    return calibrated(sorted(slopes, key=lambda each: each.s_per_byte)[len(slopes) // 2], CALIBRATION.rate_bps)
+
+
+def measured(net: Stage, key: Path, link: Link, number: int, alpha: Alpha) -> Run:
+    _stalled(net, link)  # from here on it counts
+    probed = probe(net, key, link)
+    samples, added = apart(probed.samples, number)
+    errors, long_errors = by_errors(net) if number < ERROR_ROUNDS else (None, None)
+    return Run(
+        link, number, probed.sent, samples, added,
+        paper(samples), one_way(samples), drifting(samples), round_trip(samples), rate(samples, alpha),
+        estimators.rate_of_trains(probed.trains), errors, long_errors, alpha, _stalled(net, link),
+    )  # fmt: skip
+
+
+def drifting(samples: Samples) -> Slope:
+    """The lower edge over length alone: as of round trips that end where the packet came."""
+    return round_trip(Samples(samples.lengths, samples.sent, *[samples.received] * 3))
+
+
+def probe(net: Stage, key: Path, link: Link) -> ProbeSamples:
+    words = ("--to", f"{FAR}:{PORT}", "--key-file", str(key), "--tries", str(link.tries), "--trains", str(TRAINS))
+    every = ("--every", f"{link.every_us}us", "--lengths", f"{STEP_BYTES}-{LONGEST_BYTES}/{STEP_BYTES}")
+    done = net.machine("near").run(str(AGENT), "probe", *words, *every, timeout_s=PATIENCE_S)
+    try:
+        return read(done.stdout)
+    except Unreadable as error:
+        raise ExperimentFailed(f"of the probe of {link}: {error}; is `bicast-agent reflect` there?") from None
+
+
+def by_errors(net: Stage) -> tuple[Slope, Slope]:
+    """By all of them, and by those that have not the whole datagram in them."""
+    samples = errors_of(net.machine("near"), net.machine("far"))
+    return paper(samples), paper(_only(samples, samples.lengths >= TRUNCATED_BELOW))
+
+
+def errors_of(near: Machine, far: Machine) -> Samples:
+    """Of which the far end knows nothing: the way there and back is the delay."""
+    far.run("sysctl", "--quiet", "--write", "net.ipv4.icmp_ratelimit=0")
+    numbers = (NOBODYS_PORT, STEP_BYTES, LONGEST_BYTES, ERROR_TRIES, ERROR_EVERY_US)
+    done = near.run(sys.executable, str(ERRORS), FAR, *map(str, numbers), timeout_s=PATIENCE_S)
+    rows = [tuple(map(int, row)) for row in list(csv.reader(done.stdout.splitlines()))[1:]]
+    if not rows:
+        raise ExperimentFailed(f"{FAR} says of no datagram that nobody wanted it")
+    lengths, sent, heard = np.array(rows, dtype=np.int64).T
+    origin = sent[0]
+    unknown = np.full(len(rows), math.nan)
+    return Samples(lengths.astype(float), (sent - origin) / 1e9, (heard - origin) / 1e9, unknown, unknown)
+
+
+def _only(samples: Samples, which: np.ndarray) -> Samples:
+    columns = (samples.lengths, samples.sent, samples.received, samples.answered, samples.heard)
+    return Samples(*(column[which] for column in columns))
+
+
+@contextmanager
+def _raised(link: Link) -> Iterator[tuple[Stage, Path]]:
+    topology = MeasuredTopo(rate_bps=link.rate_bps, others=link.others, bucket=link.bucket)
+    with (
+        raised(topology) as net,
+        tempfile.TemporaryDirectory(prefix="owd-", dir=isolate.RUN_DIRECTORY) as place,
+    ):
+        key = Path(place) / "key"
+        key.touch(mode=0o600)
+        key.write_text(secrets.token_hex(32) + "\n", encoding="ascii")
+        net.machine("near").run("ping", "-c", "1", FAR)  # each knows the other's MAC
+        words = (str(AGENT), "reflect", "--listen", f"{FAR}:{PORT}", "--key-file", str(key))
+        reflector = net.machine("far").popen([*words], stdout=subprocess.PIPE, stderr=None, text=True)
+        try:
+            if not (reflector.stdout and reflector.stdout.readline().startswith("answers")):
+                raise ExperimentFailed(f"`{' '.join(words)}` does not answer probes; its error is above")
+            yield net, key
+        finally:
+            reflector.kill()
+            reflector.communicate()
+
+
+def _stalled(net: Stage, link: Link) -> str:
+    """Since this was last asked; the kernel does not tell it of its own links."""
+    if link.bucket:
+        return ""
+    late = net.uplink(DEVICE).lateness()
+    return str(late) if late.stalled else ""

@@ -1,0 +1,1 @@
+"""What the five papers printed, as the experiments read it."""

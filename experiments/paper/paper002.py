@@ -1,0 +1,18 @@
+"""What paper 002 printed: seconds for 500 MB by Wi-Fi loss up and down (tables 5 and 6)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+BYTES = 500_000_000
+TABLES = {"bicast": "002_table5_bicast_seconds.csv", "plain": "002_table6_plain_seconds.csv"}
+
+
+def seconds(how: str) -> dict[tuple[int, int], float]:
+    """By loss up and down in percent; `how` is bicast or plain."""
+    with (Path(__file__).parent / TABLES[how]).open(encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    return {
+        (int(row[0]), int(down)): float(value) for row in rows for down, value in zip(header[1:], row[1:], strict=True)
+    }
