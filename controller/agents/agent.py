@@ -1,8 +1,8 @@
-"""One agent as the core keeps it: its session, its last report, what it was ordered, and the failover armed at it.
+"""One agent as the core keeps it: its session, last report, orders, and the failover that is armed at it.
 
-opened ──► heard of ◄──► silent (three periods without a word: its last report counts no more)
+opened ──► reporting ◄──► silent (three periods without a report: its last report no longer counts)
               │
-              └──► closed     what it was ordered and did not answer has no answer
+              └──► closed     orders without an answer stay unanswered
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from controller.protocol.reports import (
     Role,
 )
 
-# The reflexes that stand at one hand, as far as they were ordered of it; and whether one can have fired.
+# Armed failover of one agent, as ordered
 #
-# A word of a reflex that fired counts once, and only of one that was armed. It may have crossed an order: then it is of
-# the reflex before that order.
+# A failover counts once, and only if it was armed. Its message may have crossed an order: then it belongs to the
+# failover armed before that order.
 
-CROSSED_S = 5.0  # a hand that fires takes its time to move the connections, and tells of it afterwards
+CROSSED_S = 5.0  # an agent moves the connections first and reports the failover afterwards
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""An order that a site's agent is to hold as long as it lives: told again when it changes, and when it does not hold.
+"""An order that an agent holds as long as its session lives, sent again when it changes or is no longer held.
 
 opened ──► ordered ──► its reports say that it holds ──► they say so no more ──► ordered again
                 │

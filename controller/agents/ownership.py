@@ -1,4 +1,4 @@
-"""Which terminal an address belongs to, which agent speaks for it, and which connections its own side reports."""
+"""The ownership of addresses: whose terminal each is, which agent speaks for it, and which connections count."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from controller.model.config import Site
 from controller.policy.paths.uplinks import Home, homes
 from controller.protocol.reports import Connection, Reported, Role, SubflowKey
 
-# Whose address an address is: which terminal a host with an agent is, for whom a gateway's host speaks, and whom a
-# server's peers are.
+# Addresses of terminals, of the host of a gateway, and of the peers of a server
 
 
 class AgentScope(NamedTuple):
@@ -76,10 +75,10 @@ class AddressIndex:
         }
 
 
-# Who speaks for a terminal, where several agents were enrolled for it and have its addresses.
+# Arbitration between several agents that were enrolled for one terminal and have its addresses
 #
-# An agent speaks for the terminal that its certificate names, and for no other. The agent of the terminal's own name
-# does, as long as it is connected; else whoever came first. The others own nothing of that terminal until it goes.
+# An agent speaks only for the terminal that its certificate names. The agent of the terminal's own name wins while it
+# is connected, otherwise the first one that came. The others own nothing of that terminal until it leaves.
 
 
 class OwnershipArbiter:
@@ -141,10 +140,9 @@ class OwnershipArbiter:
         return tuple(dict.fromkeys(home.terminal.name for home in self._homes.get(agent, {}).values()))
 
 
-# The connections that a terminal's own side reports: its own agent, and its gateway's.
+# Confirmation: a server's report of a connection counts if the terminal's agent or its gateway's reports the same one
 #
-# A server knows of a terminal's connections only what it says itself. Its report of one counts where that side reports
-# the same connection, with both addresses and both ports. Servers that gateway.yaml lists need no such witness.
+# Both addresses and both ports must agree. Servers that gateway.yaml lists need no confirmation.
 
 KEPT_S = 3.5  # of reports that come each second, and not at the same moments at both ends
 AT_RANDOM, TIMES = 16, 8  # a server whose unconfirmed connections are more than these has guessed those that agree

@@ -1,8 +1,8 @@
-"""Where a second connection of one dpid waits until it is known whether the first still lives.
+"""The arbitration between two connections of one dpid: the second waits until the first is known to be alive or dead.
 
 If the first answers a barrier, two bridges have one dpid, or one bridge has two targets that both lead here. Then the
-one that is served stays: if each newcomer took its place, both would lose their controller again and again. If the
-first does not answer, its TCP is dead, and this is the same switch come back.
+first one stays: if each newcomer replaced it, both would lose their controller again and again. If the first does not
+answer, its TCP is dead, and the newcomer is the same switch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The neighbours of a bridge: when each is asked for, which answers count, and what is answered for terminals."""
+"""The neighbours of a bridge: when each is asked for its MAC, which answers count, and proxy replies."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from controller.model.known import Neighbour, Observed
 from controller.program.responders import subnet_answered
 from controller.protocol.switch_events import Advertise, Ask, Solicited
 
-# Who is behind a port, as it is told there: a first answer counts at once, a changed one at most once a second.
+# Damping: a first MAC counts at once, a changed one at most once a second
 #
-# A change costs a compilation, and whoever is behind a port may tell another MAC a thousand times a second.
+# Each change costs a compilation, and a host may claim a new MAC a thousand times a second.
 
 CHANGE_EVERY_S = 1.0
 
@@ -42,7 +42,7 @@ class NeighbourDamping:
         return due
 
 
-# When to ask who has an address: often until somebody answers, now and then afterwards, so that a change is seen.
+# Schedule of questions: frequent until an answer comes, then rare, to notice a change
 
 NEXT_HOP_EVERY_S = 1.0  # nothing leaves by an uplink until its next hop has answered
 TERMINAL_FIRST_S, TERMINAL_LAST_S = 1.0, 32.0  # an absent phone is not worth a broadcast a second
@@ -128,11 +128,9 @@ class Schedule:
             self._heard.discard(where)
 
 
-# Those around one switch whose MACs are not in the file: when each is asked for, and whether what is told of one counts
-# yet.
-
-
 class Neighbourhood:
+    """The neighbours of one switch whose MACs are not in gateway.yaml."""
+
     def __init__(self, site: Site) -> None:
         self._schedule, self._learning = Schedule(), NeighbourDamping()
         self.reconfigure(site)
@@ -164,9 +162,9 @@ class Neighbourhood:
             yield Ask(session, observed.ports[name].number, each.source_mac, each.source, address)
 
 
-# What the app itself answers to a neighbour solicitation, where no flow can.
+# Advertisements of the app, where no flow can answer
 #
-# That is duplicate address detection always, and all others on Open vSwitch's kernel datapath: responders.py says why.
+# That is duplicate address detection, and every solicitation on Open vSwitch's kernel datapath (program/responders.py).
 
 EVERY_S = 0.9  # to one asker, who asks again after 1 s (RFC 4861, 10)
 

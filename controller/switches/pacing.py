@@ -1,4 +1,4 @@
-"""When a switch is read, how long an answer is awaited, and how often its program is compiled anew."""
+"""The pace of a switch: when it is read, how long an answer may take, and how often its program is compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from controller.program.program import EMPTY, Program
 
-# When a switch is read again, for its counters and for what somebody may have changed behind our back.
+# Readings, for counters and for changes that others made
 
 EVERY_S = 10
 COUNTED_EVERY_S = 1  # where copies are paid for by the byte, or somebody decides by what terminals send
@@ -37,7 +37,7 @@ class ReadSchedule:
         self._next_at = now + EVERY_S
 
 
-# A switch that is read again and again, and found as it shall be, is not compared anew each time.
+# Cache: a program that was read and found right is not compared field by field again
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,7 +64,7 @@ def _recognised(found: Mapping[K, V], before: Mapping[K, V], meant: Mapping[K, V
     return {key: meant[key] if before.get(key) is value else value for key, value in found.items()}
 
 
-# What a switch was asked and has not answered: one that answers echoes alone would be waited for for ever.
+# Timeouts: a switch that answers echoes and nothing else must not be waited for for ever
 
 ANSWERS_WITHIN_S = 10.0
 
@@ -98,7 +98,7 @@ class ReplyTimeouts:
         )
 
 
-# How often that is done which a stranger can bring about at any rate.
+# Rate limits for work that an outsider can cause at any rate
 
 REMEMBERED = 4096
 

@@ -1,12 +1,12 @@
-"""One bridge as the core keeps it: what is known of it, what it should hold by now, and what is on its way.
+"""One bridge as the core keeps it: what is known of it, the program that it should hold, and what is on its way.
 
         opened ──► reading ──► installing ──► steady
                                    ▲ ▲          │
-                                   │ └ a change ┘      refused: the switch said no; tried again at the next look
+                                   │ └ a change ┘      refused: the switch said no; tried again at the next reading
 
-`expected` is what the switch holds when everything sent has arrived; OpenFlow keeps the order on one connection,
-so the next difference is taken against it without waiting. Now and then (pacing.py) the switch is read again, for its
-counters and for what somebody may have changed behind our back.
+`expected` is the program that the switch holds when everything sent has arrived. OpenFlow keeps the order on one
+connection, so the next difference is taken against it without waiting. Now and then (pacing.py) the switch is read
+again, for its counters and for changes that others made.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ from controller.switches.pacing import (
     SwitchQuery,
 )
 
+log = logging.getLogger(__name__)
+
 
 class GatewayState(StrEnum):
     """How far a switch is on its way to what is wanted of it."""
@@ -65,8 +67,6 @@ class GatewayState(StrEnum):
     STEADY = "steady"  # what is installed is what is wanted
     REFUSED = "refused"  # the switch refused something: `last_error` names it
 
-
-log = logging.getLogger(__name__)
 
 LOST_EVERY_S = 1.0  # a reading because flows were lost
 TOLD_EVERY_S = 60.0  # what a switch can say all the time, in the log
@@ -370,10 +370,9 @@ class Switch:
             self._looks.hasten(now)
 
 
-# The switches of the configuration in force, by dpid.
-
-
 class Switches(dict[int, Switch]):
+    """The switches of the configuration in force, by dpid."""
+
     def __init__(self, sites: Iterable[Site], tickets: Tickets, now: float) -> None:
         super().__init__((site.dpid, Switch(site, tickets, now)) for site in sites)
         self._tickets = tickets
