@@ -166,7 +166,7 @@ def flow(bytes_sent: int, port: int = 5000) -> TcpFlow:
 def told(*bytes_sent: int, seconds: float = 0.25) -> TerminalDelivery:
     one = None
     for number, sent in enumerate(bytes_sent):
-        one = flows.heard(one, [flow(sent)], seconds, float(number))
+        one = flows.delivery_after(one, [flow(sent)], seconds, float(number))
     assert one is not None
     return one
 
@@ -179,13 +179,13 @@ def test_a_rate_is_of_a_whole_second_and_has_the_headers_in_it() -> None:
 
 def test_a_connection_counts_from_where_it_was_first_heard_of_and_one_that_goes_back_not_at_all() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
-    more = flows.heard(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
+    more = flows.delivery_after(one, [flow(5000), flow(10**9, 5001)], 0.25, 6.0)
     assert more.bps == one.bps
-    assert flows.heard(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
+    assert flows.delivery_after(one, [flow(0)], 0.25, 6.0).bps == pytest.approx((one.bps or 0) * 3 / 4)
 
 
 def test_a_report_that_took_no_time_begins_anew() -> None:
     one = told(0, 1000, 2000, 3000, 4000)
-    assert flows.heard(one, [flow(10**9)], 0.0, 6.0).bps is None
+    assert flows.delivery_after(one, [flow(10**9)], 0.0, 6.0).bps is None
     absurd = replace(flow(0), bytes_sent=10**17)
-    assert flows.heard(one, [absurd], 0.25, 6.0).bps is not None
+    assert flows.delivery_after(one, [absurd], 0.25, 6.0).bps is not None

@@ -1,4 +1,4 @@
-"""One access point whose rule is not off: who shares it, what it carries, and what is decided."""
+"""One access point with a rule: its sharers, its capacity and the caps that are decided."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from functools import partial
 
 from controller.model.config import AccessPoint, CapRule, Site, Terminal
 from controller.policy.bandwidth.rates import FusedRate
-from controller.policy.caps import flows as delivered
 from controller.policy.caps import sharers
 from controller.policy.caps.capacity import AirRate, Use, use
 from controller.policy.caps.caps import Released, Ruling, decide, explained_us
-from controller.policy.caps.flows import Pair, TcpFlow, TerminalDelivery
+from controller.policy.caps.flows import Pair, TcpFlow, TerminalDelivery, delivery_after
 from controller.policy.caps.release import Release
 from controller.policy.caps.sharers import SILENT_PERIODS, Sharer, silent
 from controller.policy.caps.windows import Window
-
-# What an access point carries, as far as its terminals' deliveries tell, where gateway.yaml does not.
 
 LATE_S = 1.0  # a report
 
 
 class CapacityMeter:
-    """What terminals deliver, and what an access point carries, where nobody wrote it."""
+    """Measures the terminals' deliveries, and from them the capacity that gateway.yaml does not give."""
 
     def __init__(self) -> None:
         self.rate = AirRate()
@@ -67,17 +64,15 @@ def _count(
     before = known.get(terminal)
     if before is not None and now - before.heard_at > seconds + LATE_S:
         before = None  # of what came meanwhile nobody knows how long it took
-    known[terminal] = delivered.heard(before, flows, seconds, now)
+    known[terminal] = delivery_after(before, flows, seconds, now)
 
 
 TICK_S = 0.25  # between decisions, where nothing is reported, or many report
 SHORT_S = 1.0  # agents count what they hold each 200 ms, and tell it with their next report
 FEW = 32  # sharers, for whom all is decided as soon as one of them reports
 
+# The rate of an access point by trains, by the names of its site and its own, at a time; None: not measured of late
 Probed = Callable[[str, str, float], FusedRate | None]
-
-
-"""What trains tell of an access point, by its site's name and its own; None: nothing of late."""
 
 
 class AccessPointState:

@@ -1,12 +1,11 @@
-"""The agents that hold caps: who holds a terminal's, what one agent is to hold, and whether it does.
+"""The agents that enforce caps: which one holds a terminal's caps, what its order is, and whether it obeys.
 
-    opened ──► asked to report oftener ──► heard of ◄──► silent (three periods without a report)
+    opened ──► asked to report often ──► reporting ◄──► silent (three periods without a report)
                                              │
                                              └──► ordered ──answered──► ordered again: it changed, or is to last
-                                                     └──► refused: somebody else's turn, and tried again after a while
+                                                     └──► refused: another agent's turn, and tried again after a while
 
-One order is on its way at a time: an agent carries out one after the other, and what changes meanwhile goes with the
-next.
+One order is on its way at a time: an agent executes one after the other, and later changes go with the next one.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ class CapHolder:
         return Direct(self.session, directive, order)
 
 
-# Who holds a terminal's caps: its own agent, which has the sockets, before its gateway's, which has their windows.
+# The choice of the agent: the terminal's own one has the sockets, its gateway's one only the windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,7 @@ def _cannot(name: str, who: CapHolder, now: float, *capabilities: str) -> str:
     return f"{name} has not reported for three periods"
 
 
-# What one agent is to hold, put together from all the access points whose terminals it holds.
+# The order of one agent, for the terminals of all access points that it holds
 
 MOST_CAPS, MOST_PORTS = 4096, 256  # of one order
 

@@ -1,7 +1,7 @@
-"""The access points whose terminals are held to their part of the air: reports in, caps out.
+"""Caps on the terminals of access points: reports in, orders out.
 
-Who speaks for a terminal tells what it sends; for one that has no agent its gateway's tells what passes. What is
-decided goes to whoever can hold it (holder.py), again before its lease is over, and again when it changes.
+The agent that speaks for a terminal reports what it sends; otherwise its gateway's agent reports what passes. Caps go
+to the agent that can enforce them (holder.py), again before their lease ends, and again when they change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is told of access points: those of the configuration, with what is known of the ones that have a rule."""
+"""The view of access points: those of the configuration, with the state of each that has a rule."""
 
 from __future__ import annotations
 

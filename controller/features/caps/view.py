@@ -1,4 +1,4 @@
-"""Access points, for those who read: parts of a Snapshot."""
+"""The types of the access points' view: parts of a Snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What copies have used of uplinks with limits, by the counters of both their ends; and what follows for them.
+"""The use of budgets by copies, counted at both ends of each uplink with limits, and the limits that follow.
 
 readings of switches ──► accounts (policy/copies/budget.py) ──► uplinks that are barred, and why
                                                     └──► the rate that copies are held to

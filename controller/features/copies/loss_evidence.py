@@ -1,4 +1,4 @@
-"""Evidence of loss for copies: by those who sent, by small packets, and by the site where copies arrive."""
+"""The evidence of loss for copies: from senders, from probes, and from the site where copies arrive."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from controller.policy.paths.evidence import Ledger, weigh
 from controller.policy.paths.uplinks import Home, Leaves, Way, way
 from controller.protocol.reports import Elimination, PathCopies, PathHealth, Reported
 
-# What senders tell of copies: an agent's report and the one before it, as evidence of terminals' active uplinks.
+# Senders: retransmissions between two reports of an agent
 #
-# What a terminal sends is copied, so what it sent again counts. What others send to it does where the other end of its
-# uplinks is ours, and copies, too; a plain router brings that back as its routes say, copies or not.
+# A terminal's packets are copied, so its retransmissions count. Retransmissions towards the terminal count only if the
+# far end of its uplinks is ours and copies too: a plain router returns them by its own routes.
 
 
 class Senders:
@@ -65,7 +65,7 @@ def _mirrored(home_of: Callable[[str], Home | None]) -> Callable[[str], Home | N
     return found
 
 
-# What small packets tell of an uplink: a path's counts, and those of the report before it, as evidence.
+# Probes: small packets between two reports
 
 
 class Probes:
@@ -90,10 +90,10 @@ class Probes:
         return {} if len(sent_by) > 1 and all(tally.lost == tally.packets for tally in sent_by) else found
 
 
-# What each uplink brought of the packets that came by all of them, at each site where copies come in.
+# Arrivals: what each uplink delivered of the copied packets, at the site where copies arrive
 #
-# Of what another uplink brought, and the active one did not, it is known that it was lost: as long as nothing is sent
-# by that other one alone.
+# A packet that another uplink delivered and the active one did not is lost, as long as nothing is sent by that other
+# uplink alone.
 
 SETTLED_S = 0.5  # after a change of modes: switches follow, and what is under way arrives
 

@@ -1,9 +1,9 @@
-"""Which terminals have copies, in mode auto: evidence in, decisions out. What is decided of each is policy/adaptive's.
+"""The terminals of mode auto that get copies: evidence in, decisions out. policy/copies/adaptive.py decides for each.
 
 reports ─┬─► senders ──► of a terminal ─┐
-         ├─► brought ──► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
+         ├─► arrivals ─► of an uplink ──┼─► a watch for each terminal ──► decisions ──► the core changes what is wanted
          └─► probes ───► likewise ──────┤
-ports, reflexes, silence ──► it is dead ┘
+ports, failover, silence ──► it is dead ┘
 """
 
 from __future__ import annotations

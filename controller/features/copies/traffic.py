@@ -1,4 +1,4 @@
-"""How much terminals send and receive: packets by the switches' counters, and who mostly downloads."""
+"""The traffic of terminals: packets by the switches' counters, and which terminals mostly download."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from controller.program.program import Group, GroupKind, Installed, ToGroup
 from controller.program.readback import LeavingGroup, leaving_ways
 from controller.protocol.reports import Reported, SubflowKey
 
-# Who mostly receives. What such a terminal sends are acknowledgements: that some were lost slows down what comes, and
-# no sender tells of it.
+# Downloads: such a terminal sends acknowledgements, whose loss slows the download while no sender reports it
 
 DOWNLOADS_OVER_S = 10.0
 LITTLE_BYTES = 500_000  # in that time: it does not matter how fast so few come

@@ -13,14 +13,14 @@ from controller.policy.paths import arrivals
 from controller.protocol.orders import Eliminate
 from controller.protocol.reports import ELIMINATES, AgentOpened, Elimination, Resulted
 
-# One session of the agent at a site that lets the first of several copies pass: what it is told, and whether it does.
-#
-# It does as long as its reports say so: not once it is silent, nor while it has no program at a port.
+log = logging.getLogger(__name__)
 
 SILENT_AFTER_S = 2.5  # without a report; the agent's programs let everything pass 3 s after they were last tended
 
 
 class Eliminator:
+    """One session of an agent that eliminates copies. Its order holds while reports show a program at each port."""
+
     def __init__(self, event: AgentOpened) -> None:
         self.name = event.name
         self.session = event.session
@@ -69,8 +69,6 @@ class Eliminator:
 def _names(told: Elimination) -> set[str]:
     return {path.name for path in told.paths}
 
-
-log = logging.getLogger(__name__)
 
 Ports = Mapping[int, Mapping[str, Port]]  # by dpid, as each switch shows them
 

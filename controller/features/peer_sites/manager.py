@@ -1,7 +1,7 @@
-"""The sites that are each other's ends, and which of them lets one copy of each packet pass.
+"""The sites that are each other's far end, and whether each eliminates copies.
 
-What is copied at one end depends on what becomes of it at the other: all of a terminal's packets where one copy of
-each passes there, and what bears being brought twice (TCP) where not.
+A site copies all packets of a terminal if the other site eliminates copies, and otherwise only packets that may arrive
+twice (TCP).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which tunnels each site's agent is to make, and what it says of the other ends."""
+"""The tunnels that each site's agent is to make, and its reports of their other ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is known of a path in one direction: by packets, by trains, and by what flows get through.
+"""The estimates of a path in one direction: by single packets, by trains, and by what flows deliver.
 
-What is to be had is told by fusing.py. That single packets find less than trains do has one reason: they are told of
-several links in a row, and trains of the narrowest alone. Such a figure is kept as what it is, and counts for nothing.
+policy/bandwidth/rates.py fuses them. Single packets find less than trains for one reason: they measure several links in
+a row, and trains only the narrowest. Such a figure is kept, and does not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controller.policy.bandwidth.rates import (
 from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
-# What is to be estimated of a probe, and what was: by estimation.py, in a thread that is not the core's.
+# The estimation of a probe, which estimation.py does outside the core's thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class Estimated:
     mtu_bytes: int | None = None  # of what nothing longer came through; None: the longest did
 
 
-# What flows get through roads: as much as their senders hear to have arrived, over some seconds.
+# Delivery: the rate that senders hear to have arrived, over some seconds
 #
-# It counts where one uplink alone carries a terminal's packets, and went on doing so: of what rides several nobody
-# knows by which it came.
+# It counts where one uplink alone carries a terminal's packets all the time: otherwise the uplink of a packet is
+# unknown.
 
 WINDOW_S = 4.0  # acknowledgements come in bursts
 

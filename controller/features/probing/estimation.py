@@ -1,4 +1,4 @@
-"""From the packets of a probe to rates, outside the core's thread: what is read, and how it is estimated."""
+"""The estimation of a probe, from its packets to rates, outside the core's thread."""
 
 from __future__ import annotations
 
@@ -132,10 +132,10 @@ def _trains(packets: Sequence[ProbePacket], headers_bytes: int) -> Iterator[tupl
         yield moments, np.array([length + headers_bytes for _, length in those], dtype=float)
 
 
-# From a probe's packets to rates. It may take a second, so it is not done in the core's thread: what is to be estimated
-# goes out as an effect, and what was comes back as an event.
+# Estimation may take a second, so it runs outside the core's thread: an effect starts it, and an event returns the
+# result
 #
-# No packets are so odd that this fails: what makes no rate is not known, with the reason.
+# No input makes it fail: a probe without a usable rate gives the reason.
 
 T = TypeVar("T")
 

@@ -1,8 +1,7 @@
-"""Roads, measured: by small packets all the time, and by probes now and then. What is found is told,
-kept, and evidence for others; nothing is decided here.
+"""The measurement of paths: by small packets all the time, and by probes now and then. It decides nothing.
 
-    configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
-                                                           └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
+configuration ─► roads ─► meetings of their ends' agents ─► Answer, then Health ─► reports ─► health
+                                                       └─► turns ─► Probe ─► Probed ─► Estimate ─► Estimated ─► book
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from controller.protocol.requests import Impossible, OverrideResult
 
 log = logging.getLogger(__name__)
 
+# By session: whether its agent is at the terminals' end, and the homes of which it reports
 Speaker = Callable[[int], tuple[bool, Mapping[str, Home]] | None]
-"""Whether this session's agent stands at the terminals' end, and the homes of which it tells."""
 
 
 class ProbingManager:

@@ -1,10 +1,10 @@
-"""The paths that are measured, and how seldom each is probed.
+"""The paths that are measured, and how often each is probed.
 
     near agent ── device, or addresses that lead over it ──►  health_port, probe port  far agent
       starts, measures both ways                                                         answers
 
-A tunnel is measured outside of it, from host to host: by the end that knows where the other one is, as it is the one
-that starts the tunnel. Over the air the terminal starts, for it is the one that is reached no longer when it sleeps.
+A tunnel is measured outside of it, from host to host, by the end that knows the other one's address: that end starts
+the tunnel too. Over the air the terminal starts, because a sleeping terminal cannot be reached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible
 
-# How seldom roads are probed: a hundredth of what they carry at most, and of what may be spent on one in a day.
+# The cost of probes: a hundredth of what a path carries at most, and of what a day's budget allows
 
 PART = 0.01
 SMALL_DIFFER = 0.97  # a tenth of a probe, or an eighth, is small packets of the other direction

@@ -1,4 +1,4 @@
-"""What is told of roads."""
+"""The view of measured paths, built from estimates and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When each path is probed, whose turn it is, and what one probe sends."""
+"""The schedule of probes: when each path is probed, which one is next, and what a probe sends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from controller.features.probing.estimates import PathEstimate
 from controller.features.probing.paths import AGAIN_AFTER_S, FIRST_AFTER_S, At, Road, Sent, paid_at, period_s
 from controller.protocol.orders import Probe
 
-# What one probe sends, for how long, and how many bytes that is.
+# The plan of a probe: its packets, pauses and bytes
 #
-# Packets that wait for one another tell nothing: so the slower a road is known to be, the longer the pause between
-# them, also where it is the small ones whose way is slow. Of a road that nobody has probed yet it is not known how slow
-# it is. On a fast one the time that a packet takes is little beside the time of a processor, and more of them have to
-# tell it. On a slow one, and where each byte is paid for, there are as few as tell anything.
+# Packets that queue behind one another measure nothing, so a slower path gets longer pauses, in both directions; so
+# does a path that was never probed. On a fast path a packet's time is small beside the processor's, so more packets are
+# needed. On a slow path, and where each byte is paid for, the plan has the fewest packets that suffice.
 
 SHORTEST_UP = 16  # bytes of UDP payload
 SHORTEST_DOWN = 64
@@ -93,11 +92,11 @@ def _apart_us(length: int, bps: float | None) -> int:
     return round(APART * length * 8e6 / bps) if bps else 0
 
 
-# Whose turn it is to be probed: one road in one direction at a time of each agent, and first what a person asked for.
+# Turns: an agent probes one path in one direction at a time, and people's requests go first
 #
-# due ──► begun ──► told of (whole or not) ──► due again, as paths.py says
-#           │
-#           └──► refused, or its agent gone: the turn is free
+#     due ──► begun ──► reported (whole or not) ──► due again, as paths.py says
+#               │
+#               └──► refused, or its agent gone: the turn is free
 
 PathDirection = tuple[At, bool]  # a road, and whether down
 
@@ -159,10 +158,9 @@ class Turns:
         return [self._running.pop(directive) for directive in list(directives)]
 
 
-# When each road is to be probed, each way, and by how much: from when its far end was first seen to answer, and from
-# what probes before have cost.
+# The timetable, from the first answer of a path's far end and the cost of earlier probes
 #
-# Those who share an access point have one turn together: the air is one, whoever of them sends, and whichever way.
+# Terminals of one access point share a turn, as they share the air.
 
 NEW = PathEstimate()
 DIRECTIONS = (False, True)  # down or not

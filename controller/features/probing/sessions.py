@@ -1,8 +1,8 @@
-"""The agents at both ends of a path: what each is to answer and to send, and when they have met.
+"""The agents at both ends of a path: what each is to answer and to send, and whether they have met.
 
     both here ──► met ──► the far one is told to answer ──► it does ──► the near one is told to send
 
-What is met stays so while one of them is away: agents go on with what they were told.
+A meeting lasts while one of them is away: agents continue with their last orders.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from controller.features.probing.paths import HEALTH_PORT, PAUSE_MS, PAUSE_SPARE
 from controller.protocol.orders import AnswerProbes, AnswerSession, Direct, HealthPath, HealthProbes, Tickets
 from controller.protocol.reports import PROBE, AgentOpened, Answering, PathHealth, Reported, Resulted
 
-# One session of a site's agent, or a terminal's: what it is to answer and to send, and what it says of both.
-
 
 class Host:
+    """One session of an agent that probes: its orders and what it reports of them."""
+
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.role = event.name, event.role
         self.session = event.session

@@ -1,4 +1,4 @@
-"""Roads, for those who read: parts of a Snapshot."""
+"""The types of the measured paths' view: parts of a Snapshot."""
 
 from __future__ import annotations
 

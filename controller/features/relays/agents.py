@@ -1,4 +1,4 @@
-"""Sessions of the agents that have to do with relays, and the traces of distances that they are asked for."""
+"""The sessions of agents that relay or intercept, and the distances that they are asked to measure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from controller.protocol.reports import (
     Walked,
 )
 
-# One agent that finds out how far places are: all that is wanted of it at once, and one walk at a time.
-
 MOST_AT_ONCE = 64  # as api/agent.proto has it
 MOST_WANTED = 256
 TOLD_WITHIN_S = 15.0  # an agent takes 3 s for each of some places, and waits for what it does besides
@@ -37,6 +35,8 @@ class Underway:
 
 
 class Walker:
+    """One agent that measures distances: its queue, and one order at a time."""
+
     def __init__(self, event: AgentOpened) -> None:
         self.name, self.session = event.name, event.session
         said = [one.reason if not one.available else None for one in event.capabilities if one.name == WALKS]

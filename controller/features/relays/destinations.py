@@ -1,8 +1,8 @@
-"""From a destination that is sought to its relay: distances, the choice, and who must trace what.
+"""The choice of a relay for each destination that connections seek: distances, the choice, and what to measure next.
 
 sought ─► walks: gateway to the place, gateway to each relay, each relay to the place ─► ways ─► choice
 
-So much for a place as there are relays, and nothing for places that nobody seeks.
+A destination costs one measurement for each relay. Destinations that no connection seeks cost nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.policy.paths.relays import (
 from controller.protocol.orders import Choices, RelayChoice, WalkTo
 from controller.protocol.reports import Distance, RelayReport, SoughtDestination
 
-# How far places are from where agents walked to them, as they told it last.
+# Distances between agents and places, as last measured
 
 KEPT_S = OLD_S
 RENEWED_AFTER_S = KEPT_S / 2  # when somebody asks for it
@@ -94,7 +94,7 @@ class Distances:
         return now - known.at > RENEWED_AFTER_S or (routers and not known.way.routers)
 
 
-# Which relays a site's connections to one place go by: the policy that is written, asked with what is known.
+# The choice by the policy that gateway.yaml names
 
 MOST_TOGETHER = 4
 
@@ -140,15 +140,13 @@ def _draw(asked: RelayQuery) -> float:
     return crc32(f"{asked.place} {names}".encode()) / 2**32
 
 
+# `nearest` is missing: the gateway takes the relay that it reaches fastest.
 CHOOSE: Mapping[Choosing, Callable[[RelayQuery], RelaySelection]] = {
     Choosing.PREDICTED: _predicted,
     Choosing.PARALLEL: _parallel,
     Choosing.PING: _ping,
     Choosing.TRACEROUTE: _traceroute,
 }
-
-
-"""What is not here, `nearest`, asks nobody: the gateway takes the relay that it reaches fastest."""
 
 
 def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
@@ -158,7 +156,7 @@ def by_all(asked: RelayQuery) -> Mapping[Choosing, RelaySelection]:
     return {each: way(asked) for each, way in CHOOSE.items() if told or each is not Choosing.TRACEROUTE}
 
 
-# Places that a site's terminals seek, and what was chosen for each.
+# The destinations of a site, and the choice for each
 
 SETTLES_S = 5.0  # by then what walks have told is what there is to choose by
 REVIEWED_EVERY_S = 60.0  # what it follows from has become older
@@ -233,10 +231,7 @@ NONE = Choices()
 MOST_PLACES = 256  # of all sites together
 FELT_PERCENT = round(100 * BUSY_FROM)
 
-UplinkBps = Callable[[str, float], float | None]
-
-
-"""What a site's fastest uplink carries towards it just now; None: nobody knows."""
+UplinkBps = Callable[[str, float], float | None]  # the rate of a site's fastest uplink towards it; None: not known
 
 
 @dataclass(frozen=True, slots=True)

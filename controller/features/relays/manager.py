@@ -1,10 +1,10 @@
-"""Who is a relay, whose connections are intercepted, and by which relay each goes.
+"""The relays, the terminals whose connections are intercepted, and the relay of each connection.
 
-    wishes, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
-    gateways' reports ─► places that are sought ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
+    overrides, gateway.yaml, ledger ─► drafts ─► Relay to relays' agents, Take to gateways'
+    gateways' reports ─► destinations that are sought ─► Walk ─► Walked ─► policy ─► Choices to gateways' agents
 
-What is known of ways ends with the controller: it is had again in seconds, and until then connections go by the relay
-that was reached fastest.
+Known distances end with the controller: they are measured again in seconds. Until then connections take the relay that
+was reached fastest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from controller.protocol.reports import (
 )
 from controller.protocol.requests import Impossible
 
-# What a person waits for: ways of which agents have not told yet, and what then is told.
+# Questions of people that wait for measurements of agents
 
 Told = TypeVar("Told", covariant=True)
 

@@ -1,7 +1,7 @@
-"""What relays and gateways are told to be, as it follows from what is written, wished and trusted.
+"""The orders to relays and gateways that follow from gateway.yaml, overrides and the ledger.
 
-Who is heard just now makes no difference: a relay whose stream to us broke off carries on, and that a relay cannot be
-reached its gateways know first.
+Whether an agent is connected just now changes nothing: a relay without a stream to the controller carries on, and its
+gateways are the first to know that it cannot be reached.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from controller.protocol.reports import Role
 NO_RELAY = Relay()
 NOTHING = Take()
 
-Together = Mapping[str, frozenset[tuple[str, ...]]]
-"""Relays by which connections go at once, by site."""
+Together = Mapping[str, frozenset[tuple[str, ...]]]  # by site: relays that connections use at once
 
 
 class RelayOrders:

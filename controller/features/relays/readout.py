@@ -1,4 +1,4 @@
-"""What is told of relays."""
+"""The view of relays, built from orders and reports."""
 
 from __future__ import annotations
 

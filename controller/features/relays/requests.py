@@ -1,4 +1,4 @@
-"""What people ask of relays: that one be used, drained or dropped, and how a destination is reached."""
+"""Requests of people about relays: to add, drain or remove one, and how a destination is reached."""
 
 from __future__ import annotations
 
@@ -16,16 +16,8 @@ from controller.protocol.enrolment import CONTROLLER, NAME
 from controller.protocol.reports import SoughtDestination
 from controller.protocol.requests import Impossible, UnknownRelay
 
-Carries = Callable[[str], str]
-
-
-"""How many connections a relay carries, as the end of a sentence."""
-
-
-WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]
-
-
-"""What is wanted with it, and a sentence; or Impossible, or UnknownRelay."""
+Carries = Callable[[str], str]  # how many connections a relay carries, as the end of a sentence
+WishOfRelays = Callable[[Config, Wanted, Carries], tuple[Wanted, str]]  # or Impossible, or UnknownRelay
 
 
 def wished(name: str, relay: WishedRelay) -> WishOfRelays:
@@ -138,7 +130,7 @@ def _is_taken(wanted: Wanted, name: str, relay: WishedRelay) -> str | None:
     return None
 
 
-# What people ask of relays: how a destination is reached, and how a relay does. Where it is not known agents walk.
+# Questions about destinations and relays. Agents measure what is not known.
 
 HTTPS = 443
 

@@ -1,4 +1,4 @@
-"""Relays, for those who read: parts of a Snapshot, and the answer to `why --relay`."""
+"""The types of the relays' view: parts of a Snapshot, and the answer to `why --relay`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last decisions on each terminal, with their numbers and with what both hands made of them: what `why` tells."""
+"""The last decisions about each terminal, with their figures and the outcomes at agents and switches, for `why`."""
 
 from __future__ import annotations
 

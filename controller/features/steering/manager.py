@@ -1,12 +1,12 @@
-"""Steers terminals with the agents that are there: what they report in, decisions and orders out.
+"""The steering of terminals by connected agents: their reports in, decisions and orders out.
 
     reported, fired, tick ──► entries (what was decided) ──► the core changes what is wanted ──► moved: orders
                                                                                        tend: what keeps them true
 
-A decision moves both hands at once. The gateway's is the core's affair; here are the agents: who knows of which
-terminal, whom to order, and which reflexes stand. Without an agent nobody is steered, but where the ends of its uplinks
-tell which of them are silent; and an agent that falls silent moves nothing: what was decided stays, its reflexes run
-out.
+A decision moves both ends at once. The core moves the gateway. This file knows the agents: which one speaks for a
+terminal, which one gets an order, and which failovers are armed. Without an agent no terminal is steered, unless the
+ends of its uplinks tell which of them are silent. An agent that falls silent moves nothing: the last decision stays,
+and its armed failovers run out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from controller.features.steering.orders import Orders
 from controller.features.steering.terminal import Steered, all_steered, unmovable
 from controller.model.config import Config, Site
 from controller.model.known import Port, Wanted
-from controller.policy.copies.adaptive import CopyDecision as Copies
+from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.paths.reach import ReachChoice
 from controller.policy.paths.uplinks import Leaves
-from controller.protocol.orders import Arm, Direct, Tickets
+from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted, Role
 
 log = logging.getLogger(__name__)
 
+AIMS: Mapping[type[Directive], str] = {Prefer: "move connections", Arm: "arm failover", Disarm: "disarm failover"}
 UNREPORTED_S = 1.5 * PERIOD_S  # a terminal is looked at with each report of it; by the clock, when none comes
 
 
@@ -187,7 +188,7 @@ class SteeringManager:
         agent.hear(now)
         self.logbook.resulted(event)
         if not event.done:
-            log.warning("agent %s could not carry out %s: %s", agent.name, type(order).__name__, event.said)
+            log.warning("agent %s could not %s: %s", agent.name, AIMS.get(type(order), "follow its order"), event.said)
         steered = self.steered.get(terminal) if terminal is not None else None
         if steered is not None:  # it may have left the configuration meanwhile
             reached = event.done or event.connections > 0
@@ -305,7 +306,7 @@ class SteeringManager:
             if steered is not None and steered.agents:
                 yield from self._orders.keep(steered, wanted, now)
 
-    def copied(self, decision: Copies, now: float) -> LogEntry:
+    def copied(self, decision: CopyDecision, now: float) -> LogEntry:
         """What was decided of its copies is done by gateways alone; reflexes are armed anew."""
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)

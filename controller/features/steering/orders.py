@@ -1,4 +1,4 @@
-"""What is ordered of agents: that connections move, that new ones follow, and what a hand does by itself."""
+"""The orders to agents: to move connections, to let new ones follow, and to arm failover."""
 
 from __future__ import annotations
 

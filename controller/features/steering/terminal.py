@@ -1,4 +1,4 @@
-"""One terminal as it is steered: how its uplinks fare, where it is, and the backup flags it had before."""
+"""One terminal that is steered: the health of its uplinks, its active uplink, and its original backup flags."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role
 
-# How one end of a terminal's connections was found: which uplinks it had as backup before we moved it. A host's owner
-# may have flagged what costs money, and gets that back when nobody steers any more.
+# The original backup flags of one end: a host's owner may have flagged what costs money, and gets that back in the end
 #
-#     its own ──ordered, or a reflex fired──► ours ──given back, and answered──► its own
+#     its own ──ordered, or failover fired──► ours ──given back, and answered──► its own
 #        └── found as a choice that outlived our restart would leave it ──► ours, and of before nothing is known
 
 SEEN_AFTER_S = 2.0  # reports were on their way when a hand moved

@@ -143,7 +143,9 @@ class TerminalDelivery:
         return 8 * sum(span.bytes for span in self.spans) / seconds * PACKET_BYTES / PAYLOAD_BYTES
 
 
-def heard(before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float) -> TerminalDelivery:
+def delivery_after(
+    before: TerminalDelivery | None, flows: Iterable[TcpFlow], seconds: float, now: float
+) -> TerminalDelivery:
     """`before` is None where nothing was told for long, or somebody else told."""
     told = {flow.key: flow.bytes_sent for flow in islice(flows, MOST_SUBFLOWS) if wrong(flow) is None}
     if before is None or seconds <= 0:
