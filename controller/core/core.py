@@ -46,8 +46,12 @@ from controller.protocol.switch_events import (
 )
 from controller.switches.switch import Switch, Switches
 
-# Gateways that have decisions to follow. Of many decisions at once a gateway's program is compiled once: a path that
-# dies may move hundreds of terminals, and each compilation is of all of them.
+log = logging.getLogger(__name__)
+
+# Decisions that gateways still have to follow
+#
+# A gateway's program is compiled once for many decisions: a dead path may move hundreds of terminals, and each
+# compilation covers all of them.
 
 APART_S = 0.05
 
@@ -96,8 +100,6 @@ def groups_modified(effects: Iterable[Effect]) -> int:
     orders = (effect for effect in effects if isinstance(effect, Apply))
     return sum(isinstance(change, ModifyGroup) for order in orders for change in order.changes)
 
-
-log = logging.getLogger(__name__)
 
 SPENT_KEPT_EVERY_S = 60.0
 Outcome = Effect | AgentEffect | Estimate

@@ -1,4 +1,4 @@
-"""Overrides of people carried out: modes, active uplinks and relays begin to count at gateways and agents at once."""
+"""The execution of overrides: modes, active uplinks and relays take effect at gateways and agents at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.model.known import Wanted, in_class, without
 from controller.protocol.requests import Impossible, OverrideResult, named, reachable, unknown_class
 from controller.protocol.switch_events import Effect
 
-# What people wish of modes: of terminals, or of one class of their traffic; and how it is said that it was done.
+# Modes of terminals, or of one class of their traffic
 
 Placed = tuple[Site, Terminal]  # a terminal and where it is
 
@@ -78,8 +78,7 @@ def _own_modes(wanted: Wanted, site: Site, terminal: Terminal) -> Iterable[tuple
             yield each.name, wanted.mode_of(terminal, each.name)
 
 
-# What people wish of active uplinks: that terminals have one, or are left to policies; and how it is said that it was
-# done.
+# Active uplinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +127,9 @@ def left_to_policies(wanted: Wanted, pilot: SteeringManager, terminals: list[Pla
     return Done(after, said, entries, moved)
 
 
-# Wishes granted: the core at one moment and what people ask of it in, an answer and effects out.
+# Execution: the core and a request in, an answer and effects out
 #
-# What a wish of relays comes to is told by features/relays/requests.py; here it begins to count, at gateways and agents
-# at once.
+# features/relays/requests.py decides what a request about relays changes; here it takes effect.
 
 
 def mode(

@@ -1,4 +1,4 @@
-"""The core at one moment, as a Snapshot for those who read."""
+"""The builder of the Snapshot: the core at one moment."""
 
 from __future__ import annotations
 

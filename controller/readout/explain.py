@@ -1,4 +1,4 @@
-"""Agents, and one terminal's course, for those who read: parts of a Snapshot, and the answer to `why`."""
+"""The views of agents and of one terminal's course: parts of a Snapshot, and the answer to `why`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be read of the controller at one moment. The core replaces it whole; readers keep what they were given.
+"""The snapshot: all that can be read of the controller at one moment. The core replaces it whole.
 
 `sent` and `received` of a terminal are its own: what it sent is counted by the flows that took its packets, what it
 received by the groups that deliver to it. Times are Unix seconds. Counters are those of the switch's last reading.
