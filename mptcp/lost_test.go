@@ -33,7 +33,7 @@ func TestASwitchLeavesNothingOfAPathThatIsClosedMeanwhile(t *testing.T) {
 	c := b.connection()
 	_, err := b.handle.RemoveSubflow(c, from(c, fromLTE)[0])
 	must(t, err)
-	_, err = b.handle.PreferAll([]mptcp.Order{{Connection: c, Wanted: from(c, fromWifi), Others: from(c, fromLTE)}}, false)
+	_, err = b.handle.PreferAll([]mptcp.SubflowPreference{{Connection: c, Wanted: from(c, fromWifi), Others: from(c, fromLTE)}}, false)
 	must(t, err)
 	endpoints, err := b.handle.Endpoints()
 	must(t, err)

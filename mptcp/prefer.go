@@ -20,8 +20,8 @@ func (c *Change) did(format string, values ...any) {
 	c.Did = append(c.Did, fmt.Sprintf(format, values...))
 }
 
-// Order says which subflows of a connection are to be the active ones, and which are to be left.
-type Order struct {
+// SubflowPreference says which subflows of a connection are to be the active ones, and which are to be left.
+type SubflowPreference struct {
 	Connection Connection
 	Wanted     []Subflow
 	Others     []Subflow
@@ -33,15 +33,15 @@ type Order struct {
 //
 // Under the kernel's path manager this is PreferEndpoints of the subflows' addresses, with its wider reach.
 func (h *Handle) Prefer(c Connection, wanted, others []Subflow, hard bool) (Change, error) {
-	return h.PreferAll([]Order{{c, wanted, others}}, hard)
+	return h.PreferAll([]SubflowPreference{{c, wanted, others}}, hard)
 }
 
 // PreferAll is Prefer of several connections. Those under the kernel's path manager are switched together, once. An
 // order that fails does not keep the others from being carried out: the errors come joined. That one of several has
 // ended meanwhile is none.
-func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
+func (h *Handle) PreferAll(orders []SubflowPreference, hard bool) (Change, error) {
 	var change Change
-	var byEndpoint []Order
+	var byEndpoint []SubflowPreference
 	var failures []error
 	for _, order := range orders {
 		manager, err := h.PathManagerOf(order.Connection)
@@ -66,12 +66,12 @@ func (h *Handle) PreferAll(orders []Order, hard bool) (Change, error) {
 
 func ended(err error) bool { return errors.Is(err, Gone) || errors.Is(err, Reused) }
 
-func (h *Handle) preferByEndpoint(orders []Order, hard bool, change *Change) []error {
+func (h *Handle) preferByEndpoint(orders []SubflowPreference, hard bool, change *Change) []error {
 	var wanted, others, now []Subflow
 	var failures []error
-	var sound []Order
+	var sound []SubflowPreference
 	for _, order := range orders {
-		c, err := h.Again(order.Connection)
+		c, err := h.Reread(order.Connection)
 		found := c.matching(order.Wanted)
 		switch {
 		case err != nil:
@@ -121,8 +121,8 @@ func allHeld(paths []Subflow) bool {
 // bearable is a path that stays backup because of the other end, when it is the last one left: it carries all the same.
 func bearable(err error, hard bool) bool { return hard && errors.Is(err, HeldByPeer) }
 
-func (h *Handle) preferByToken(order Order, hard bool, change *Change) error {
-	c, err := h.Again(order.Connection)
+func (h *Handle) preferByToken(order SubflowPreference, hard bool, change *Change) error {
+	c, err := h.Reread(order.Connection)
 	if err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (h *Handle) closeAll(c Connection, dead []Subflow, change *Change) error {
 
 // expectActive tells whether one of a connection's subflows is active now.
 func (h *Handle) expectActive(c Connection, wanted []Subflow) error {
-	now, err := h.Again(c)
+	now, err := h.Reread(c)
 	if err != nil {
 		return err
 	}

@@ -206,17 +206,17 @@ func TestThatOneOfSeveralHasEndedIsNoFailure(t *testing.T) {
 		b.exchange(short)
 		b.conn = short
 		ended := b.connection()
-		orders := []mptcp.Order{
+		orders := []mptcp.SubflowPreference{
 			{Connection: lives, Wanted: from(lives, fromLTE), Others: from(lives, fromWifi)},
 			{Connection: ended, Wanted: from(ended, fromWifi)},
 		}
 		must(t, short.Close())
-		for _, err := b.handle.Again(ended); !errors.Is(err, mptcp.Gone); _, err = b.handle.Again(ended) {
+		for _, err := b.handle.Reread(ended); !errors.Is(err, mptcp.Gone); _, err = b.handle.Reread(ended) {
 			must(t, err)
 		}
 		_, err := b.handle.PreferAll(orders, false)
 		must(t, err)
-		if now, err := b.handle.Again(lives); err != nil || from(now, fromLTE)[0].Backup() || !from(now, fromWifi)[0].Backup() {
+		if now, err := b.handle.Reread(lives); err != nil || from(now, fromLTE)[0].Backup() || !from(now, fromWifi)[0].Backup() {
 			t.Errorf("%v, %v: expected LTE active alone", now.Subflows, err)
 		}
 	}

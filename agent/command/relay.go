@@ -18,7 +18,7 @@ import (
 	"bicast/mptcp"
 	"bicast/mptcp/command"
 	"bicast/relay/reach"
-	"bicast/relay/serve"
+	"bicast/relay/server"
 )
 
 const relayHelp = `
@@ -38,7 +38,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	listen := flags.String("listen", "", "the `ADDRESS:PORT` of this host that gateways come to")
 	files := identityOptions(flags)
 	var gateways []string
-	flags.Func("gateway", "the `NAME` of a gateway that is served; once for each", func(name string) error {
+	flags.Func("gateway", "the `NAME` of a gateway that is relay; once for each", func(name string) error {
 		gateways = append(gateways, name)
 		return nil
 	})
@@ -72,17 +72,17 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	defer roads.Close()
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	defer stop()
-	door, err := serve.Listen(ctx, at, *congestion)
+	door, err := server.Listen(ctx, at, *congestion)
 	if err != nil {
 		return complain(complaints, failed, "the relay's door cannot be opened: %v", err)
 	}
 	fmt.Fprintf(out, "relays at %v for %q, to ports %v\n", door.Addr(), gateways, ports)
-	server := serve.New(serve.Order{
+	relay := server.New(server.Order{
 		Shows: shows, Authority: authority, Guests: mtls.Named(gateways),
 		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
 	}, memlimit.Connections(), &ratelog.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
 	defer memlimit.Bound()()
-	if err := server.Serve(ctx, door); err != nil {
+	if err := relay.Serve(ctx, door); err != nil {
 		return complain(complaints, failed, "%v", err)
 	}
 	return done

@@ -21,8 +21,8 @@ import (
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
+	"bicast/relay/proxy"
 	"bicast/relay/reach"
-	"bicast/relay/take"
 )
 
 const takeHelp = `
@@ -76,7 +76,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 		order.Except = append(order.Except, network.Prefix)
 	}
 	log := slog.New(slog.NewTextHandler(complaints, nil))
-	towards := &take.Relay{Name: *name, Changed: func(err error) {
+	towards := &proxy.Relay{Name: *name, Changed: func(err error) {
 		switch {
 		case errors.Is(err, pool.ErrEnded):
 		case err != nil:
@@ -85,13 +85,13 @@ func Take(arguments []string, out, complaints io.Writer) int {
 			log.Info("the relay can be reached", "relay", *name, "at", *relay)
 		}
 	}}
-	all := &take.Terminal{Direct: take.AsTerminal, Open: func(*take.Relay) func(context.Context) (*carry.Secure, error) {
+	all := &proxy.Terminal{Direct: proxy.AsTerminal, Open: func(*proxy.Relay) func(context.Context) (*carry.Secure, error) {
 		return pool.Opener(*relay, config)
 	}}
-	taker := &take.Taker{Trouble: &ratelog.Teller{Log: log}, Most: memlimit.Connections()}
+	proxied := &proxy.Proxy{Trouble: &ratelog.Teller{Log: log}, Most: memlimit.Connections()}
 	defer memlimit.Bound()()
-	taker.By(&take.Plan{
-		Inside: all, Networks: order.From, Relays: []*take.Relay{towards}, Choices: take.Chosen(nil), Sought: &take.Sought{},
+	proxied.By(&proxy.Plan{
+		Inside: all, Networks: order.From, Relays: []*proxy.Relay{towards}, Choices: proxy.Chosen(nil), Sought: &proxy.Sought{},
 		Block: order.Block,
 	})
 	place, err := divert.Claim()
@@ -103,7 +103,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	all.Begin(ctx)
 	towards.Begin(ctx)
 	all.Await(towards, pool.Most)
-	err = takeAll(ctx, taker, uint16(*port), func(four, six uint16) error {
+	err = takeAll(ctx, proxied, uint16(*port), func(four, six uint16) error {
 		order.Four, order.Six = four, six
 		_, err := place.Write(order)
 		if err == nil {
@@ -119,9 +119,9 @@ func Take(arguments []string, out, complaints io.Writer) int {
 }
 
 // takeAll serves who is led to its doors, until the context ends.
-func takeAll(ctx context.Context, taker *take.Taker, port uint16, lead func(four, six uint16) error) error {
+func takeAll(ctx context.Context, proxied *proxy.Proxy, port uint16, lead func(four, six uint16) error) error {
 	ctx, stop := context.WithCancel(ctx)
-	four, six, err := take.Listen(ctx, port, 0)
+	four, six, err := proxy.Listen(ctx, port, 0)
 	if err != nil {
 		stop()
 		return err
@@ -139,7 +139,7 @@ func takeAll(ctx context.Context, taker *take.Taker, port uint16, lead func(four
 		parts.Add(1)
 		go func() {
 			defer parts.Done()
-			failures <- taker.Serve(ctx, listener)
+			failures <- proxied.Serve(ctx, listener)
 		}()
 	}
 	if err := lead(led[four], led[six]); err != nil {

@@ -35,7 +35,7 @@ func (s *stand) barred(now time.Time) error {
 		openings, err = s.place.Openings()
 		return err
 	})
-	if err != nil || !s.intake.bars(openings, s.taker.Accepted(), now) {
+	if err != nil || !s.intake.bars(openings, s.proxy.Accepted(), now) {
 		return nil // mend says what is wrong with nft
 	}
 	return fmt.Errorf("terminals open connections, and none comes to the proxy: a firewall of this host may drop them; have it let in "+

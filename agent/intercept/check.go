@@ -9,7 +9,7 @@ import (
 	"bicast/api/agentv1"
 	"bicast/internal/counting"
 	"bicast/relay/divert"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 const (
@@ -243,11 +243,11 @@ func place(what, text string, port uint32) (at netip.AddrPort, err error) {
 }
 
 // chosen says what is wrong with choices; a relay that is not there is left out, for it may be added later on.
-func chosen(order *agentv1.Choices, relays map[string]*take.Relay) (*take.Choices, error) {
+func chosen(order *agentv1.Choices, relays map[string]*proxy.Relay) (*proxy.Choices, error) {
 	if n := len(order.GetChoices()); n > mostChoices {
 		return nil, fmt.Errorf("choices: %d, expected at most %d", n, mostChoices)
 	}
-	by := map[netip.Prefix]take.Choice{}
+	by := map[netip.Prefix]proxy.Choice{}
 	for _, each := range order.GetChoices() {
 		prefix, err := netip.ParsePrefix(each.GetPrefix())
 		if err != nil || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
@@ -259,7 +259,7 @@ func chosen(order *agentv1.Choices, relays map[string]*take.Relay) (*take.Choice
 		if len(each.GetRelays()) > mostRelays {
 			return nil, fmt.Errorf("prefix %v: %d relays, expected at most %d", prefix, len(each.GetRelays()), mostRelays)
 		}
-		choice := take.Choice{Together: each.GetTogether(), Direct: len(each.GetRelays()) == 0}
+		choice := proxy.Choice{Together: each.GetTogether(), Direct: len(each.GetRelays()) == 0}
 		for _, name := range each.GetRelays() {
 			if one := relays[name]; one != nil {
 				choice.Relays = append(choice.Relays, one)
@@ -267,5 +267,5 @@ func chosen(order *agentv1.Choices, relays map[string]*take.Relay) (*take.Choice
 		}
 		by[prefix] = choice
 	}
-	return take.Chosen(by), nil
+	return proxy.Chosen(by), nil
 }

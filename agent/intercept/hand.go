@@ -24,7 +24,7 @@ import (
 	"bicast/internal/counting"
 	"bicast/mptcp"
 	"bicast/relay/divert"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 const tendEvery = time.Second
@@ -101,7 +101,7 @@ func (h *Hand) obey(wanted wanted) error {
 func (h *Hand) Choose(order *agentv1.Choices) (string, error) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	relays := map[string]*take.Relay{}
+	relays := map[string]*proxy.Relay{}
 	if h.stands != nil {
 		relays = h.stands.relays
 	}

@@ -13,7 +13,7 @@ import (
 	"bicast/internal/ratelog"
 	"bicast/mptcp"
 	"bicast/relay/carry"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 // A subflow that ended, or could not be made, is made again after a while, that doubles where it ends again.
@@ -44,7 +44,7 @@ type joins struct {
 type joined struct {
 	mptcp.Connection
 	relay  netip.AddrPort
-	locals *take.Locals
+	locals *proxy.Locals
 	ids    map[netip.Addr]uint8 // of our addresses
 	paths  map[path]*source
 }
@@ -87,7 +87,7 @@ func (j *joins) lead(relays []relay) {
 
 // join opens a subflow by each way that the connection does not begin with. The kernel goes on to call by a path that does not
 // answer, for two minutes. False: it has no others, for it is none of MPTCP.
-func (j *joins) join(end *carry.Secure, locals *take.Locals, relay netip.AddrPort) bool {
+func (j *joins) join(end *carry.Secure, locals *proxy.Locals, relay netip.AddrPort) bool {
 	from := locals.Of(relay.Addr())
 	if j.paths(from, relay) < 2 {
 		return true
@@ -96,7 +96,7 @@ func (j *joins) join(end *carry.Secure, locals *take.Locals, relay netip.AddrPor
 	if err != nil {
 		return true // it has ended
 	}
-	connection, err := mptcp.Own(raw)
+	connection, err := mptcp.OfSocket(raw)
 	if err != nil {
 		j.trouble.Warn("the relay is reached by one uplink alone", "relay", relay, "because", err)
 		return false

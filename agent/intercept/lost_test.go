@@ -9,7 +9,7 @@ import (
 
 	"bicast/internal/ratelog"
 	"bicast/mptcp"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 // told is a kernel that has these subflows, and tells of nothing.
@@ -46,7 +46,7 @@ var (
 
 // carried is one connection by both uplinks, as far as joins knows; and joins that does.
 func carried(kernel *told, token mptcp.Token) (*joins, *joined) {
-	locals := &take.Locals{}
+	locals := &proxy.Locals{}
 	locals.Set([]netip.Addr{wifi, lte})
 	one := &joined{mptcp.Connection{Token: token}, tokyo, locals, numbered(wifi, []netip.Addr{wifi, lte}), map[path]*source{
 		{wifi, tokyo}: {port: 1001, pause: time.Millisecond}, {lte, tokyo}: {port: 1002, pause: time.Millisecond},

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"bicast/api/agentv1"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 // Who was reached so lately can be reached, whatever the one says who watches.
@@ -47,7 +47,7 @@ func (s *stand) report(order *agentv1.Take) *agentv1.Taking {
 	return report
 }
 
-func message(name string, totals take.Totals) *agentv1.TerminalTaken {
+func message(name string, totals proxy.Totals) *agentv1.TerminalTaken {
 	return &agentv1.TerminalTaken{
 		Name: name, Connections: uint32(totals.Connections), Relayed: totals.Relayed, Direct: totals.Direct, Reset_: totals.Reset,
 		BytesUp: totals.Up, BytesDown: totals.Down,
@@ -55,7 +55,7 @@ func message(name string, totals take.Totals) *agentv1.TerminalTaken {
 }
 
 // because is why a relay cannot be reached; empty: it can.
-func (s *stand) because(relay *take.Relay) string {
+func (s *stand) because(relay *proxy.Relay) string {
 	took, at := relay.Setup()
 	for _, each := range s.terminals {
 		if !each.watches {
@@ -75,7 +75,7 @@ func (s *stand) because(relay *take.Relay) string {
 // tend sees to what stands, and tells once what has changed.
 func (s *stand) tend() {
 	if err := s.mend(); err != nil {
-		s.taker.Trouble.Warn("terminals' connections may not be taken", "because", err)
+		s.proxy.Trouble.Warn("terminals' connections may not be taken", "because", err)
 	}
 	bars := s.barred(time.Now())
 	if bars != nil && s.bars == nil {

@@ -21,7 +21,7 @@ import (
 	"bicast/relay/carry"
 	"bicast/relay/divert"
 	"bicast/relay/pool"
-	"bicast/relay/take"
+	"bicast/relay/proxy"
 )
 
 // How long the first order waits for the path manager: connections that are made before have one subflow for good.
@@ -41,13 +41,13 @@ type stand struct {
 
 	place     *divert.Diverted
 	four, six uint16 // the proxy's ports
-	taker     *take.Taker
+	proxy     *proxy.Proxy
 	joins     *joins
-	relays    map[string]*take.Relay
+	relays    map[string]*proxy.Relay
 	terminals map[string]*taken
 	wanted    wanted
-	plan      take.Plan
-	said      map[*take.Relay]string // why each cannot be reached, as it was told last
+	plan      proxy.Plan
+	said      map[*proxy.Relay]string // why each cannot be reached, as it was told last
 	intake    intake
 	bars      error // why nothing may come to the proxy
 }
@@ -55,18 +55,18 @@ type stand struct {
 // taken is a terminal as it was ordered, and by what it goes.
 type taken struct {
 	terminal
-	way     *take.Terminal
-	locals  *take.Locals
+	way     *proxy.Terminal
+	locals  *proxy.Locals
 	watches bool // whether relays can be reached
 }
 
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
 		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
-		taker: &take.Taker{Trouble: &ratelog.Teller{Log: h.log}, Most: memlimit.Connections()},
-		joins: &joins{kernel: h.kernel, trouble: &ratelog.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*take.Relay{},
-		terminals: map[string]*taken{}, said: map[*take.Relay]string{},
-		plan: take.Plan{Choices: take.Chosen(nil), Sought: &take.Sought{}},
+		proxy: &proxy.Proxy{Trouble: &ratelog.Teller{Log: h.log}, Most: memlimit.Connections()},
+		joins: &joins{kernel: h.kernel, trouble: &ratelog.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*proxy.Relay{},
+		terminals: map[string]*taken{}, said: map[*proxy.Relay]string{},
+		plan: proxy.Plan{Choices: proxy.Chosen(nil), Sought: &proxy.Sought{}},
 	}
 	if err := h.within(func() (err error) {
 		s.place, err = divert.Claim()
@@ -78,13 +78,13 @@ func begin(h *Hand) (s *stand, err error) {
 	s.spare = footprint.Carry()
 	var four, six *net.TCPListener
 	err = h.within(func() (err error) {
-		four, six, err = take.Listen(s.ctx, 0, divert.Answering)
+		four, six, err = proxy.Listen(s.ctx, 0, divert.Answering)
 		return err
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.end())
 	}
-	s.taker.By(&s.plan)
+	s.proxy.By(&s.plan)
 	s.four, s.six = s.serve(four), s.serve(six)
 	s.hold(h.guard)
 	s.part(s.joins.run)
@@ -107,7 +107,7 @@ func (s *stand) serve(listener *net.TCPListener) (port uint16) {
 		return 0
 	}
 	s.part(func(ctx context.Context) {
-		if err := s.taker.Serve(ctx, listener); err != nil {
+		if err := s.proxy.Serve(ctx, listener); err != nil {
 			s.log.Error("terminals' connections are not taken any more", "because", err)
 		}
 	})
@@ -154,7 +154,7 @@ func (s *stand) obey(w wanted) error {
 
 // expect has connections of these terminals be carried from now on.
 func (s *stand) expect(all ...map[string]*taken) {
-	s.plan.Terminals = map[netip.Addr]*take.Terminal{}
+	s.plan.Terminals = map[netip.Addr]*proxy.Terminal{}
 	for _, terminals := range all {
 		for _, each := range terminals {
 			for _, address := range each.addresses {
@@ -166,7 +166,7 @@ func (s *stand) expect(all ...map[string]*taken) {
 }
 
 // leave ends those that are none of ours.
-func (s *stand) leave(relays map[string]*take.Relay, terminals map[string]*taken) {
+func (s *stand) leave(relays map[string]*proxy.Relay, terminals map[string]*taken) {
 	for name, each := range relays {
 		if s.relays[name] != each {
 			each.End()
@@ -182,15 +182,15 @@ func (s *stand) leave(relays map[string]*take.Relay, terminals map[string]*taken
 // proceed has what comes from now on go by the plan as it is.
 func (s *stand) proceed() {
 	plan := s.plan
-	s.taker.By(&plan)
+	s.proxy.By(&plan)
 }
 
-func (s *stand) relaysOf(w wanted) map[string]*take.Relay {
-	relays := map[string]*take.Relay{}
+func (s *stand) relaysOf(w wanted) map[string]*proxy.Relay {
+	relays := map[string]*proxy.Relay{}
 	for _, each := range w.relays {
 		one := s.relays[each.name]
 		if one == nil || one.At != each.at || one.KeySum != each.keySum {
-			one = &take.Relay{Name: each.name, At: each.at, KeySum: each.keySum}
+			one = &proxy.Relay{Name: each.name, At: each.at, KeySum: each.keySum}
 			one.Begin(s.ctx)
 		}
 		one.Drain(each.draining)
@@ -204,8 +204,8 @@ func (s *stand) terminalsOf(w wanted) map[string]*taken {
 	for _, each := range w.terminals {
 		one := s.terminals[each.name]
 		if one == nil || !same(one.addresses, each.addresses) || !same(one.locals.All(), each.locals) {
-			one = &taken{locals: &take.Locals{Within: s.dial}}
-			one.way = &take.Terminal{Direct: one.locals.Direct, Open: func(relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+			one = &taken{locals: &proxy.Locals{Within: s.dial}}
+			one.way = &proxy.Terminal{Direct: one.locals.Direct, Open: func(relay *proxy.Relay) func(context.Context) (*carry.Secure, error) {
 				return s.opening(one.locals, relay)
 			}}
 			one.way.Begin(s.ctx)
@@ -224,7 +224,7 @@ func same(a, b []netip.Addr) bool {
 }
 
 // opening is of connections of one terminal to one relay.
-func (s *stand) opening(locals *take.Locals, relay *take.Relay) func(context.Context) (*carry.Secure, error) {
+func (s *stand) opening(locals *proxy.Locals, relay *proxy.Relay) func(context.Context) (*carry.Secure, error) {
 	dial := func(ctx context.Context) (*net.TCPConn, error) { return locals.Dial(ctx, *pool.Dialer(), relay.At) }
 	open := pool.Opening(dial, func() (*tls.Config, error) {
 		identity, err := s.identity()

@@ -22,7 +22,7 @@ import (
 	"bicast/internal/counting"
 	"bicast/relay/onward"
 	"bicast/relay/reach"
-	"bicast/relay/serve"
+	"bicast/relay/server"
 )
 
 const tendEvery = time.Second
@@ -203,8 +203,8 @@ func (h *Hand) because(now time.Time) string {
 }
 
 // order is how the parts below serve.
-func (w wanted) order(stand *stand) serve.Order {
-	return serve.Order{
+func (w wanted) order(stand *stand) server.Order {
+	return server.Order{
 		Shows: w.shows, Authority: w.identity.Authority(), Guests: w.guests, Draining: w.draining,
 		Reach: &reach.Reach{
 			Ports: w.reaches, Resolve: stand.resolve, Within: stand.dial, Roads: stand.roads, Congestion: w.congestion,

@@ -15,7 +15,7 @@ import (
 	"bicast/internal/memlimit"
 	"bicast/internal/ratelog"
 	"bicast/relay/reach"
-	"bicast/relay/serve"
+	"bicast/relay/server"
 )
 
 // stand is a relay from the order that begins it to the one that ends it.
@@ -24,7 +24,7 @@ type stand struct {
 	dial    reach.Within
 	resolve func(context.Context, string) ([]netip.Addr, error)
 	roads   *reach.Kernel
-	server  *serve.Server
+	server  *server.Server
 
 	alive   context.Context
 	stop    context.CancelFunc
@@ -44,7 +44,7 @@ func newStand(within func(func() error) error, dial reach.Within, log *slog.Logg
 	}); err != nil {
 		return nil, err
 	}
-	s.server = serve.New(serve.Order{}, memlimit.Connections(), &ratelog.Teller{Log: log})
+	s.server = server.New(server.Order{}, memlimit.Connections(), &ratelog.Teller{Log: log})
 	s.alive, s.stop = context.WithCancel(context.Background())
 	s.spare = footprint.Carry()
 	return s, nil
@@ -77,9 +77,9 @@ func (s *stand) open(w wanted) error {
 func (s *stand) listen(w wanted) error {
 	var door *net.TCPListener
 	err := s.within(func() (err error) {
-		door, err = serve.Listen(s.alive, netip.AddrPortFrom(netip.IPv6Unspecified(), w.port), w.congestion)
+		door, err = server.Listen(s.alive, netip.AddrPortFrom(netip.IPv6Unspecified(), w.port), w.congestion)
 		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) {
-			door, err = serve.Listen(s.alive, netip.AddrPortFrom(netip.IPv4Unspecified(), w.port), w.congestion)
+			door, err = server.Listen(s.alive, netip.AddrPortFrom(netip.IPv4Unspecified(), w.port), w.congestion)
 		}
 		return err
 	})

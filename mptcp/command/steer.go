@@ -117,7 +117,7 @@ func runSwitch(s *session, words []string) error {
 	if err != nil {
 		return err
 	}
-	var orders []mptcp.Order
+	var orders []mptcp.SubflowPreference
 	unclear := ""
 	for _, c := range chosen {
 		by, others := to.split(c.Connection)
@@ -127,7 +127,7 @@ func runSwitch(s *session, words []string) error {
 				fmt.Fprintf(s.out, "left: %s\n", unclear)
 			}
 		case len(by) > 0:
-			orders = append(orders, mptcp.Order{Connection: c.Connection, Wanted: by, Others: others})
+			orders = append(orders, mptcp.SubflowPreference{Connection: c.Connection, Wanted: by, Others: others})
 		case len(chosen) == 1:
 			return to.missing(c.Connection)
 		default:
@@ -152,7 +152,7 @@ func runSwitch(s *session, words []string) error {
 }
 
 // already is how things were before a switch that had nothing to do.
-func already(orders []mptcp.Order, word string) string {
+func already(orders []mptcp.SubflowPreference, word string) string {
 	if len(orders) > 1 {
 		return fmt.Sprintf("%d connections go by %s already", len(orders), word)
 	}

@@ -16,7 +16,7 @@ import (
 	"bicast/internal/mtls"
 	"bicast/internal/mtls/mtlstest"
 	"bicast/relay/carry"
-	"bicast/relay/serve"
+	"bicast/relay/server"
 )
 
 const within = time.Minute
@@ -37,7 +37,7 @@ func (r *relay) open() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if r.listener, err = serve.Listen(context.Background(), netip.MustParseAddrPort(r.at), ""); err != nil {
+	if r.listener, err = server.Listen(context.Background(), netip.MustParseAddrPort(r.at), ""); err != nil {
 		r.t.Fatal(err)
 	}
 	r.at = r.listener.Addr().String()

@@ -1,4 +1,4 @@
-package take
+package proxy
 
 import (
 	"net/netip"

@@ -161,7 +161,7 @@ func (h *Handle) RemoveSubflow(c Connection, s Subflow) (Change, error) {
 		return Change{}, err
 	}
 	change := Change{Manager: manager, Connections: 1}
-	now, err := h.Again(c)
+	now, err := h.Reread(c)
 	if err != nil {
 		return change, err
 	}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Again reads a connection's known subflows once more, without those that have ended: a tenth of a millisecond, where
+// Reread reads a connection's known subflows once more, without those that have ended: a tenth of a millisecond, where
 // Connections takes some. The connection's own counters stay as they were.
-func (h *Handle) Again(c Connection) (Connection, error) {
+func (h *Handle) Reread(c Connection) (Connection, error) {
 	if err := h.verify(c); err != nil {
 		return c, err
 	}

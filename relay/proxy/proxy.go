@@ -1,6 +1,6 @@
-// Package take is the gateway's side: terminals' connections, which were led here, are carried to where they go through a
-// relay. Where there is no relay they are made by the gateway itself, or reset, as the policy says.
-package take
+// Package proxy is the gateway's side: it carries intercepted connections of terminals to where they go through a relay. Where
+// there is no relay it connects directly, or resets them, as the policy says.
+package proxy
 
 import (
 	"context"
@@ -20,8 +20,8 @@ const answerWithin = 20 * time.Second // a relay gives a name 5 s and a destinat
 
 var errSilent = errors.New("the relay has gone silent")
 
-// Taker is a gateway's proxy.
-type Taker struct {
+// Proxy is a gateway's proxy.
+type Proxy struct {
 	Trouble *ratelog.Teller
 	Most    int // connections of all terminals
 
@@ -31,28 +31,28 @@ type Taker struct {
 }
 
 // By has what comes from now on go by a plan; it is given one before it serves.
-func (t *Taker) By(plan *Plan) { t.plan.Store(plan) }
+func (p *Proxy) By(plan *Plan) { p.plan.Store(plan) }
 
 // Serve ends, with all connections, when the context does.
-func (t *Taker) Serve(ctx context.Context, listener *net.TCPListener) error {
-	return acceptloop.Serve(ctx, listener, t.guest)
+func (p *Proxy) Serve(ctx context.Context, listener *net.TCPListener) error {
+	return acceptloop.Serve(ctx, listener, p.guest)
 }
 
 // Accepted are the connections that came here, whatever became of them.
-func (t *Taker) Accepted() uint64 { return t.accepted.Load() }
+func (p *Proxy) Accepted() uint64 { return p.accepted.Load() }
 
-func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
-	t.accepted.Add(1)
+func (p *Proxy) guest(ctx context.Context, conn *net.TCPConn) {
+	p.accepted.Add(1)
 	end := carry.OfTCP(conn)
 	to := conn.LocalAddr().(*net.TCPAddr).AddrPort()
-	plan := t.plan.Load()
+	plan := p.plan.Load()
 	terminal := plan.terminal(conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
 	if terminal == nil || to.Addr().IsLoopback() { // who comes to our own door wants nothing that is there
 		end.Reset()
 		return
 	}
-	defer t.leave(terminal)
-	if !t.enter(terminal, plan.alone(terminal)) {
+	defer p.leave(terminal)
+	if !p.enter(terminal, plan.alone(terminal)) {
 		terminal.counts.reset.Add(1)
 		end.Reset()
 		return
@@ -63,26 +63,26 @@ func (t *Taker) guest(ctx context.Context, conn *net.TCPConn) {
 	defer over()
 	stop := context.AfterFunc(ctx, end.Reset)
 	defer stop()
-	call{t, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
+	call{p, plan, terminal, keep(end, &terminal.counts), to}.carry(ctx)
 }
 
 // enter tells whether there is room for one more: no terminal has more than it leaves to others, where there are others.
-func (t *Taker) enter(terminal *Terminal, alone bool) bool {
-	own, all := terminal.counts.connections.Add(1), t.taken.Add(1)
+func (p *Proxy) enter(terminal *Terminal, alone bool) bool {
+	own, all := terminal.counts.connections.Add(1), p.taken.Add(1)
 	if alone {
 		own = 0
 	}
-	return own+all <= int64(t.Most)
+	return own+all <= int64(p.Most)
 }
 
-func (t *Taker) leave(terminal *Terminal) {
+func (p *Proxy) leave(terminal *Terminal) {
 	terminal.counts.connections.Add(-1)
-	t.taken.Add(-1)
+	p.taken.Add(-1)
 }
 
 // call is one connection that a terminal has made.
 type call struct {
-	*Taker
+	*Proxy
 	plan     *Plan
 	terminal *Terminal
 	near     *kept

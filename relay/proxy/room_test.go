@@ -1,4 +1,4 @@
-package take
+package proxy
 
 import (
 	"net/netip"
@@ -7,37 +7,37 @@ import (
 
 func TestATerminalThatOpensWhatItCanLeavesRoomToOthers(t *testing.T) {
 	const most = 1024
-	taker, greedy, other := &Taker{Most: most}, &Terminal{}, &Terminal{}
+	proxy, greedy, other := &Proxy{Most: most}, &Terminal{}, &Terminal{}
 	for range 2 * most {
-		if !taker.enter(greedy, false) {
-			taker.leave(greedy)
+		if !proxy.enter(greedy, false) {
+			proxy.leave(greedy)
 		}
 	}
 	if n := greedy.Totals().Connections; n != most/2 {
 		t.Fatalf("one alone has %d connections, expected half of %d", n, most)
 	}
 	for n := range most / 4 {
-		if !taker.enter(other, false) {
+		if !proxy.enter(other, false) {
 			t.Fatalf("another one's connection %d is refused", n)
 		}
 	}
 	for range most / 4 {
-		taker.leave(greedy)
+		proxy.leave(greedy)
 	}
-	if !taker.enter(greedy, false) {
+	if !proxy.enter(greedy, false) {
 		t.Fatal("who has ended connections opens no other ones")
 	}
 }
 
 func TestATerminalThatIsAloneHasAllTheRoom(t *testing.T) {
 	const most = 8
-	taker, only := &Taker{Most: most}, &Terminal{}
+	proxy, only := &Proxy{Most: most}, &Terminal{}
 	for n := range most {
-		if !taker.enter(only, true) {
+		if !proxy.enter(only, true) {
 			t.Fatalf("connection %d of %d is refused", n, most)
 		}
 	}
-	if taker.enter(only, true) {
+	if proxy.enter(only, true) {
 		t.Fatalf("more than %d connections are taken", most)
 	}
 }

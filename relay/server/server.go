@@ -1,5 +1,5 @@
-// Package serve is the relay's side: MPTCP and TLS with gateways, plain TCP with the servers that they ask for.
-package serve
+// Package server is the relay's side: MPTCP and TLS with gateways, plain TCP with the servers that they ask for.
+package server
 
 import (
 	"context"

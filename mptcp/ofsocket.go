@@ -18,8 +18,8 @@ const (
 	infoLength = 4
 )
 
-// Own is the connection of a socket of this process: its token and its cookie, by which it takes orders.
-func Own(socket syscall.RawConn) (Connection, error) {
+// OfSocket returns the connection of a socket of this process: its token and its cookie, by which it takes orders.
+func OfSocket(socket syscall.RawConn) (Connection, error) {
 	var info [infoLength]uint32
 	var c Connection
 	var refused error
