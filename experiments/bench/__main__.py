@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from experiments.bench import PARTS, run
+from experiments.bench import run
+from experiments.bench.plan import PARTS
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from experiments.bench.connect import gateways, lead
+from experiments.bench.connections import gateways, lead
 from lab.processes.controller import OPENFLOW, TREE, Controller
 from lab.processes.gateways import many
 from lab.processes.usage import cpu_s, resident_mb

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from experiments.bench.lab import lab
+from experiments.bench.laboratory import lab
 from lab.results.figures import Figure, Promise, at_least, figure, middle
 from lab.stage import ovs
 from lab.stage.nodes import Machine

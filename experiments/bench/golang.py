@@ -1,11 +1,13 @@
-"""Benchmarks that are written in Go beside what they measure: run, and read."""
+"""Benchmarks that are written in Go beside what they measure: the pace of elimination, and the cost of window caps."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 from lab.processes.controller import TREE
+from lab.results.figures import Figure, Promise, at_least, below, middle
 from lab.stage.command import run
 
 PROGRAM = TREE / "setup" / "go.sh"
@@ -29,3 +31,69 @@ def read(said: str) -> Read:
         for value, unit in MEASURED.findall(values):
             found[name.replace("_", " ")][unit].append(float(value))
     return found
+
+
+# What eliminating copies leaves of a processor's pace, beside a program that gives the same verdicts without a look.
+#
+# A veth's driver runs either; they take turns in one run (agent/elimination/speed_test.go).
+
+ROUNDS = 12
+PROMISED, AT = 0.5, "64 bytes"
+SPEED = "Speed/native/"
+ORDERS = {"pair": "firsts and their copies by turns", "copy": "copies alone, which end"}
+
+
+def elimination() -> Iterator[Figure]:
+    yield from elimination_figures(benchmark("elimination", SPEED.removesuffix("/"), ROUNDS))
+
+
+def elimination_figures(said: str) -> Iterator[Figure]:
+    """Of what Go's benchmark said."""
+    for name, measured in sorted(read(said).items(), key=lambda each: sizes_of(each[0])):
+        length, _, room = name.removeprefix(SPEED).partition("/room ")
+        for kind, what in ORDERS.items():
+            promise = at_least(PROMISED) if (kind, length) == ("pair", AT) else None
+            head = f"packets of {length}, room for {room}, {what}"
+            yield middle(f"{head}: of the pace without a look", measured[f"{kind}:ratio"], "", promise)
+            yield middle("  packets a second", measured[f"{kind}:Mpps"], "million")
+        yield middle("  memory in use", measured["KiB"], "KiB")
+
+
+def sizes_of(name: str) -> tuple[int, int]:
+    length, _, room = name.removeprefix(SPEED).partition(" bytes/room ")
+    return int(length), int(room)
+
+
+# What holding windows costs: a gateway's packets, and a terminal's processor.
+#
+# The gateway's programs come and go by turns while one upload goes on, as fast as the processors do it
+# (agent/caps/receivewindow/bench_test.go). The kernel's own account gives what a terminal's take
+# (agent/caps/structops/cost_test.go).
+
+GATEWAY, TERMINAL = "Goodput/", "Cost/"
+PROMISES: dict[tuple[str, str], Promise] = {
+    (f"{GATEWAY}with offloads", "median-ratio"): at_least(0.95),
+    (f"{TERMINAL}an upload beside a cap", "SockOps-%"): below(1),
+    (f"{TERMINAL}an upload under a cap", "SockOps-%"): below(1),
+    (f"{TERMINAL}connections beside a cap", "SockOps-%"): below(1),
+}
+UNITS = {
+    "median-ratio": ("goodput through the gateway's programs, beside none", ""),
+    "with-Mbit/s": ("goodput", "Mbit/s"),
+    "SockOps-%": ("a processor's time, to give sockets the congestion control", "%"),
+    "StructOps-%": ("a processor's time, in the congestion control", "%"),
+}
+
+
+def windows() -> Iterator[Figure]:
+    yield from window_figures(benchmark("caps/receivewindow", "Goodput", rounds=100))
+    yield from window_figures(benchmark("caps/structops", "Cost", rounds=3))
+
+
+def window_figures(said: str) -> Iterator[Figure]:
+    """Of what Go's benchmarks said."""
+    for name, measured in read(said).items():
+        case = name.removeprefix(GATEWAY).removeprefix(TERMINAL)
+        for unit, (what, told) in UNITS.items():
+            if unit in measured:
+                yield middle(f"{case}: {what}", measured[unit], told, PROMISES.get((name, unit)))

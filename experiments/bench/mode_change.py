@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from experiments.bench.lab import Lab, lab
+from experiments.bench.laboratory import Lab, lab
 from lab.processes.openflow_spy import FLOW_MOD, GROUP_MOD
 from lab.results.figures import Figure, exactly, figure, middle, percentile, worst
 from lab.traffic.numbered import Counted, numbered

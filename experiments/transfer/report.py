@@ -15,6 +15,7 @@ from matplotlib.figure import Figure as Drawing
 from experiments.paper import paper002
 from experiments.transfer.measure import Row, Rows
 from experiments.transfer.plan import FRAME_BYTES, PAYLOAD_BYTES, PROMISED, SETTINGS, Plan, Setting
+from lab.results.figures import Figure
 from topologies.paper import LTE_BPS, WIFI_BPS
 
 CUBIC_RATIO = 0.65  # of plain's time, at most
@@ -129,7 +130,6 @@ def _verdict(results: Results, setting: Setting) -> Verdict:
 
 
 # Tables for people, beside the paper's, and one document for programs.
-
 WAYS = ("plain", "bicast")
 
 
@@ -247,7 +247,6 @@ def _cell(results: Results, setting: Setting, cell: tuple[int, int]) -> dict[str
 # Paper 002's figures 4 to 9: seconds over what Wi-Fi loses up, a figure for each loss down.
 #
 # The paper's curves stand in the first panel of each figure, what was measured in the others, one for each setting.
-
 FIRST_FIGURE = 4  # of the paper, no loss down
 STYLES: dict[str, dict[str, Any]] = {
     "plain": {"color": "tab:red", "marker": "s", "label": "plain MPTCP"},
@@ -307,3 +306,21 @@ def present(plan: Plan, rows: Rows, as_json: bool) -> None:
         return
     print(text(results))
     print(f"\nEvery download: {rows.file}\nPlots: {', '.join(str(plot) for plot in plots) or 'none'}")
+
+
+def figure_of(results: Results, verdict: Verdict) -> Figure:
+    """Return the figure of a verdict; its spread is the widest that the single downloads allow."""
+    assert verdict.measured is not None and verdict.where is not None, "the plan has what is promised"
+    bicast = results.reading(verdict.setting, verdict.where, "bicast")
+    plain = results.reading(verdict.setting, verdict.where, "plain")
+    assert bicast is not None
+    least, most = bicast.least, bicast.most
+    if verdict.setting.congestion_control == "cubic":
+        assert plain is not None
+        low, high = least / plain.most, most / plain.least
+    else:
+        allowed_s = results.size_bytes * 8 / limit_bps(verdict.setting)
+        low, high = least / allowed_s, most / allowed_s
+    up, down = verdict.where
+    what = f"{verdict.setting}: {verdict.promise} (here at {up} % up, {down} % down)"
+    return Figure(what, verdict.measured, "", verdict.n, low, high, f"<= {verdict.bound:g}", verdict.met)

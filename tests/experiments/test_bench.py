@@ -8,26 +8,26 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from experiments import bench
-from experiments.bench import eliminate, ports, windows
+from experiments.bench import golang, outages, report
+from experiments.bench.measure import MEASURES
 from experiments.bench.mode_change import LATE_S, Change, Round
-from experiments.bench.transfer import figure_of
+from experiments.bench.plan import PARTS, SMOKE
 from experiments.transfer.measure import Row
 from experiments.transfer.plan import Setting, Task
-from experiments.transfer.report import Results, verdicts
+from experiments.transfer.report import Results, figure_of, verdicts
 from lab.processes.controller import TREE
 from lab.results.figures import at_least, below, middle, percentile, table, worst
 from lab.traffic.numbered import Counted
 
 
-@pytest.mark.parametrize("part", [*bench.PARTS, *bench.SMOKE])
+@pytest.mark.parametrize("part", [*PARTS, *SMOKE])
 def test_each_part_of_the_table_can_be_measured(part: str) -> None:
-    assert callable(import_module(f"experiments.bench.{part}").measure)
+    assert callable(MEASURES[part])
 
 
 def test_the_table_tells_measured_n_spread_promise_and_verdict() -> None:
@@ -49,9 +49,9 @@ def test_a_promise_that_was_not_met_is_named_and_is_a_failure(capsys: pytest.Cap
         worst("  b", [0.5], "", at_least(0.85)),
         middle("c", [7], "s"),
     )
-    assert bench.verdict([met, nothing]) == 0
+    assert report.verdict([met, nothing]) == 0
     assert capsys.readouterr().err == ""
-    assert bench.verdict([met, broken, nothing]) == 1
+    assert report.verdict([met, broken, nothing]) == 1
     assert capsys.readouterr().err == "bench: not met: b: 0.5, promised >= 0.85\n"
 
 
@@ -73,7 +73,7 @@ def test_the_pace_of_elimination_is_judged_where_it_was_promised_by_the_middle_o
         f"  1.2 pair:Mpps  1.8 pair:idle-Mpps  {ratio} pair:ratio"
         for length, ratio in (("64_bytes", 0.6), ("64_bytes", 0.45), ("64_bytes", 0.5), ("1400_bytes", 0.3))
     ]
-    told = {one.what: one for one in eliminate.figures("\n".join(["goos: linux", *lines, "PASS"]))}
+    told = {one.what: one for one in golang.elimination_figures("\n".join(["goos: linux", *lines, "PASS"]))}
     small = told["packets of 64 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
     assert (small.value, small.n, small.low, small.high, small.met) == (0.5, 3, 0.45, 0.6, True)
     large = told["packets of 1400 bytes, room for 4096, firsts and their copies by turns: of the pace without a look"]
@@ -86,7 +86,7 @@ BenchmarkGoodput/with_offloads-2       100   0.97 median-ratio   26000 with-Mbit
 BenchmarkGoodput/packet_by_packet-2    100   0.89 median-ratio    4800 with-Mbit/s    5400 without-Mbit/s
 BenchmarkCost/an_upload_under_a_cap-2    3   1.25 SockOps-%        0.9 StructOps-%
 PASS"""
-    told = {one.what: (one.value, one.met) for one in windows.figures(said)}
+    told = {one.what: (one.value, one.met) for one in golang.window_figures(said)}
     assert told == {
         "with offloads: goodput through the gateway's programs, beside none": (0.97, True),
         "with offloads: goodput": (26000, None),
@@ -134,8 +134,8 @@ def test_of_the_downloads_the_promises_are_told_with_their_widest_spread() -> No
 def test_a_part_is_measured_and_kept_as_csv_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench, "RESULTS", tmp_path)
-    monkeypatch.setattr(ports, "ROUNDS", 2)
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(outages, "PORT_ROUNDS", 2)
     assert bench.run(argparse.Namespace(parts=["ports"], json=True)) == 0
     told = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "ports.json").read_text()) == told

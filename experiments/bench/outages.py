@@ -1,20 +1,49 @@
-"""The controller is killed with -9 under a bicast download, after a manual mode and switch, and started again."""
+"""Outages: an uplink's port goes down and comes up, and the controller dies under a download and returns."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
-from experiments.bench.lab import Lab, lab
-from lab.results.figures import Figure, Promise, exactly, middle, worst
+from experiments.bench.laboratory import Lab, lab
+from lab.processes.openflow_spy import BARRIER_REPLY
+from lab.results.figures import Figure, Promise, below, exactly, middle, worst
+from lab.stage.command import run
 from lab.stage.failure import ExperimentFailed
 from lab.traffic.download import Received, flowing
 from lab.traffic.web import WebFile, web_server
 from topologies.paper import SERVER, PaperTopo
 
-ROUNDS = 3
+# A port that goes down and up: the time until its uplink has left the buckets, and until it is back in them.
+
+PORT_ROUNDS = 20
+PORT_PROMISED_MS = 100.0
+
+
+def _until_done(lab: Lab, state: str) -> float:
+    """Milliseconds from the order to the link until the switch has answered the barrier behind the new groups."""
+    began = time.monotonic()
+    run("ip", "link", "set", "gw-lte", state)
+    return (lab.spy.wait(BARRIER_REPLY, since=began) - began) * 1000
+
+
+def ports() -> Iterator[Figure]:
+    down_ms, up_ms = [], []
+    with lab(PaperTopo(shaped=False)) as stage:
+        for _ in range(PORT_ROUNDS):
+            down_ms.append(_until_done(stage, "down"))
+            up_ms.append(_until_done(stage, "up"))
+    yield worst("a port that goes down has left the buckets", down_ms, "ms", below(PORT_PROMISED_MS))
+    yield middle("  median", down_ms, "ms")
+    yield middle("a port that comes up is back in the buckets, median", up_ms, "ms")
+
+
+# A controller that is killed with -9 under a bicast download, after a manual mode and switch, and started again.
+
+DEATH_ROUNDS = 3
 BYTES, LONG_BYTES = 50_000_000, 160_000_000  # the longer outlasts a death and a return on a busy machine
-PROMISED_MS = 200.0
-AT_MOST = Promise(f"<= {PROMISED_MS:g}", lambda value: value <= PROMISED_MS)
+PAUSE_PROMISED_MS = 200.0
+AT_MOST = Promise(f"<= {PAUSE_PROMISED_MS:g}", lambda value: value <= PAUSE_PROMISED_MS)
 
 
 def undisturbed(lab: Lab, file: WebFile) -> Received:
@@ -32,7 +61,7 @@ def bereaved(lab: Lab, file: WebFile) -> Received:
         return download.received()
 
 
-def measure() -> Iterator[Figure]:
+def death() -> Iterator[Figure]:
     plain_ms, pauses_ms, broken, forgotten, sent = [], [], [], [], []
     topo = PaperTopo(congestion_control="bbr")
     # In the file nothing is bicast and Wi-Fi is active: what is found after the death was kept.
@@ -41,7 +70,7 @@ def measure() -> Iterator[Figure]:
         client.set_mode("client", "bicast")
         client.set_active("client", "lte")
         short, file = web.offer("short", BYTES), web.offer("long", LONG_BYTES)
-        for _ in range(ROUNDS):
+        for _ in range(DEATH_ROUNDS):
             plain_ms.append(undisturbed(stage, short).longest_pause_s * 1000)
             began = stage.spy.noted[-1].at
             got = bereaved(stage, file)

@@ -1,11 +1,8 @@
-"""Ten terminals on one access point, at 4 and at 64 ms: the ideal window beside none, with what was promised of it; and
-what it costs to decide for as many as a site may have.
-"""
+"""The processor time of deciding caps for as many terminals as a site may have."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import yaml
 
@@ -14,8 +11,6 @@ from controller.features.caps.access_point import AccessPointState
 from controller.model.config import Terminal
 from controller.policy.caps.flows import TcpFlow
 from controller.policy.caps.sharers import PERIOD_S
-from experiments.air import CAMPAIGN
-from experiments.air.plan import SHORT
 from lab.processes.gateways import many
 from lab.results.figures import Figure, at_most, middle
 
@@ -23,11 +18,6 @@ TERMINALS, CONNECTIONS = 250, 4
 SECONDS = 5
 PROMISED_PERCENT = 25.0
 RTT_US, SENT_BPS = 16_000, 200_000
-
-
-def measure() -> Iterator[Figure]:
-    yield decided()
-    yield from CAMPAIGN.bench(SHORT)
 
 
 def decided() -> Figure:
