@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from experiments.calls import BAD_S, STAGES, Call, table
+from experiments.calls.measure import Call
+from experiments.calls.plan import BAD_S, STAGES
+from experiments.calls.report import table
 from experiments.once.datagrams import THIN_PPS
 
 

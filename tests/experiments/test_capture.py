@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from experiments import capture
-from experiments.capture import segments
-from experiments.capture.claims import AFTER, BEFORE, Claim, Conversation, claims
+from experiments.capture import measure, plan, report
+from experiments.capture.measure import Conversation
+from experiments.capture.plan import AFTER, BEFORE
+from experiments.capture.report import Claim, claims
 from lab.processes.controller import OPENFLOW, controlled, pin_mode
 from lab.stage.stage import Stage, raised
 from topologies.paper import SERVER, PaperTopo
@@ -22,13 +23,13 @@ ATTEMPTS = 5  # TCP retransmits while the machine stalls, and the claims count e
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Conversation]:
     """One conversation in bicast, and one with bicast off."""
     found = {}
-    with controlled(capture.FILE) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
+    with controlled(plan.FILE) as controller, raised(PaperTopo(), controller=OPENFLOW) as net:
         controller.await_steady()
         for mode in ("bicast", "off"):
             pin_mode(controller.client, mode)
             for _ in range(ATTEMPTS):
                 before = retransmitted(net)
-                found[mode] = capture.observe(net, tmp_path_factory.mktemp(mode), capture.by_endpoints)
+                found[mode] = measure.observe(net, tmp_path_factory.mktemp(mode), measure.by_endpoints)
                 back_to_wifi(net)
                 if retransmitted(net) == before:
                     break
@@ -43,7 +44,7 @@ def retransmitted(net: Stage) -> list[int]:
 
 
 def back_to_wifi(net: Stage) -> None:
-    for number, flag in ((capture.WIFI_ENDPOINT, "nobackup"), (capture.LTE_ENDPOINT, "backup")):
+    for number, flag in ((plan.WIFI_ENDPOINT, "nobackup"), (plan.LTE_ENDPOINT, "backup")):
         net.machine("client").run("ip", "mptcp", "endpoint", "change", "id", number, flag)
 
 
@@ -58,12 +59,12 @@ def broken(conversation: Conversation) -> Iterator[Claim]:
 
 def test_each_client_segment_rides_twice_as_the_paper_says(bicast: Conversation) -> None:
     assert [f"{claim.sentence}: {claim.counter_examples}" for claim in broken(bicast)] == []
-    assert len(bicast.answers) == 2 * capture.WORDS
+    assert len(bicast.answers) == 2 * plan.WORDS
 
 
 def test_the_active_subflow_is_switched_in_the_middle(bicast: Conversation) -> None:
     sources = [each.source for each in bicast.answers]
-    assert sources == [BEFORE] * capture.WORDS + [AFTER] * capture.WORDS
+    assert sources == [BEFORE] * plan.WORDS + [AFTER] * plan.WORDS
 
 
 def test_the_copies_are_those_of_one_segment_and_leave_by_different_ports(bicast: Conversation) -> None:
@@ -103,14 +104,14 @@ def test_a_copy_with_another_sequence_number_is_no_copy(bicast: Conversation) ->
 
 def test_a_conversation_that_broke_off_has_no_tables_and_says_so(bicast: Conversation) -> None:
     cut = replace(bicast, client=[], server=[], router_wifi=[], router_lte=[])
-    assert "0 segments where 24 were expected" in capture.text(cut, claims(cut))
+    assert "0 segments where 24 were expected" in report.text(cut, claims(cut))
 
 
 def test_the_document_tells_what_the_text_tells(bicast: Conversation) -> None:
-    told = capture.document(bicast, claims(bicast))
-    assert told["client_segments"] == 2 * capture.WORDS
+    told = report.document(bicast, claims(bicast))
+    assert told["client_segments"] == 2 * plan.WORDS
     assert all(claim["holds"] for claim in told["claims"])  # type: ignore[attr-defined]
-    text = capture.text(bicast, claims(bicast))
+    text = report.text(bicast, claims(bicast))
     assert text.count("HOLDS") == 6
     assert "DOES NOT HOLD" not in text
 
@@ -119,7 +120,7 @@ def test_the_document_tells_what_the_text_tells(bicast: Conversation) -> None:
 def test_flags_are_read_of_every_tshark(truth: tuple[str, str]) -> None:
     yes, no = truth
     numbers = ["4000000000", "5", "9", "4"]
-    segment = segments._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
+    segment = measure._segment([BEFORE, "5", SERVER, "4000", *numbers, yes, no, no])
     assert (segment.push, segment.ends, segment.raw_sequence) == (True, False, 4_000_000_000)
     assert str(segment) == f"{BEFORE} > {SERVER}: Flags [P.], seq 5:9, ack 9"
-    assert segments._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends
+    assert measure._segment([BEFORE, "5", SERVER, "4000", *numbers, no, no, yes]).ends

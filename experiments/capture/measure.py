@@ -1,0 +1,236 @@
+"""Hold the conversation with nothing lost, capture it at three machines, and read the captures."""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.capture.plan import AFTER, BEFORE, LTE_ENDPOINT, PLACES, PORT, WIFI_ENDPOINT, WORDS
+from lab.processes.agents import TERMINAL
+from lab.processes.capture import captured
+from lab.processes.controller import TREE
+from lab.stage import command
+from lab.stage.failure import ExperimentFailed
+from lab.stage.nodes import Machine
+from lab.stage.stage import Stage
+from topologies.paper import SERVER
+
+# TCP segments as tshark reads them from a capture.
+
+FIELDS = (
+    "ip.src", "tcp.srcport", "ip.dst", "tcp.dstport", "tcp.seq_raw", "tcp.seq", "tcp.ack", "tcp.len", "tcp.flags.push",
+    "tcp.flags.syn", "tcp.flags.fin",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    source: str
+    source_port: int
+    destination: str
+    destination_port: int
+    raw_sequence: int  # as on the wire
+    sequence: int  # from the connection's first
+    acknowledged: int
+    payload_bytes: int
+    push: bool
+    ends: bool  # it opens or closes the connection
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What a copy has in common with its original."""
+        ports = (self.source_port, self.destination_port)
+        return (self.source, self.destination, *ports, self.raw_sequence, self.payload_bytes)
+
+    @property
+    def next_sequence(self) -> int:
+        return self.sequence + self.payload_bytes
+
+    def __str__(self) -> str:
+        """As tcpdump writes it, and the paper."""
+        flags = "P." if self.push else "."
+        sequence = f" seq {self.sequence}:{self.next_sequence}," if self.payload_bytes else ""
+        return f"{self.source} > {self.destination}: Flags [{flags}],{sequence} ack {self.acknowledged}"
+
+
+def read_segments(pcap: Path) -> list[Segment]:
+    fields = [word for field in FIELDS for word in ("-e", field)]
+    told = command.run("tshark", "-n", "-r", str(pcap), "-Y", "tcp", "-T", "fields", *fields, where=str(pcap)).stdout
+    return [_segment(line.split("\t")) for line in told.splitlines()]
+
+
+def _segment(words: list[str]) -> Segment:
+    source, source_port, destination, destination_port, *numbers, push, syn, fin = words
+    raw_sequence, sequence, acknowledged, payload_bytes = (int(number or 0) for number in numbers)
+    ends = "1" in _bits(syn, fin)
+    return Segment(
+        source, int(source_port), destination, int(destination_port), raw_sequence, sequence, acknowledged,
+        payload_bytes, "1" in _bits(push), ends,
+    )  # fmt: skip
+
+
+def _bits(*words: str) -> set[str]:
+    """tshark 3 writes 1 for a set flag, tshark 4 True."""
+    return {"1" if word in ("1", "True") else "0" for word in words}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What each machine saw; the router at its port towards each uplink. `words` were exchanged before the active
+    subflow was switched, and as many after."""
+
+    words: int
+    client: Sequence[Segment]
+    router_wifi: Sequence[Segment]
+    router_lte: Sequence[Segment]
+    server: Sequence[Segment]
+
+    @property
+    def answers(self) -> list[Segment]:
+        """What the client sent with something in it."""
+        return [each for each in self.client if _answer(each)]
+
+    @property
+    def expected(self) -> list[str]:
+        return [BEFORE] * self.words + [AFTER] * self.words
+
+    def words_seen(self) -> list[Segment]:
+        """The server's, at the client."""
+        return [each for each in self.client if _word(each)]
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """The numbers of two exchanges in the midst, one before the switch and one after."""
+        return (self.words - 2, 2 * self.words - 2)
+
+    def exchange(self, seen: Sequence[Segment], number: int) -> list[Segment]:
+        """One word, its answers and their acknowledgements, in the order in which they were seen."""
+        words, answers = self.words_seen(), self.answers
+        if number >= min(len(words), len(answers)):
+            return []
+        word, answer = words[number], answers[number]
+        return [
+            each
+            for each in seen
+            if each.identity in (word.identity, answer.identity) or acknowledges(each, answer)
+        ]  # fmt: skip
+
+
+def _answer(segment: Segment) -> bool:
+    return segment.destination == SERVER and segment.payload_bytes > 0
+
+
+def _word(segment: Segment) -> bool:
+    return segment.source == SERVER and segment.payload_bytes > 0
+
+
+def acknowledges(segment: Segment, answer: Segment) -> bool:
+    """A segment of the server's that says this and nothing else."""
+    back = (segment.source, segment.source_port, segment.destination, segment.destination_port)
+    there = (answer.destination, answer.destination_port, answer.source, answer.source_port)
+    nothing_else = segment.payload_bytes == 0 and not segment.ends
+    return back == there and nothing_else and segment.acknowledged == answer.next_sequence
+
+
+TALK = Path(__file__).with_name("talk.py")
+WITHIN_S = 20.0
+SNAPPED_BYTES = 256
+
+
+def by_controller(_client: Machine) -> None:
+    command.run(str(TREE / "bicast"), "switch", TERMINAL, "lte")
+
+
+def by_endpoints(client: Machine) -> None:
+    """The same without an agent, by what iproute2 has."""
+    client.run("ip", "mptcp", "endpoint", "change", "id", LTE_ENDPOINT, "nobackup")
+    client.run("ip", "mptcp", "endpoint", "change", "id", WIFI_ENDPOINT, "backup")
+
+
+def observe(net: Stage, directory: Path, switch: Callable[[Machine], None]) -> Conversation:
+    """The conversation, with nothing lost; its captures are kept in `directory`. `switch` goes from Wi-Fi to LTE."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for way in (net.uplink("lte").forward, net.uplink("lte").backward):
+        way.set(loss_percent=0)
+    client, server = net.machine("client"), net.machine("server")
+    files = {name: directory / f"{name}.pcap" for name in PLACES}
+    with ExitStack() as captures:
+        for name, (machine, device) in PLACES.items():
+            options = ("-i", device, "-U", "--immediate-mode")
+            captures.enter_context(
+                captured(net.machine(machine), files[name], f"tcp port {PORT}", SNAPPED_BYTES, *options)
+            )
+        with _talking(server, client) as talk:
+            talk.say(1)  # before the first data is acknowledged MPTCP opens no second subflow (RFC 8684, 3.2)
+            _await_subflows(server, backup=AFTER)
+            talk.say(WORDS - 1)
+            switch(client)
+            _await_subflows(server, backup=BEFORE)
+            talk.say(WORDS)
+    return Conversation(WORDS, *(read_segments(file) for file in files.values()))
+
+
+class _Talk:
+    def __init__(self, server: subprocess.Popen[str]) -> None:
+        self._server = server
+        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def say(self, words: int) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.write(f"{words}\n")
+        self._server.stdin.flush()
+        self.await_word("done")
+
+    def await_word(self, word: str) -> None:
+        try:
+            said = self._said.get(timeout=WITHIN_S)
+        except queue.Empty:
+            raise ExperimentFailed(f"server: its program has not said {word!r} within {WITHIN_S:.0f} s") from None
+        if said != word:
+            raise ExperimentFailed(f"server: its program said {said!r} where {word!r} was expected")
+
+    def _listen(self) -> None:
+        assert self._server.stdout is not None
+        for line in self._server.stdout:
+            self._said.put(line.strip())
+        self._said.put("")
+
+
+@contextmanager
+def _talking(server: Machine, client: Machine) -> Iterator[_Talk]:
+    program = [sys.executable, str(TALK)]
+    with server.popen([*program, "serve", SERVER, str(PORT)], stdin=subprocess.PIPE, stderr=None, text=True) as speaker:
+        try:
+            talk = _Talk(speaker)
+            talk.await_word("listening")
+            with client.popen([*program, "answer", SERVER, str(PORT)], stderr=None) as listener:
+                try:
+                    talk.await_word("connected")
+                    yield talk
+                    assert speaker.stdin is not None
+                    speaker.stdin.close()
+                    listener.wait(WITHIN_S)
+                finally:
+                    listener.kill()
+        finally:
+            speaker.kill()
+
+
+def _await_subflows(server: Machine, backup: str) -> None:
+    """Until both stand and the peer has flagged this one backup, and the other not."""
+    deadline = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline:
+        told = server.run("ss", "-Htin", "state", "established", "sport", "=", f":{PORT}").stdout
+        rows = re.findall(r"\s(192\.168\.\d+\.3):\d+\s*\n.* tcp-ulp-mptcp flags:(\S+)", told)
+        if {peer: "B" in flags for peer, flags in rows} == {BEFORE: backup == BEFORE, AFTER: backup == AFTER}:
+            return
+    raise ExperimentFailed(f"server: no two subflows with {backup} alone backup within {WITHIN_S:.0f} s: {told}")

@@ -1,0 +1,19 @@
+"""One conversation, where it is captured, and the client's subflows before and after its switch."""
+
+from __future__ import annotations
+
+from lab.processes.controller import TREE
+
+DIRECTORY = TREE / "results" / "capture"
+FILE = TREE / "topologies" / "paper.yaml"
+PORT = 4000
+WORDS = 12
+PLACES = {
+    "client": ("client", "any"),
+    "router-wifi": ("router", "wifi"),
+    "router-lte": ("router", "lte"),
+    "server": ("server", "lan"),
+}
+WIFI_ENDPOINT, LTE_ENDPOINT = "1", "2"  # numbered in the topology's order
+
+BEFORE, AFTER = "192.168.110.3", "192.168.210.3"  # the client's active subflow
