@@ -1,1 +1,5 @@
-"""Each of the papers' tables and figures, run again on real parts and printed beside the paper's numbers."""
+"""Reruns of the papers' tables and figures, and the bench. Each has plan.py, measure.py and report.py.
+
+plan.py says what is run: factors, sizes, repetitions. measure.py runs it and yields values. report.py turns the values
+into rows, figures with their promises, and a plot; `run(args)` in the package's __init__.py ties the three together.
+"""
