@@ -10,7 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 // AddSubflow opens a subflow on a live connection and waits until it is established, or the context ends; it tells why
@@ -208,7 +208,7 @@ func (h *Handle) removeByEndpoint(local netip.Addr, change *Change) error {
 		return err
 	}
 	change.did("%v is no endpoint any more: every subflow of the namespace from it is closed, on %s", local,
-		counting.Of(len(touched), "connection"))
+		plural.Of(len(touched), "connection"))
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 // PreferEndpoints makes the kernel's path manager prefer some of our addresses over others, for every connection of
@@ -37,7 +37,7 @@ func (h *Handle) PreferEndpoints(wanted, others []netip.Addr, hard bool) (Change
 		}
 		if alone := onlyBy(touched, others); len(alone) > 0 {
 			change.did("%v is not closed: %s there had no other path, %v for one", addressList(others),
-				counting.Of(len(alone), "connection"), alone[0])
+				plural.Of(len(alone), "connection"), alone[0])
 			hard = false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 // A retraction takes back what an attempt to open a subflow has made, and says what it did.
@@ -56,7 +56,7 @@ func (h *Handle) openEndpoint(before Endpoint, device int32, change *Change) (re
 	if len(living) > 0 {
 		return nil, &Error{
 			Kind: Refused, What: fmt.Sprintf("%v is an endpoint that opens nothing, and making it one that does would close "+
-				"the subflows from there of %s", local, counting.Of(len(living), "connection")),
+				"the subflows from there of %s", local, plural.Of(len(living), "connection")),
 			Advice: "`remove` closes them and it; `add` can open them then",
 		}
 	}

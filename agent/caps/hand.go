@@ -15,7 +15,7 @@ import (
 
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -83,7 +83,7 @@ func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 	if len(caps) == 0 {
 		return "windows are free", nil
 	}
-	return fmt.Sprintf("%s under %s%s", counting.Of(int(h.found.Held), "socket"), counting.Of(len(caps), "cap"), h.way.Lacks), nil
+	return fmt.Sprintf("%s under %s%s", plural.Of(int(h.found.Held), "socket"), plural.Of(len(caps), "cap"), h.way.Lacks), nil
 }
 
 // Run tends it until the context ends, and then lets every window go.

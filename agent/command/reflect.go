@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/agent/probing/bandwidth"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/mptcp/command"
 )
 
@@ -57,6 +57,6 @@ func Reflect(arguments []string, out, complaints io.Writer) int {
 	}
 	of := reflector.Counters()
 	fmt.Fprintf(out, "answered %s; not answered: %d of strangers, %d for the second time, %d too many, %d whose answers this host could not send\n",
-		counting.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused, of.Unsent)
+		plural.Of(int(of.Answered), "packet"), of.Strangers, of.Replays, of.Refused, of.Unsent)
 	return done
 }

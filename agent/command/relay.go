@@ -80,7 +80,7 @@ func Relay(arguments []string, out, complaints io.Writer) int {
 	relay := server.New(server.Order{
 		Shows: shows, Authority: authority, Guests: mtls.Named(gateways),
 		Reach: &reach.Reach{Ports: ports, Resolve: reach.Resolver(beHere), Within: beHere, Roads: roads, Congestion: *congestion},
-	}, memlimit.Connections(), &ratelog.Teller{Log: slog.New(slog.NewTextHandler(complaints, nil))})
+	}, memlimit.Connections(), &ratelog.Logger{Log: slog.New(slog.NewTextHandler(complaints, nil))})
 	defer memlimit.Bound()()
 	if err := relay.Serve(ctx, door); err != nil {
 		return complain(complaints, failed, "%v", err)

@@ -13,7 +13,7 @@ import (
 	"bicast/agent/caps/clamp"
 	"bicast/agent/mptcpctl/pathmanager"
 	"bicast/agent/trust"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/mptcp"
 	"bicast/mptcp/command"
 	"bicast/relay/divert"
@@ -90,7 +90,7 @@ func takeAway(netns string, out io.Writer) error {
 		return errors.Join(failures...)
 	})
 	if gone > 0 {
-		fmt.Fprintf(out, "taken away from cgroups: %s that killed agents left\n", counting.Of(gone, "program"))
+		fmt.Fprintf(out, "taken away from cgroups: %s that killed agents left\n", plural.Of(gone, "program"))
 	}
 	if blind {
 		fmt.Fprintln(out, unseen)

@@ -88,7 +88,7 @@ func Take(arguments []string, out, complaints io.Writer) int {
 	all := &proxy.Terminal{Direct: proxy.AsTerminal, Open: func(*proxy.Relay) func(context.Context) (*carry.Secure, error) {
 		return pool.Opener(*relay, config)
 	}}
-	proxied := &proxy.Proxy{Trouble: &ratelog.Teller{Log: log}, Most: memlimit.Connections()}
+	proxied := &proxy.Proxy{Trouble: &ratelog.Logger{Log: log}, Most: memlimit.Connections()}
 	defer memlimit.Bound()()
 	proxied.By(&proxy.Plan{
 		Inside: all, Networks: order.From, Relays: []*proxy.Relay{towards}, Choices: proxy.Chosen(nil), Sought: &proxy.Sought{},

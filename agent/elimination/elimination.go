@@ -118,10 +118,10 @@ func (e *Eliminator) Close() error {
 	return errors.Join(failures...)
 }
 
-// Stand has what comes in by a port for a MAC address count as brought by a path, from 0 on. Without an address it is the
+// Attach has what comes in by a port for a MAC address count as brought by a path, from 0 on. Without an address it is the
 // device's own. The port may have gone and come back since, or have another address.
-func (e *Eliminator) Stand(port string, path uint32, address net.HardwareAddr) error {
-	index, _, err := e.ports.Stand(port)
+func (e *Eliminator) Attach(port string, path uint32, address net.HardwareAddr) error {
+	index, _, err := e.ports.Attach(port)
 	if err != nil {
 		return errors.Join(err, e.at(index, path, mac{}))
 	}

@@ -16,7 +16,7 @@ import (
 	"bicast/agent/portxdp"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/internal/portstate"
 )
 
@@ -34,7 +34,7 @@ var ErrNoGateway = errors.New("copies come in by the uplinks of a gateway: run a
 // the window is as long as copies take.
 type Hand struct {
 	within    func(func() error) error // runs in the namespace of the ports
-	terminals *portxdp.Inside          // their ports, where packets are numbered
+	terminals *portxdp.Programs        // their ports, where packets are numbered
 	log       *slog.Logger
 
 	mutex  sync.Mutex
@@ -45,7 +45,7 @@ type Hand struct {
 }
 
 // NewHand has nothing to do yet.
-func NewHand(within func(func() error) error, terminals *portxdp.Inside, log *slog.Logger) *Hand {
+func NewHand(within func(func() error) error, terminals *portxdp.Programs, log *slog.Logger) *Hand {
 	return &Hand{within: within, terminals: terminals, log: log}
 }
 
@@ -79,7 +79,7 @@ func (h *Hand) Order(order *agentv1.Eliminate) (string, error) {
 	if missing := h.missing(); len(missing) > 0 {
 		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
 	}
-	return fmt.Sprintf("copies by %s are eliminated", counting.Of(len(order.GetPaths()), "path")), nil
+	return fmt.Sprintf("copies by %s are eliminated", plural.Of(len(order.GetPaths()), "path")), nil
 }
 
 // Run tends it until the context ends, and then lets everything pass.
@@ -147,7 +147,7 @@ func (h *Hand) tend() {
 	err := h.within(func() error {
 		for number, path := range h.order.GetPaths() {
 			address, _ := net.ParseMAC(path.GetMac()) // nil where none is written; check has read it
-			h.found(path.GetPort(), h.copies.Stand(path.GetPort(), uint32(number), address))
+			h.found(path.GetPort(), h.copies.Attach(path.GetPort(), uint32(number), address))
 		}
 		return nil
 	})
@@ -212,7 +212,7 @@ func check(order *agentv1.Eliminate) error {
 	case len(paths) == 0:
 		return nil
 	case len(paths) < 2 || len(paths) > PathsMost:
-		return fmt.Errorf("%s to eliminate copies by, expected 2 to %d", counting.Of(len(paths), "path"), PathsMost)
+		return fmt.Errorf("%s to eliminate copies by, expected 2 to %d", plural.Of(len(paths), "path"), PathsMost)
 	case len(names) < len(paths) || len(ports) < len(paths)+len(order.GetNumberedPorts()):
 		return errors.New("a path or a port is named twice: each is the place of one")
 	case names[""] || ports[""]:

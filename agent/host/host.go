@@ -43,7 +43,7 @@ type Host struct {
 	failovers *failover.Failovers
 	copies    *elimination.Hand // nil: of a terminal or a relay
 	tunnels   *tunnel.Hand      // likewise
-	terminals *portxdp.Inside   // likewise: what both want at their ports
+	terminals *portxdp.Programs // likewise: what both want at their ports
 	taking    *intercept.Hand   // likewise
 	windows   *windows          // nil: of a relay
 	measuring *probing.Hand

@@ -7,7 +7,7 @@ import (
 	"regexp"
 
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/relay/divert"
 	"bicast/relay/proxy"
 )
@@ -159,7 +159,7 @@ func (s seen) terminal(order *agentv1.TakenTerminal, uplinks []divert.Uplink, at
 	}
 	if len(t.addresses) == 0 || len(order.GetLocals()) == 0 {
 		return t, fmt.Errorf("%s and %s, expected one at least of each",
-			counting.Of(len(t.addresses), "address"), counting.Of(len(order.GetLocals()), "local"))
+			plural.Of(len(t.addresses), "address"), plural.Of(len(order.GetLocals()), "local"))
 	}
 	for _, each := range order.GetLocals() {
 		i, known := at[each.GetUplink()]

@@ -21,7 +21,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/mptcp"
 	"bicast/relay/divert"
 	"bicast/relay/proxy"
@@ -83,7 +83,7 @@ func (h *Hand) Order(order *agentv1.Take) (string, error) {
 }
 
 func said(w wanted) string {
-	return fmt.Sprintf("connections of %s are taken, for %s", counting.Of(len(w.terminals), "terminal"), counting.Of(len(w.relays), "relay"))
+	return fmt.Sprintf("connections of %s are taken, for %s", plural.Of(len(w.terminals), "terminal"), plural.Of(len(w.relays), "relay"))
 }
 
 func (h *Hand) obey(wanted wanted) error {
@@ -112,7 +112,7 @@ func (h *Hand) Choose(order *agentv1.Choices) (string, error) {
 	if h.stands == nil {
 		return "nothing is taken, so nothing is chosen", nil
 	}
-	return counting.Of(len(order.GetChoices()), "choice") + " known", h.stands.choose(order)
+	return plural.Of(len(order.GetChoices()), "choice") + " known", h.stands.choose(order)
 }
 
 // Run sees to what stands until the context ends, and then undoes it.

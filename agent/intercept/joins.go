@@ -33,7 +33,7 @@ type kernel interface {
 // joins makes further subflows of connections to relays, and those anew that end while the connection lives.
 type joins struct {
 	kernel  kernel
-	trouble *ratelog.Teller
+	trouble *ratelog.Logger
 
 	mutex  sync.Mutex
 	onward map[netip.AddrPort][]netip.AddrPort // ports of others that lead to a relay, too

@@ -51,7 +51,7 @@ func carried(kernel *told, token mptcp.Token) (*joins, *joined) {
 	one := &joined{mptcp.Connection{Token: token}, tokyo, locals, numbered(wifi, []netip.Addr{wifi, lte}), map[path]*source{
 		{wifi, tokyo}: {port: 1001, pause: time.Millisecond}, {lte, tokyo}: {port: 1002, pause: time.Millisecond},
 	}}
-	quiet := &ratelog.Teller{Log: slog.New(slog.DiscardHandler)}
+	quiet := &ratelog.Logger{Log: slog.New(slog.DiscardHandler)}
 	return &joins{kernel: kernel, trouble: quiet, live: map[mptcp.Token]*joined{token: one}}, one
 }
 

@@ -63,8 +63,8 @@ type taken struct {
 func begin(h *Hand) (s *stand, err error) {
 	s = &stand{
 		within: h.within, dial: h.kernel.Dial, identity: h.identity, log: h.log,
-		proxy: &proxy.Proxy{Trouble: &ratelog.Teller{Log: h.log}, Most: memlimit.Connections()},
-		joins: &joins{kernel: h.kernel, trouble: &ratelog.Teller{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*proxy.Relay{},
+		proxy: &proxy.Proxy{Trouble: &ratelog.Logger{Log: h.log}, Most: memlimit.Connections()},
+		joins: &joins{kernel: h.kernel, trouble: &ratelog.Logger{Log: h.log}, live: map[mptcp.Token]*joined{}}, relays: map[string]*proxy.Relay{},
 		terminals: map[string]*taken{}, said: map[*proxy.Relay]string{},
 		plan: proxy.Plan{Choices: proxy.Chosen(nil), Sought: &proxy.Sought{}},
 	}

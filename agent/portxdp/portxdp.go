@@ -24,8 +24,8 @@ const (
 	LeastBytes = 576
 )
 
-// Inside is all that is wanted at the ports of terminals.
-type Inside struct {
+// Programs are what is wanted at the ports of terminals.
+type Programs struct {
 	within func(func() error) error // runs in the namespace of the ports
 	log    *slog.Logger
 
@@ -39,8 +39,8 @@ type Inside struct {
 }
 
 // New wants nothing yet.
-func New(within func(func() error) error, log *slog.Logger) *Inside {
-	return &Inside{within: within, log: log, missing: portstate.Ports{}}
+func New(within func(func() error) error, log *slog.Logger) *Programs {
+	return &Programs{within: within, log: log, missing: portstate.Ports{}}
 }
 
 // Probe tells why this kernel does not take the program; nil where it does.
@@ -53,31 +53,31 @@ func Probe() error {
 }
 
 // Number makes the packets that come in by these ports, and no others, differ from one another.
-func (i *Inside) Number(ports []string) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.numbered = slices.Clone(ports)
-	i.tend()
+func (p *Programs) Number(ports []string) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.numbered = slices.Clone(ports)
+	p.tend()
 }
 
 // Fit tells who sends by these ports, and no others, how long IP packets may be: at least LeastBytes, and with 0 as long
 // as they like.
-func (i *Inside) Fit(ports []string, largestBytes int) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.fitted, i.largest = slices.Clone(ports), max(largestBytes, LeastBytes)
+func (p *Programs) Fit(ports []string, largestBytes int) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.fitted, p.largest = slices.Clone(ports), max(largestBytes, LeastBytes)
 	if largestBytes == 0 {
-		i.fitted = nil
+		p.fitted = nil
 	}
-	i.tend()
+	p.tend()
 }
 
 // Missing is why there is no program at ports where one is wanted.
-func (i *Inside) Missing() map[string]error {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
+func (p *Programs) Missing() map[string]error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
 	missing := map[string]error{}
-	for port, err := range i.missing {
+	for port, err := range p.missing {
 		if err != nil {
 			missing[port] = err
 		}
@@ -86,52 +86,52 @@ func (i *Inside) Missing() map[string]error {
 }
 
 // Run sees to the ports until the context ends, and then lets everything pass as it is.
-func (i *Inside) Run(ctx context.Context) {
-	clock.Every(ctx, tendEvery, i.Tend)
-	if err := i.Close(); err != nil {
-		i.log.Error("the program at the ports of terminals did not end well", "because", err)
+func (p *Programs) Run(ctx context.Context) {
+	clock.Every(ctx, tendEvery, p.Tend)
+	if err := p.Close(); err != nil {
+		p.log.Error("the program at the ports of terminals did not end well", "because", err)
 	}
 }
 
 // Tend looks for the ports, which may have gone and come back.
-func (i *Inside) Tend() {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.tend()
+func (p *Programs) Tend() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.tend()
 }
 
 // Close takes the program from every port, and wants nothing more.
-func (i *Inside) Close() error {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.numbered, i.fitted = nil, nil
-	return i.let()
+func (p *Programs) Close() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.numbered, p.fitted = nil, nil
+	return p.let()
 }
 
 // Under the mutex.
-func (i *Inside) tend() {
-	wanted := i.wanted()
+func (p *Programs) tend() {
+	wanted := p.wanted()
 	if len(wanted) == 0 {
-		if err := i.let(); err != nil {
-			i.log.Warn("the program at the ports of terminals did not end well", "because", err)
+		if err := p.let(); err != nil {
+			p.log.Warn("the program at the ports of terminals did not end well", "because", err)
 		}
 		return
 	}
-	err := i.within(func() error {
-		if err := i.begin(); err != nil {
+	err := p.within(func() error {
+		if err := p.begin(); err != nil {
 			return err
 		}
-		for port := range i.missing {
+		for port := range p.missing {
 			if _, still := wanted[port]; !still {
-				delete(i.missing, port)
-				if err := i.program.leave(port); err != nil {
-					i.log.Warn("the program did not leave a port well", "port", port, "because", err)
+				delete(p.missing, port)
+				if err := p.program.leave(port); err != nil {
+					p.log.Warn("the program did not leave a port well", "port", port, "because", err)
 				}
 			}
 		}
 		for port, what := range wanted {
 			what.LongestBytes = longest(port)
-			i.found(port, i.program.stand(port, what))
+			p.found(port, p.program.stand(port, what))
 		}
 		return nil
 	})
@@ -139,18 +139,18 @@ func (i *Inside) tend() {
 		return
 	}
 	for port := range wanted {
-		i.found(port, err)
+		p.found(port, err)
 	}
 }
 
-func (i *Inside) wanted() map[string]port {
+func (p *Programs) wanted() map[string]port {
 	wanted := map[string]port{}
-	for _, name := range i.numbered {
+	for _, name := range p.numbered {
 		wanted[name] = port{Number: 1}
 	}
-	for _, name := range i.fitted {
+	for _, name := range p.fitted {
 		what := wanted[name]
-		what.LargestBytes = uint32(i.largest)
+		what.LargestBytes = uint32(p.largest)
 		wanted[name] = what
 	}
 	return wanted
@@ -165,32 +165,32 @@ func longest(port string) uint32 {
 	return uint32(device.MTU)
 }
 
-func (i *Inside) begin() (err error) {
-	if i.program != nil {
+func (p *Programs) begin() (err error) {
+	if p.program != nil {
 		return nil
 	}
-	if i.program, err = load(); err != nil {
+	if p.program, err = load(); err != nil {
 		return err
 	}
-	if i.answers, err = newAnswers(i.program.objects.Told, i.log); err != nil {
-		return errors.Join(err, i.let())
+	if p.answers, err = newAnswers(p.program.objects.Told, p.log); err != nil {
+		return errors.Join(err, p.let())
 	}
 	return nil
 }
 
-func (i *Inside) let() (err error) {
-	if i.answers != nil {
-		err = i.answers.close()
+func (p *Programs) let() (err error) {
+	if p.answers != nil {
+		err = p.answers.close()
 	}
-	if i.program != nil {
-		err = errors.Join(err, i.program.close())
+	if p.program != nil {
+		err = errors.Join(err, p.program.close())
 	}
-	i.program, i.answers = nil, nil
-	clear(i.missing)
+	p.program, p.answers = nil, nil
+	clear(p.missing)
 	return err
 }
 
 // found says once what has changed.
-func (i *Inside) found(port string, err error) {
-	i.missing.Found(port, err, i.log, portstate.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
+func (p *Programs) found(port string, err error) {
+	p.missing.Found(port, err, p.log, portstate.Words{Lost: "packets of terminals pass as they are here", Back: "the port of terminals is there"})
 }

@@ -22,7 +22,7 @@ const patience = time.Minute
 type home struct {
 	t          *testing.T
 	phone, own *lab.Host
-	terminals  *Inside
+	terminals  *Programs
 }
 
 func newHome(t *testing.T) *home {

@@ -61,7 +61,7 @@ func load() (*program, error) {
 
 // stand has what comes in by a port treated so; the port may have gone and come back since.
 func (p *program) stand(name string, wanted port) error {
-	index, before, err := p.ports.Stand(name)
+	index, before, err := p.ports.Attach(name)
 	if before != 0 && before != index {
 		err = errors.Join(err, p.forget(before))
 	}
@@ -84,7 +84,7 @@ func (p *program) say(index uint32, wanted port) error {
 }
 
 func (p *program) leave(name string) error {
-	index, err := p.ports.Leave(name)
+	index, err := p.ports.Detach(name)
 	if index == 0 {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"bicast/agent/probing/bandwidth"
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 // Answer takes the place of the order before; sessions that are the same go on.
@@ -33,7 +33,7 @@ func (h *Hand) Answer(order *agentv1.Answer) (string, error) {
 	if because := h.answers.because(); because != "" {
 		return "", fmt.Errorf("%s; it is tried again", because)
 	}
-	return fmt.Sprintf("who measures is answered, by %s", counting.Of(len(order.GetSessions()), "session")), nil
+	return fmt.Sprintf("who measures is answered, by %s", plural.Of(len(order.GetSessions()), "session")), nil
 }
 
 // answers are the ports of an order.

@@ -10,7 +10,7 @@ import (
 
 	"bicast/agent/probing/bandwidth"
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -37,7 +37,7 @@ var network = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}$`)
 func checkAnswer(order *agentv1.Answer) error {
 	sessions := order.GetSessions()
 	if len(sessions) > mostSessions {
-		return fmt.Errorf("%s, expected at most %d", counting.Of(len(sessions), "session"), mostSessions)
+		return fmt.Errorf("%s, expected at most %d", plural.Of(len(sessions), "session"), mostSessions)
 	}
 	numbers, health, probes := map[uint32]bool{}, map[uint32]bool{}, map[uint32]bool{}
 	for _, each := range sessions {
@@ -78,7 +78,7 @@ func checkHealth(order *agentv1.Health) error {
 	}
 	all := order.GetPaths()
 	if len(all) > mostPaths {
-		return fmt.Errorf("%s, expected at most %d", counting.Of(len(all), "path"), mostPaths)
+		return fmt.Errorf("%s, expected at most %d", plural.Of(len(all), "path"), mostPaths)
 	}
 	names, sessions := map[string]bool{"": true}, map[session]bool{}
 	for _, each := range all {

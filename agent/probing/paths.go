@@ -11,7 +11,7 @@ import (
 
 	"bicast/agent/probing/stamp"
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/internal/timestamping"
 )
 
@@ -32,7 +32,7 @@ func (h *Hand) Health(order *agentv1.Health) (string, error) {
 			return "", fmt.Errorf("%s: %w; it is tried again", p.order.GetName(), p.because)
 		}
 	}
-	return fmt.Sprintf("packets are sent along %s", counting.Of(len(h.paths), "path")), nil
+	return fmt.Sprintf("packets are sent along %s", plural.Of(len(h.paths), "path")), nil
 }
 
 // paths are those of an order.

@@ -9,7 +9,7 @@ import (
 	"bicast/agent/probing/bandwidth"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -46,7 +46,7 @@ func (h *Hand) Probe(directive uint64, order *agentv1.Probe) (string, error) {
 		defer h.running.Done()
 		h.measure(directive, prober, plan)
 	}()
-	return fmt.Sprintf("begun: %s in about %v", counting.Of(packets(plan), "packet"), lasts(plan)), nil
+	return fmt.Sprintf("begun: %s in about %v", plural.Of(packets(plan), "packet"), lasts(plan)), nil
 }
 
 // measure tells what came once another probe may begin: who hears of this one may order that.
@@ -111,7 +111,7 @@ func lessBecause(result bandwidth.Result, failed error) string {
 		return failed.Error()
 	case result.LeftOut > 0:
 		return fmt.Sprintf("%s left out: the way there, which their requests took, spaced them, and not the way here",
-			counting.Of(result.LeftOut, "train"))
+			plural.Of(result.LeftOut, "train"))
 	default:
 		return ""
 	}

@@ -19,7 +19,7 @@ import (
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/relay/onward"
 	"bicast/relay/reach"
 	"bicast/relay/server"
@@ -82,7 +82,7 @@ func (h *Hand) Order(order *agentv1.Relay) (string, error) {
 	h.stands.obey(wanted)
 	h.open()
 	said := fmt.Sprintf("a relay at port %d for %s, to ports %v, sending with %s",
-		wanted.port, counting.Of(len(wanted.guests), "gateway"), wanted.reaches, wanted.congestion)
+		wanted.port, plural.Of(len(wanted.guests), "gateway"), wanted.reaches, wanted.congestion)
 	if h.trouble != nil {
 		said = fmt.Sprintf("%s: not yet: %v", said, h.trouble)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"bicast/agent/trust"
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
 	"bicast/internal/mtls"
+	"bicast/internal/plural"
 	"bicast/relay/onward"
 	"bicast/relay/reach"
 )
@@ -71,7 +71,7 @@ func port(what string, number uint32) (uint16, error) {
 
 func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 	if len(named) > mostGuests {
-		return nil, fmt.Errorf("%s, expected at most %d", counting.Of(len(named), "gateway"), mostGuests)
+		return nil, fmt.Errorf("%s, expected at most %d", plural.Of(len(named), "gateway"), mostGuests)
 	}
 	seen := map[string]bool{"": true}
 	for _, each := range named {
@@ -80,7 +80,7 @@ func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 			return nil, fmt.Errorf("the name %q of a gateway is of two, or of none: expected one of its own for each", name)
 		}
 		if len(sum) != sha256.Size {
-			return nil, fmt.Errorf("gateway %q: %s of its certificate's SHA-256, expected %d", name, counting.Of(len(sum), "byte"), sha256.Size)
+			return nil, fmt.Errorf("gateway %q: %s of its certificate's SHA-256, expected %d", name, plural.Of(len(sum), "byte"), sha256.Size)
 		}
 		seen[name] = true
 		all = append(all, mtls.Guest{Name: name, Sum: sum})
@@ -90,7 +90,7 @@ func guests(named []*agentv1.Guest) (all mtls.Guests, err error) {
 
 func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
 	if len(allowed) == 0 || len(allowed) > mostSpans {
-		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", counting.Of(len(allowed), "range"), mostSpans)
+		return nil, fmt.Errorf("allowed: %s, expected 1 to %d", plural.Of(len(allowed), "range"), mostSpans)
 	}
 	for _, each := range allowed {
 		first, wrong := port("allowed: port", each.GetFirst())
@@ -108,7 +108,7 @@ func spans(allowed []*agentv1.PortRange) (all reach.Ports, err error) {
 
 func ways(ordered []*agentv1.Onward, own uint16) (all []onward.Way, err error) {
 	if len(ordered) > mostOnward {
-		return nil, fmt.Errorf("onward: %s, expected at most %d", counting.Of(len(ordered), "way"), mostOnward)
+		return nil, fmt.Errorf("onward: %s, expected at most %d", plural.Of(len(ordered), "way"), mostOnward)
 	}
 	taken := map[uint16]bool{own: true}
 	for _, each := range ordered {

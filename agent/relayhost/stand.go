@@ -44,7 +44,7 @@ func newStand(within func(func() error) error, dial reach.Within, log *slog.Logg
 	}); err != nil {
 		return nil, err
 	}
-	s.server = server.New(server.Order{}, memlimit.Connections(), &ratelog.Teller{Log: log})
+	s.server = server.New(server.Order{}, memlimit.Connections(), &ratelog.Logger{Log: log})
 	s.alive, s.stop = context.WithCancel(context.Background())
 	s.spare = footprint.Carry()
 	return s, nil

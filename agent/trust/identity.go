@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/durable"
-	"bicast/internal/regular"
+	"bicast/internal/regularfile"
 )
 
 // DefaultDirectory is where an agent keeps its identity.
@@ -170,8 +170,8 @@ func Load(directory string) (Identity, error) {
 }
 
 func readWhole(path string) ([]byte, error) {
-	text, _, err := regular.Read(path, identityBytes)
-	if unfit := (*regular.Unfit)(nil); errors.As(err, &unfit) {
+	text, _, err := regularfile.Read(path, identityBytes)
+	if unfit := (*regularfile.Unfit)(nil); errors.As(err, &unfit) {
 		return nil, fmt.Errorf("%s is no file, or one of more than %d bytes", path, identityBytes)
 	}
 	return text, err

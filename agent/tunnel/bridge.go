@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"bicast/internal/tool"
+	"bicast/internal/hostcommand"
 )
 
 const (
@@ -181,7 +181,7 @@ func (p *port) request(ctx context.Context, number string) error {
 func vsctl(ctx context.Context, words ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ovsAtMost)
 	defer cancel()
-	out, err := tool.Command(ctx, "ovs-vsctl", append([]string{"--timeout=5"}, words...)...).CombinedOutput()
+	out, err := hostcommand.Command(ctx, "ovs-vsctl", append([]string{"--timeout=5"}, words...)...).CombinedOutput()
 	said := strings.TrimSpace(string(out))
 	if err != nil {
 		return "", fmt.Errorf("ovs-vsctl %s: %w: %s", strings.Join(words, " "), err, said)

@@ -6,7 +6,7 @@ import (
 	"regexp"
 
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -24,7 +24,7 @@ const named = "expected the name of a network device: up to 15 letters, digits a
 func check(order *agentv1.Tunnels) error {
 	tunnels := order.GetTunnels()
 	if len(tunnels) > most {
-		return fmt.Errorf("%s, expected at most %d", counting.Of(len(tunnels), "tunnel"), most)
+		return fmt.Errorf("%s, expected at most %d", plural.Of(len(tunnels), "tunnel"), most)
 	}
 	names, ports, networks := map[string]bool{}, map[string]bool{}, map[[2]uint32]bool{}
 	for _, each := range tunnels {

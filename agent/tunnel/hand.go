@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -78,7 +78,7 @@ func (h *Hand) Order(order *agentv1.Tunnels) (string, error) {
 			return "", fmt.Errorf("%s: %w", each.GetName(), because)
 		}
 	}
-	return fmt.Sprintf("%s made, by which the other end is looked for", counting.Of(len(order.GetTunnels()), "tunnel")), nil
+	return fmt.Sprintf("%s made, by which the other end is looked for", plural.Of(len(order.GetTunnels()), "tunnel")), nil
 }
 
 // Run tends them until the context ends, and then takes them away.

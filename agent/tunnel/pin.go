@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"bicast/internal/hostcommand"
 	"bicast/internal/nftable"
-	"bicast/internal/tool"
 )
 
 const (
@@ -116,7 +116,7 @@ func (p pins) nft(text string, only bool) error {
 		arguments = append(arguments, "-c")
 	}
 	err := p.outside(func() error {
-		command := tool.Command(ctx, "nft", arguments...)
+		command := hostcommand.Command(ctx, "nft", arguments...)
 		command.Stdin = strings.NewReader(text)
 		var said bytes.Buffer
 		command.Stderr = &said

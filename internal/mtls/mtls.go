@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"slices"
 
-	"bicast/internal/regular"
+	"bicast/internal/regularfile"
 )
 
 const fileBytes = 1 << 20 // more than any chain of certificates, or bundle of authorities, has
@@ -144,6 +144,6 @@ func (f Files) Load() (tls.Certificate, *x509.CertPool, error) {
 }
 
 func read(path string) ([]byte, error) {
-	text, _, err := regular.Read(path, fileBytes)
+	text, _, err := regularfile.Read(path, fileBytes)
 	return text, err
 }

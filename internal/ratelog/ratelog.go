@@ -9,26 +9,26 @@ import (
 
 const every = 10 * time.Second
 
-// Teller warns of one kind of thing.
-type Teller struct {
+// Logger logs warnings of one kind.
+type Logger struct {
 	Log   *slog.Logger
 	mutex sync.Mutex
 	last  time.Time
 	quiet int
 }
 
-// Warn tells this one, and how many there were since the last one that was told.
-func (t *Teller) Warn(what string, values ...any) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
+// Warn logs a warning, with the number of those that it left out since the last one.
+func (l *Logger) Warn(what string, values ...any) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	now := time.Now()
-	if now.Sub(t.last) < every {
-		t.quiet++
+	if now.Sub(l.last) < every {
+		l.quiet++
 		return
 	}
-	if t.quiet > 0 {
-		values = append(values, "untold", t.quiet)
+	if l.quiet > 0 {
+		values = append(values, "untold", l.quiet)
 	}
-	t.Log.Warn(what, values...)
-	t.last, t.quiet = now, 0
+	l.Log.Warn(what, values...)
+	l.last, l.quiet = now, 0
 }

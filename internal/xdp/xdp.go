@@ -17,21 +17,21 @@ const Wanted = "XDP, Linux 5.18, CAP_BPF and CAP_NET_ADMIN are wanted"
 // Ports are the devices, by name, on which a program stands.
 type Ports struct {
 	program *ebpf.Program
-	at      map[string]standing
+	at      map[string]attachment
 }
 
-type standing struct {
+type attachment struct {
 	index  uint32
 	link   link.Link
 	native bool
 }
 
 // NewPorts are none yet.
-func NewPorts(program *ebpf.Program) Ports { return Ports{program, map[string]standing{}} }
+func NewPorts(program *ebpf.Program) Ports { return Ports{program, map[string]attachment{}} }
 
-// Stand sees to it that the program stands on the device that has this name now, and tells its index and that of the
-// one on which it stood before; 0 where there is or was none.
-func (p *Ports) Stand(name string) (index, before uint32, err error) {
+// Attach attaches the program to the device that currently has this name. It returns its index and that of the
+// device to which it was attached before; 0 where there is or was none.
+func (p *Ports) Attach(name string) (index, before uint32, err error) {
 	stood := p.at[name]
 	device, err := net.InterfaceByName(name)
 	if err == nil && stood.index == uint32(device.Index) {
@@ -55,8 +55,8 @@ func (p *Ports) Stand(name string) (index, before uint32, err error) {
 // Native tells whether the port's own driver runs the program, or the kernel does after it.
 func (p *Ports) Native(name string) bool { return p.at[name].native }
 
-// Leave takes the program from a device, and tells that one's index; 0: it did not stand there.
-func (p *Ports) Leave(name string) (index uint32, err error) {
+// Detach detaches the program from a device and returns the index of it; 0: it was not attached.
+func (p *Ports) Detach(name string) (index uint32, err error) {
 	stood, there := p.at[name]
 	if !there {
 		return 0, nil
@@ -77,7 +77,7 @@ func (p *Ports) Close() error {
 
 // attach has a device's own driver run a program on what comes in (native), or, where it cannot, the kernel after it. The
 // kernel takes it away when this process ends, however that ends.
-func attach(program *ebpf.Program, device *net.Interface) (standing, error) {
+func attach(program *ebpf.Program, device *net.Interface) (attachment, error) {
 	options := link.XDPOptions{Program: program, Interface: device.Index, Flags: link.XDPDriverMode}
 	attached, err := link.AttachXDP(options)
 	native := err == nil
@@ -87,10 +87,10 @@ func attach(program *ebpf.Program, device *net.Interface) (standing, error) {
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST):
-		return standing{}, fmt.Errorf("%s has an XDP program already, another agent's or somebody else's: end that (`ip link show %s` "+
+		return attachment{}, fmt.Errorf("%s has an XDP program already, another agent's or somebody else's: end that (`ip link show %s` "+
 			"names it)", device.Name, device.Name)
 	case err != nil:
-		return standing{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, Wanted, err)
+		return attachment{}, fmt.Errorf("%s takes no XDP program (%s): %w", device.Name, Wanted, err)
 	}
-	return standing{uint32(device.Index), attached, native}, nil
+	return attachment{uint32(device.Index), attached, native}, nil
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/mptcp"
 )
 
@@ -45,7 +45,7 @@ func (l *leaving) why(e endpoint) (string, error) {
 		return "", err
 	}
 	if count > 0 {
-		return fmt.Sprintf("no other path is left to %s", counting.Of(count, "connection")), nil
+		return fmt.Sprintf("no other path is left to %s", plural.Of(count, "connection")), nil
 	}
 	l.gone = append(l.gone, address)
 	return "", nil

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"bicast/internal/durable"
-	"bicast/internal/regular"
+	"bicast/internal/regularfile"
 	"bicast/mptcp"
 )
 
@@ -80,8 +80,8 @@ func load(h *mptcp.Handle, path string) (*record, error) {
 }
 
 func readRegular(path string) ([]byte, error) {
-	text, _, err := regular.Read(path, mostBytes)
-	unfit := (*regular.Unfit)(nil)
+	text, _, err := regularfile.Read(path, mostBytes)
+	unfit := (*regularfile.Unfit)(nil)
 	switch {
 	case !errors.As(err, &unfit):
 		return text, err

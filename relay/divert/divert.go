@@ -14,8 +14,8 @@ import (
 	"slices"
 
 	"bicast/internal/claim"
+	"bicast/internal/hostcommand"
 	"bicast/internal/nftable"
-	"bicast/internal/tool"
 )
 
 const (
@@ -206,7 +206,7 @@ func command(input, of string, name string, words ...string) error {
 }
 
 func output(input, of string, name string, words ...string) ([]byte, error) {
-	said, err := tool.Run(of, input, name, words...)
+	said, err := hostcommand.Run(of, input, name, words...)
 	if err != nil {
 		return nil, fmt.Errorf("connections cannot be taken: %w", err)
 	}

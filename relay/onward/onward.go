@@ -18,8 +18,8 @@ import (
 	"strings"
 
 	"bicast/internal/claim"
+	"bicast/internal/hostcommand"
 	"bicast/internal/nftable"
-	"bicast/internal/tool"
 )
 
 const (
@@ -339,7 +339,7 @@ func (r record) write(o opened) error {
 }
 
 func nft(text string, words ...string) ([]byte, error) {
-	said, err := tool.Run("nftables", text, "nft", words...)
+	said, err := hostcommand.Run("nftables", text, "nft", words...)
 	if err != nil {
 		return nil, fmt.Errorf("nothing can be passed on to other relays: %w", err)
 	}

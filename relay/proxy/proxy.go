@@ -22,7 +22,7 @@ var errSilent = errors.New("the relay has gone silent")
 
 // Proxy is a gateway's proxy.
 type Proxy struct {
-	Trouble *ratelog.Teller
+	Trouble *ratelog.Logger
 	Most    int // connections of all terminals
 
 	plan     atomic.Pointer[Plan]

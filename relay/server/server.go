@@ -35,7 +35,7 @@ var usual = times{greet: 5 * time.Second, idle: 2 * time.Minute, ask: 5 * time.S
 
 // Server is a relay. It is given its first order before it serves.
 type Server struct {
-	Strangers *ratelog.Teller
+	Strangers *ratelog.Logger
 
 	times  times
 	most   int // connections of all gateways, with those where nothing was asked yet
@@ -73,7 +73,7 @@ type visit struct {
 }
 
 // New has no guests yet. There will be this many connections at most, of which no gateway has more than it leaves to others.
-func New(order Order, most int, strangers *ratelog.Teller) *Server {
+func New(order Order, most int, strangers *ratelog.Logger) *Server {
 	s := &Server{
 		Strangers: strangers, times: usual, most: most, visits: map[*visit]struct{}{}, of: map[string]int{}, made: map[ends]struct{}{},
 		networks: map[netip.Prefix]time.Time{},

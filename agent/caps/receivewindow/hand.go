@@ -11,7 +11,7 @@ import (
 
 	"bicast/api/agentv1"
 	"bicast/internal/clock"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 	"bicast/internal/portstate"
 )
 
@@ -75,7 +75,7 @@ func (h *Hand) Order(order *agentv1.Caps) (string, error) {
 	if missing := h.without(); len(missing) > 0 && len(missing) == len(h.wanted) {
 		return "", fmt.Errorf("%s: %s", missing[0].GetPort(), missing[0].GetBecause())
 	}
-	return fmt.Sprintf("windows are lowered for %s at %s", counting.Of(len(caps), "pair"), counting.Of(len(h.wanted), "port")), nil
+	return fmt.Sprintf("windows are lowered for %s at %s", plural.Of(len(caps), "pair"), plural.Of(len(h.wanted), "port")), nil
 }
 
 // Run sees to the ports until the context ends, and then lets everything pass as it is.

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"strings"
 
-	"bicast/internal/regular"
+	"bicast/internal/regularfile"
 )
 
 const keyFileBytes = 1024
 
 // ReadKey reads a file of 64 hexadecimal digits, which nobody but its owner may read.
 func ReadKey(path string) (key Key, err error) {
-	text, info, err := regular.Read(path, keyFileBytes)
-	unfit := (*regular.Unfit)(nil)
+	text, info, err := regularfile.Read(path, keyFileBytes)
+	unfit := (*regularfile.Unfit)(nil)
 	switch {
 	case errors.As(err, &unfit):
 		return key, fmt.Errorf("%s is no file of a key: expected 64 hexadecimal digits", path)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"bicast/api/agentv1"
-	"bicast/internal/counting"
+	"bicast/internal/plural"
 )
 
 const (
@@ -69,7 +69,7 @@ func (h *Hand) Order(directive uint64, order *agentv1.Walk) (string, error) {
 		defer h.running.Done()
 		h.walk(directive, to)
 	}()
-	return fmt.Sprintf("begun: to %s", counting.Of(len(to), "destination")), nil
+	return fmt.Sprintf("begun: to %s", plural.Of(len(to), "destination")), nil
 }
 
 // walk tells what came once another may begin: who hears of this one may order that.
@@ -90,7 +90,7 @@ func (h *Hand) walk(directive uint64, to []To) {
 // read says what is wrong with an order.
 func read(order *agentv1.Walk) (all []To, err error) {
 	if n := len(order.GetTo()); n == 0 || n > mostTo {
-		return nil, fmt.Errorf("%s, expected 1 to %d", counting.Of(n, "destination"), mostTo)
+		return nil, fmt.Errorf("%s, expected 1 to %d", plural.Of(n, "destination"), mostTo)
 	}
 	seen := map[netip.Addr]bool{}
 	for _, each := range order.GetTo() {

@@ -1,5 +1,5 @@
-// Package counting puts numbers of things into sentences for people.
-package counting
+// Package plural writes a count with its noun, singular or plural.
+package plural
 
 import "fmt"
 

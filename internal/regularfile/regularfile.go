@@ -1,5 +1,5 @@
-// Package regular reads regular files of a bounded length. No other file is read, nor waited for: not a pipe, not a device.
-package regular
+// Package regularfile reads regular files of a bounded length. No other file is read, nor waited for: not a pipe, not a device.
+package regularfile
 
 import (
 	"fmt"

@@ -1,5 +1,5 @@
-// Package tool runs the host's own programs, such as nft and ip, and says why one could not do what it should.
-package tool
+// Package hostcommand runs the host's own programs, such as nft and ip, and says why one could not do what it should.
+package hostcommand
 
 import (
 	"bytes"
