@@ -1,4 +1,4 @@
-"""Arguments, start and stop: the threads come up from the core outwards and go down the other way."""
+"""The process: its arguments, and the start of all threads from the core outwards, and their stop in reverse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from controller.edges.agentlink.server import Agents
-from controller.edges.config import load as configuration
+from controller.edges.config.load import load
 from controller.edges.http import token as api_token
 from controller.edges.http.admission import CannotServe
 from controller.edges.http.app import make_app
@@ -71,7 +71,7 @@ def run(path: str) -> int:
 def _serve(path: str) -> None:
     from controller.edges.openflow.app import Wire  # which chooses the framework, and may find none
 
-    config = configuration.load(path)
+    config = load(path)
     settings = config.settings
     wires: list[Wire] = []
 

@@ -1,1 +1,1 @@
-"""Everything that touches a file, a socket, a clock, a thread or a framework: each folder hides one technology."""
+"""The edges: all code with a file, a socket, a clock, a thread or a framework. Each folder hides one technology."""

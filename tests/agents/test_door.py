@@ -21,7 +21,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from api import agent_pb2 as pb
-from controller.edges.agentlink import listener as door
+from controller.edges.agentlink import listener as agent_listener
 from controller.edges.agentlink import server, session
 from controller.edges.trust import admission
 from controller.edges.trust.admission import Familiar
@@ -53,7 +53,7 @@ def to_the_end(connection: socket.socket) -> None:
 def test_a_handshake_that_is_not_made_is_not_waited_for(
     house: House, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 0.2)
+    monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 0.2)
     at = house.agents.listen
     with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
         plain.sendall(b"\x16\x03\x01\x02\x00")
@@ -92,9 +92,9 @@ def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
     """And nobody leaves one by himself."""
-    monkeypatch.setattr(door, "MOST_STRANGERS", 8)
-    monkeypatch.setattr(door, "MOST_JOINING", 8)
-    monkeypatch.setattr(door, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
+    monkeypatch.setattr(agent_listener, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(agent_listener, "MOST_JOINING", 8)
+    monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
     monkeypatch.setattr(server, "JOINING_WITHIN_S", 30 * PATIENCE_S)
     return 8
 
@@ -135,7 +135,7 @@ def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build
 def test_doors_full_of_strangers_cost_less_than_sixty_megabytes(build: Callable[[], House]) -> None:
     """As large as some of them were found to be, the far ends of their connections, which are ours too, among it."""
     house, some = build(), 100
-    places = (door.MOST_STRANGERS, door.MOST_JOINING)
+    places = (agent_listener.MOST_STRANGERS, agent_listener.MOST_JOINING)
     with contextlib.ExitStack() as stack:
         before = resident_bytes()
         for _ in range(some):
@@ -202,17 +202,17 @@ def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
     """The kernel has the next one ready each time that it is asked."""
     seen: list[str] = []
 
-    class Watched(door.AgentListener):
-        def _receive(self, sock: socket.socket, place: door.ConnectionSlot) -> None:
+    class Watched(agent_listener.AgentListener):
+        def _receive(self, sock: socket.socket, place: agent_listener.ConnectionSlot) -> None:
             seen.append("taken")
             super()._receive(sock, place)
 
-        async def _attend(self, sock: socket.socket, place: door.ConnectionSlot) -> None:
+        async def _attend(self, sock: socket.socket, place: agent_listener.ConnectionSlot) -> None:
             seen.append("attended")
             sock.close()
 
     async def serve() -> None:
-        listener = door.listening(Endpoint("127.0.0.1", 0), "listen")
+        listener = agent_listener.listening(Endpoint("127.0.0.1", 0), "listen")
         at = Endpoint(*listener.getsockname())
         waiting = [silent(at) for _ in range(5)]
         watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals(), Familiar())
@@ -257,7 +257,7 @@ def served(house: House, identity: Identity) -> bool:
 def test_a_crowd_of_agents_is_told_to_wait_outside(
     build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log
 ) -> None:
-    monkeypatch.setattr(door, "MOST", 1)
+    monkeypatch.setattr(agent_listener, "MOST", 1)
     house = build()
     stream, _ = house.served(house.enrolled("phone"))  # by when the place of who joins is free again
     laptop = house.enrolled("laptop")
@@ -283,7 +283,7 @@ def test_a_connection_with_no_stream_in_it_does_not_stay(
 
 
 def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "MOST_OF_A_NAME", 1)
+    monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
     identity = house.enrolled("phone")
     house.served(identity)
     assert house.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from controller.edges.agentlink.server import Agents
-from controller.edges.state import files as keeping
+from controller.edges.state import files
 from controller.edges.trust import authority, ledger
 from controller.edges.trust.authority import Authority
 from controller.edges.trust.ledger import Issued
@@ -245,13 +245,13 @@ def test_a_lock_on_a_full_disk_is_held_and_what_it_cannot_tell_is_said(
 ) -> None:
     _fill(disk)
     lock = disk / "agents" / "lock"
-    with keeping.locked(lock, "the agents' directory", "go elsewhere"):
+    with files.locked(lock, "the agents' directory", "go elsewhere"):
         (said,) = (each.getMessage() for each in caplog.records)
         assert said.startswith(f"{lock} cannot be written (No space left on device)") and "make room on" in said
         sentence = "in use by another controller, process of a number that it has not told: .* go elsewhere"
         with (
-            pytest.raises(keeping.InUse, match=sentence),
-            keeping.locked(lock, "the agents' directory", "go elsewhere"),
+            pytest.raises(files.InUse, match=sentence),
+            files.locked(lock, "the agents' directory", "go elsewhere"),
         ):
             pass
 

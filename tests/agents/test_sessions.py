@@ -10,7 +10,7 @@ import pytest
 
 from api import agent_pb2 as pb
 from controller.edges.agentlink import decode
-from controller.edges.agentlink import session as one_session
+from controller.edges.agentlink import session as agent_session
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, HangUp, Prefer, ReportEvery
 from controller.protocol.reports import (
     MOST_SUBFLOWS,
@@ -92,7 +92,7 @@ def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
 
 
 def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_session, "FIRST_INTERVAL_MS", 400)
+    monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
     for number in range(3):
@@ -102,8 +102,8 @@ def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypa
 
 
 def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_session, "FIRED_AT_ONCE", 2)
-    monkeypatch.setattr(one_session, "FIRED_PER_S", 4.0)
+    monkeypatch.setattr(agent_session, "FIRED_AT_ONCE", 2)
+    monkeypatch.setattr(agent_session, "FIRED_PER_S", 4.0)
     stream, _ = house.served(house.enrolled("phone"))
     began = time.monotonic()
     for _ in range(5):
@@ -249,14 +249,14 @@ def test_a_word_that_fills_the_memory_is_not_read(house: House) -> None:
 
 
 def test_who_says_nothing_is_not_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_session, "HELLO_WITHIN_S", 0.2)
+    monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
     stream = house.stream(house.enrolled("phone"))
     assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "said nothing for 0.2 s: expected a hello")
     assert house.quiet()
 
 
 def test_who_does_not_answer_the_core_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_session, "MOST_UNREAD", 4)
+    monkeypatch.setattr(agent_session, "MOST_UNREAD", 4)
     stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
     session = house.event(AgentOpened).session
     for number in range(1, 65):  # 64 MiB: more than the network would hold for it

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from controller.edges.trust import ledger as the_ledger
+from controller.edges.trust import ledger
 from controller.protocol.requests import Impossible
 from tests.agents.agent import PATIENCE_S, Ended, Identity, new_key, request
 from tests.agents.house import House
@@ -78,7 +78,7 @@ def test_a_token_outlives_a_restart_and_its_use_does_too(house: House) -> None:
 
 
 def test_a_token_ends_after_a_quarter_of_an_hour(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(the_ledger, "TOKEN_LIVES_S", -1)
+    monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
     ended = house.join("phone", house.agents.invite("phone").token)
     assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "too old" in ended.said
     refused(house, log, "token_old")

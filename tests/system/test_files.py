@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.edges.config import load as config
+from controller.edges.config import load as config_load
 from lab.processes.controller import OPENFLOW, TREE, controlled
 from lab.stage import ovs
 from lab.stage.command import Done, run
@@ -47,7 +47,7 @@ def paper() -> Iterator[tuple[Path, str]]:
 def office() -> Iterator[tuple[Path, str]]:
     """A bridge with the ports that the file names, and nobody behind them."""
     path = OVS_FLOWS / "office.yaml"
-    site = config.load(str(path)).sites[0]
+    site = config_load.load(str(path)).sites[0]
     with ovs.PrivateOvs():
         words = ["add-br", site.bridge, "--", "set", "Bridge", site.bridge, "datapath_type=netdev", "fail_mode=secure"]
         words += ["protocols=OpenFlow13", f"other_config:datapath-id={site.dpid:016x}"]

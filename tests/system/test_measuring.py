@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from controller.edges.agentlink.server import Agents
-from controller.edges.config import load as configuration
+from controller.edges.config import load
 from controller.edges.runtime import service as service_of_core
 from controller.edges.runtime.service import Service
 from controller.edges.state.store import Store
@@ -65,7 +65,7 @@ def controlled(place: Path) -> Iterator[tuple[Service, Agents]]:
     written = (TREE / "topologies" / "natted.yaml").read_text(encoding="utf-8")
     assert TERMINALS in written
     path.write_text(written.replace("/run/bicast-lab", str(place)).replace(TERMINALS, OVER_AIR), encoding="utf-8")
-    config = configuration.load(str(path))
+    config = load.load(str(path))
     assert config.settings.agents is not None
 
     def perform(effect: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from controller.edges.config.classes import MOST_FLOWS
-from controller.edges.openflow import multipart as reading
+from controller.edges.openflow import multipart as multipart_replies
 from controller.edges.openflow.framework import SwitchError, ofproto
 from controller.edges.openflow.multipart import BUCKET_STATS, FLOW, GROUP, GROUP_STATS, SwitchReading, Understood
 from controller.edges.openflow.oxm import encode_actions, encode_match
@@ -46,8 +46,8 @@ def test_the_largest_site_that_a_file_may_describe_is_read_whole() -> None:
     size = _size(map(AddFlow, program.flows.values()), FLOW_MOD, FLOW)
     size += _size(map(AddGroup, program.groups.values()), GROUP_MOD, GROUP)
     size += sum(GROUP_STATS.size + len(group.buckets) * BUCKET_STATS.size for group in program.groups.values())
-    assert 2 * size < reading.LARGEST_READING
-    assert len(program.flows) + 2 * len(program.groups) < 0.5 * reading.MOST_RECORDS
+    assert 2 * size < multipart_replies.LARGEST_READING
+    assert len(program.flows) + 2 * len(program.groups) < 0.5 * multipart_replies.MOST_RECORDS
 
 
 def _endless(kind: int) -> bytes:
@@ -64,7 +64,7 @@ def _endless(kind: int) -> bytes:
 
 @pytest.mark.parametrize("kind", [ofproto.OFPMP_FLOW, ofproto.OFPMP_GROUP_DESC, ofproto.OFPMP_GROUP])
 def test_short_records_without_end_are_not_read_on(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_RECORDS", 10_000)
+    monkeypatch.setattr(multipart_replies, "MOST_RECORDS", 10_000)
     being_read = SwitchReading(1, {7: kind}, Understood())
     with pytest.raises(SwitchError, match="describes itself in more than 10000 flows and groups"):
         for _ in range(20):
@@ -81,8 +81,8 @@ def test_a_switch_that_describes_itself_without_end_is_let_go(desk: Desk, caplog
         session = desk.opened(5).session
         desk.perform(Read(session, 1))
         xid, _ = peer.wait(MULTIPART_REQUEST)
-        for _ in range(reading.LARGEST_READING // len(flow) + 1):  # a kernel takes no more from it afterwards
+        for _ in range(multipart_replies.LARGEST_READING // len(flow) + 1):  # a kernel takes no more from it afterwards
             peer.send(multipart(ofproto.OFPMP_FLOW, flow, xid, more=True))
         assert peer.is_ended()
     assert desk.wait(SwitchClosed).session == session
-    assert f"describes itself in more than {reading.LARGEST_READING} bytes" in caplog.text
+    assert f"describes itself in more than {multipart_replies.LARGEST_READING} bytes" in caplog.text

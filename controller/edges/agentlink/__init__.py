@@ -1,1 +1,1 @@
-"""Agents: listener, streams, and api/agent.proto translated into values and back."""
+"""The agents' side: the listener, streams, and the translation of api/agent.proto into values and back."""

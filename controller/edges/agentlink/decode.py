@@ -1,4 +1,4 @@
-"""What agents send: messages of api/agent.proto as values of protocol/reports.py. What breaks the contract is named."""
+"""The decoder of agents' messages: api/agent.proto into values of protocol/reports.py. It names each breach."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from controller.protocol.reports import (
     Walked,
 )
 
-# Texts of agents: short, of what can be shown; and addresses, in one spelling. What is neither is refused.
+# Texts and addresses: a text is short and printable, an address has one spelling, and anything else is refused
 
 LONGEST_TEXT = 400
 LONGEST_ACCOUNT = 4000  # of what was done: a sentence for each of some forty paths
@@ -74,7 +74,7 @@ def breach(sentence: str) -> Refused:
     return Refused(Reason.SPEECH, sentence)
 
 
-# What agents report of what they hold: copies, tunnels and caps.
+# Copies, tunnels and caps
 
 MOST_OF_A_KIND = 64  # paths, tunnels, ports
 MOST_PASSING = 4096  # at a gateway; its agent tells of no more
@@ -159,7 +159,7 @@ def _missing(ports: Sequence[pb.Missing]) -> tuple[tuple[str, str], ...]:
     return tuple((checked_text(each.port), checked_text(each.because)) for each in ports)
 
 
-# What agents report of paths that they measure. Counts that contradict each other are nobody's.
+# Measured paths: counts that contradict each other are refused
 
 MOST_WINDOWS = 8
 MOST_PACKETS = 20_000  # of one probe
@@ -256,9 +256,10 @@ def _packets(columns: Sequence[Sequence[int]]) -> Iterator[ProbePacket]:
         yield ProbePacket(train, length, *(at - 1 if at else None for at in times))
 
 
-# What agents report of connections that are carried to relays, and of how far places are.
+# Relayed connections and distances
 #
-# A gateway's word has relays' hosts walk: so what it seeks counts where it is of the Internet, and is not near a relay.
+# A gateway's report makes relays' hosts measure. So a destination counts only if it is on the Internet and not near a
+# relay.
 
 MOST_TERMINALS = 250
 MOST_SOUGHT = 64
@@ -358,17 +359,14 @@ def _check_once(names: Iterable[str], what: str) -> None:
         raise breach(f"tells twice of one {what}")
 
 
-# What agents say: words of api/agent.proto as events of controller/protocol/reports.py. What is against the contract is
-# named.
-#
-# Nothing of what an agent says is believed to be well made: an address is one, and a text is short and can be shown.
+# Messages: no field of an agent is taken to be well formed
 
 MOST_BYTES = 4 << 20  # of one word; agents make none of more than half of it
 MOST_OF_A_HOST = 64  # addresses, capabilities
 MOST_OF_A_REPORT = 1 << 16  # connections, subflows: more than fit into what agents make, each with its addresses
 
 _ROLES = {pb.ROLE_TERMINAL: Role.TERMINAL, pb.ROLE_GATEWAY: Role.GATEWAY, pb.ROLE_RELAY: Role.RELAY}
-# Where it is not known the wider reach is assumed: flags by endpoint. What the host lacks, its capabilities say.
+# An unknown path manager counts as the kernel's, whose flags by endpoint reach more. Capabilities tell what is missing.
 _PATH_MANAGERS = {pb.PATH_MANAGER_USERSPACE: PathManager.USERSPACE}
 
 

@@ -1,4 +1,4 @@
-"""What the core says to agents, as words of api/agent.proto."""
+"""The encoder of orders to agents, as messages of api/agent.proto."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The listener for agents: TLS ends here, and what is inside goes on to the gRPC server behind it.
+"""The listener for agents: it ends TLS and passes the plain stream to the gRPC server behind it.
 
-gRPC's own TLS tells nobody whom it refused; here a peer is known from its first byte, and can be put out at any moment.
-Behind the door there is no address of the network: each connection is led on from an end that only we can have bound
-(an abstract name of unix(7)), and by that name gRPC knows whose words it reads.
+gRPC's own TLS does not report whom it refused. Here a peer is known from its first byte, and can be disconnected at any
+moment. The gRPC server has no network address: each connection reaches it from an end that only the controller can have
+bound (an abstract name of unix(7)), and that name tells gRPC which peer it serves.
 
-Who has not shown a certificate of ours is a stranger, at the door where agents join to the end. Strangers fill places
-of their own alone, and each newcomer takes the place of another (edges/trust/admission.py).
+A peer without a certificate of ours is unauthenticated; on the listener where agents join it stays so to the end. Such
+peers have slots of their own, and each newcomer may evict one of them (edges/trust/admission.py).
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from controller.edges.trust.authority import Shown, shown
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals
 from controller.model.config import Endpoint
 
-# TLS of a connection that came in, at the price of a stranger.
+log = logging.getLogger(__name__)
+
+# TLS with small buffers
 #
-# asyncio's own has a buffer of 256 KiB from before the first byte on: two doors full of strangers were a quarter of a
-# gigabyte. Here it is what an agent says at once; of more, as of a long report, it is filled more than once. What is
-# left, some 50 KiB while a handshake lasts, is OpenSSL's.
+# asyncio's TLS has a buffer of 256 KiB from before the first byte: two listeners full of unauthenticated peers took a
+# quarter of a gigabyte. A small buffer holds a usual report, and a long one fills it more than once. The rest, some 50
+# KiB during a handshake, belongs to OpenSSL.
 
 BUFFER_BYTES = 4 << 10
 
@@ -65,8 +67,6 @@ async def received(
         plain.abort()
         raise
 
-
-log = logging.getLogger(__name__)
 
 HANDSHAKE_WITHIN_S = 5.0
 CLOSED_WITHIN_S = 2.0

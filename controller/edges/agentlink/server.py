@@ -1,8 +1,8 @@
-"""The one thread in which agents are served. The core posts orders to it and is told what agents report.
+"""The thread that serves agents. The core posts orders to it and receives their reports.
 
-agent ── TLS ──► door ──► gRPC ──► session ── post ──► core
-                                      ▲                 │
-                                      └──── perform ────┘
+agent ── TLS ──► listener ──► gRPC ──► session ── post ──► core
+                                          ▲                 │
+                                          └──── perform ────┘
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ from controller.protocol.orders import AgentEffect, Direct, Directive, HangUp, T
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, NotAnswered, OverrideResult
 
-# From any thread to the agents'. However many calls wait, the loop is woken once for all of them: each waking is a
-# system call, at which the caller hands the interpreter over and waits until it comes round again.
+log = logging.getLogger(__name__)
+
+# Calls from any thread into the agents' loop
+#
+# However many calls wait, the loop is woken once for all of them: each waking is a system call during which the caller
+# gives up the interpreter.
 
 Call = Callable[[], object]
 
@@ -66,15 +70,10 @@ class Calls:
             self._loop.call_soon(self._waiting.popleft())
 
 
-log = logging.getLogger(__name__)
-
 REVOKED_WITHIN_S = 5.0
 JOINING_WITHIN_S = 30.0
 
-Vouch = Callable[[Vouched], None]
-
-
-"""The certificates that count; told anew whenever they change."""
+Vouch = Callable[[Vouched], None]  # called with the certificates that count, whenever they change
 
 
 # github.com/grpc/grpc, include/grpc/impl/channel_arg_names.h
@@ -85,7 +84,7 @@ OPTIONS = {
     "grpc.http2.bdp_probe": 0,  # a ping beside each report, for windows that none of them fills
     "grpc.max_connection_idle_ms": 10_000,  # with no stream in it
 }
-# Above what is a session's own limit, which says why.
+# Above a session's own limit, whose error says why.
 OF_SESSIONS = {"grpc.max_receive_message_length": 2 * decode.MOST_BYTES}
 OF_JOINING = {"grpc.max_receive_message_length": 1 << 14}
 

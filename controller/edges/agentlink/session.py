@@ -3,8 +3,8 @@
     opened ──hello──► (the one before it? sessions.py) ──► begin: listening and speaking ──► end, with a status that
                                                                                              says why
 
-All of it is in the agents' thread; the core is told through `post` and answers when it has taken what it was told. The
-next report may come then and not before, and other words are not even read before: so a slow core slows the agents.
+All of it runs in the agents' thread. The core receives events through `post` and confirms each. The next report is read
+only after that, and so is every other message: a slow core slows the agents.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from controller.edges.trust.refusals import Reason, Refused
 from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
 
+# An event, and the function to call in the agents' thread when the core has taken it
 Post = Callable[[AgentEvent, Callable[[], None]], None]
-"""The event, and what to call, in the agents' thread, when the core has taken it."""
 
 Stream = grpc.aio.ServicerContext[bytes, pb.FromController]
 

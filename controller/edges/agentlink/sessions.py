@@ -1,8 +1,8 @@
-"""All streams: which agent's is served, which one is in quarantine, and what the core's orders reach.
+"""The streams of all agents: which one of a name is served, which agent is in quarantine, and the core's orders.
 
-The newest stream of a name is not believed at once: what copied a phone's key could put the phone out again and again.
-Nor is it sent away at once: a phone that changed its network is back long before its old connection is known as dead.
-So the one that is served is asked for a sign of life, as of two switches with one dpid.
+The newest stream of a name is not served at once: a copy of a phone's key could otherwise disconnect the phone again
+and again. Neither is it closed: a phone that changed its network is back long before its old connection is known to
+be dead. So the served stream is asked for a sign of life, as with two switches of one dpid.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from controller.edges.trust.authority import Shown, Trust
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals, Refused
 from controller.protocol.orders import Directive, Relay
 
-# Agents at whose words the core failed: after the second time within ten minutes one is not let in for ten minutes.
+log = logging.getLogger(__name__)
+
+# Quarantine: an agent whose messages made the core fail twice within ten minutes is refused for ten minutes
 #
-# Each of its reports would fail again, and all other agents wait while the core makes a traceback.
+# Each of its reports would fail again, and all other agents wait while the core formats a traceback.
 
 WITHIN_S = 600.0
 LASTS_S = 600.0
@@ -51,8 +53,6 @@ class Quarantine:
                 "controller's log says where it failed: report that as an error of bicast",
             )
 
-
-log = logging.getLogger(__name__)
 
 ANSWERS_WITHIN_S = 2.0
 LAST_WORDS_S = 1.0  # for a status to get through, before the connection is cut

@@ -1,1 +1,1 @@
-"""gateway.yaml read into the model, or refused whole with file, place, value and expectation."""
+"""The reader of gateway.yaml: the model, or an error with file, place, value and expectation."""

@@ -1,4 +1,4 @@
-"""What no two places of a configuration may both claim, and what most often was not meant so."""
+"""The checks of a configuration: claims that no two places may share, and warnings of likely mistakes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _inside(site: Site) -> Iterator[tuple[str, Address]]:
             yield f"terminals.{terminal.name}.addresses[{number}].address", each.address
 
 
-# What a good file says that most often was not meant so: a line forgotten, copies that nobody can tell apart.
+# Warnings: a line forgotten, copies that no receiver can tell apart
 
 WITH_COPIES = (Mode.BICAST, Mode.AUTO)
 

@@ -1,4 +1,4 @@
-"""Classes of traffic as they are written at a site: bounded, told apart by something, and no packet is of two."""
+"""The traffic classes of a site: bounded, distinct, and no packet belongs to two."""
 
 from __future__ import annotations
 

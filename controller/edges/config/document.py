@@ -1,4 +1,4 @@
-"""A YAML document walked with a finger on the place, so that a complaint can name it.
+"""A YAML document whose nodes know their place, so that an error can name it.
 
 Every scalar is read as the text it was written as: YAML 1.1 would turn the MAC 10:20:30:40:50:51 into a
 number in base sixty, and the datapath id 0000000000000001 into an octal one.
@@ -232,7 +232,7 @@ def parse(path: str, raw: bytes | str) -> Node:
         raise ConfigError(path, "", "what cannot be read as such", "a file in YAML, UTF-8") from None
 
 
-# Addresses of machines, as places of gateway.yaml name them with their networks.
+# Addresses of machines, with their networks
 
 
 def interfaces(place: Node) -> tuple[Interface, ...]:

@@ -1,4 +1,4 @@
-"""gateway.yaml read into the model, or one ConfigError. A file is taken whole or refused whole."""
+"""The reader of gateway.yaml: it returns the model or raises one ConfigError. A file is taken or refused whole."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from controller.model.config import (
     TrafficClass,
     Uplink,
 )
+from controller.protocol import enrolment
 from controller.protocol.enrolment import CONTROLLER
-from controller.protocol.enrolment import NAME as AGENT
 
-# A file that people write, read whole or refused.
+# The file
 #
-# Who reads it is also who hears that it is time to stop: so nothing is opened that may never end. And an editor may be
-# halfway through: a YAML file cut between two lines is YAML too, so a file counts when nobody has touched it for a
-# moment. Only a file that was written apart and renamed is never seen half; docs/home-gateway.md says so to people.
+# The thread that reads it also handles signals, so nothing is opened that may never end. An editor may be halfway
+# through, and a YAML file cut between two lines is YAML too: so a file counts when it has not changed for a moment.
+# Only a file that is written apart and renamed is never read half; docs/home-gateway.md says so.
 
 LARGEST_BYTES = 512 << 10  # YAML takes up to 25 us a byte
 UNTOUCHED_S = 0.25
@@ -96,7 +96,7 @@ def _touched(file: BinaryIO) -> tuple[int, int]:
     return now.st_size, now.st_mtime_ns
 
 
-__all__ = ["ConfigError", "load", "parse"]
+# The document
 
 MOST_SITES = 128
 MOST_SERVERS = 64
@@ -152,7 +152,7 @@ def _servers(place: Node, sites: tuple[Site, ...]) -> tuple[str, ...]:
     names: list[str] = []
     for each in place.each(MOST_SERVERS, "servers"):
         name = each.text(expected)
-        if not AGENT.fullmatch(name) or name in others or name in (*names, EVERYBODY, CONTROLLER):
+        if not enrolment.NAME.fullmatch(name) or name in others or name in (*names, EVERYBODY, CONTROLLER):
             raise each.wrong(expected)
         names.append(name)
     return tuple(names)

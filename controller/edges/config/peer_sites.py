@@ -1,4 +1,4 @@
-"""Sites that are each other's far end: one of them mirrors the other, and knows its terminals."""
+"""The sites that are each other's far end: one mirrors the other, and knows its terminals."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Relaying as it is written at a site, and the addresses that follow from it: one of each family for each relayed
-terminal, in the relaying network of every uplink, with the last bits of its own."""
+"""The relaying of a site: its ports, and the addresses that the host gets for each relayed terminal.
+
+There is one address of each family in the relaying network of every uplink. Its last bits are the terminal's own.
+"""
 
 from __future__ import annotations
 

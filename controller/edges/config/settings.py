@@ -1,4 +1,4 @@
-"""The `controller` part of gateway.yaml: where the controller listens, whom it lets in, and what it keeps where."""
+"""The settings of the controller: where it listens, which peers it admits, and where it keeps its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written at uplinks and access points: tunnels, budgets, and how they are measured."""
+"""The uplinks and access points of a site: tunnels, budgets, and how they are measured."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from controller.model.config import (
     UplinkKind,
 )
 
-# Uplinks of kind ethernet, and access points, that are measured: between which hosts, by what packets of theirs.
+# Measurement: addresses between which an uplink of kind ethernet or an access point is measured
 #
-# A tunnel's outer addresses are written already. What leaves by an uplink of kind ethernet are packets of terminals:
-# how one of the host's own gets there, only who built it knows; and so it is with how terminals reach their gateway's
-# host.
+# A tunnel's outer addresses are known already. An uplink of kind ethernet carries terminals' packets, and only the
+# person who built it knows how the host's own packets get there. The same holds for the way from terminals to the
+# gateway's host.
 
 OF_MEASURING = ("measure",)  # keys of an uplink
 NO_AGENTS = "controller.agents beside it: it is agents that measure"
@@ -96,7 +96,7 @@ def _answered(site: Site) -> list[Address]:
     return [*between, *(own.ip for subnet in site.subnets for own in subnet.gateways)]
 
 
-# What copies may use of an uplink that is paid for by the byte, as it is written at the uplink.
+# Budgets of uplinks that are paid for by the byte
 
 OF_BUDGETS = ("budget_bytes_per_day", "max_share")  # keys of an uplink
 LEAST_BYTES = 1_000_000  # who writes fewer means megabytes
@@ -129,7 +129,7 @@ def unlimited_at(place: Node, limits: Limits, other: str) -> None:
         raise found.wrong(f"nothing: it is written at {other}, and counts what both ends send")
 
 
-# The access points of a site: the air that terminals share, and the rule by which.
+# Access points
 
 MOST_ACCESS_POINTS = 250
 
@@ -147,7 +147,7 @@ def _access_point(name: str, place: Node) -> AccessPoint:
     return AccessPoint(name, bandwidth_bps, rule, tables, keys.maybe("measure", Node.address, None))
 
 
-# Uplinks of kind tunnel: what is written of each end, and that two ends are of one tunnel.
+# Tunnels: the keys of each end, and the check that two ends belong together
 
 OF_TUNNELS = ("device", "remote", "udp_port")  # keys of an uplink
 VXLAN_PORT = 4789  # IANA's

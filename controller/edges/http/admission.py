@@ -1,6 +1,6 @@
-"""Who may ask, and how much: stands before every route, so that no route can forget to look.
+"""The admission of requests: it stands before every route, so that no route can forget the check.
 
-Every question wants the API's token as a bearer token, those of readers and of monitors too.
+Every request needs the API's token as a bearer token, including those of readers and monitors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The API's application: reads of snapshots, requests for the core, and nothing decided here.
+"""The API's application: reads of snapshots, and requests for the core. It decides nothing.
 
-Every write but that of a token is a PUT of a whole value or a DELETE, or asks for what is then done once: so sending it
-twice does no more than once.
+Every write but that of a token is a PUT of a whole value, a DELETE, or a request for a single action: sending it twice
+has the same effect as once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from controller.protocol.requests import (
 )
 from controller.readout.snapshot import CourseView, GatewayView, Snapshot, TerminalView
 
-# A program as scripts read it: the same words as in `program`, in JSON's shapes.
+# A program in JSON, with the words of `program`
 
 NAMES: dict[type[Action], str] = {
     SetField: "set_field",

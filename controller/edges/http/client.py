@@ -1,4 +1,4 @@
-"""The API from the other side: a question, and its answer, or one sentence why there is none."""
+"""The client of the API: a request, and its answer or one sentence that explains its absence."""
 
 from __future__ import annotations
 

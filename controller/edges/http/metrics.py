@@ -1,4 +1,4 @@
-"""Snapshots in Prometheus' words: gateways, uplinks, terminals, relays and paths."""
+"""The metrics of a Snapshot for Prometheus: gateways, uplinks, terminals, relays and paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controller.program.program import Counters
 from controller.readout.snapshot import AgentState, AgentView, GatewayView, Snapshot
 from controller.switches.switch import GatewayState
 
-# Relays and what they carry in Prometheus' words.
+# Relays
 
 RelayFamily = CounterMetricFamily | GaugeMetricFamily
 Told = Sequence[tuple[list[str], object]]  # with labels
@@ -97,7 +97,7 @@ def _families(
         yield family
 
 
-# Roads between sites in Prometheus' words.
+# Paths between sites
 
 ROAD, WAY = ["gateway", "uplink"], ["gateway", "uplink", "direction"]
 

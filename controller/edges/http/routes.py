@@ -1,4 +1,4 @@
-"""Routes of the API that are asked for more than a snapshot: overrides, paths, relays and enrolment."""
+"""The routes of the API that need more than a snapshot: overrides, paths, relays and enrolment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, NotAnswered, OverrideResult, UnknownRelay, UnknownTerminal, Writer
 from controller.readout.snapshot import Snapshot
 
-# Modes and active uplinks, as they are wished for: of one terminal, of all, or of a class of traffic.
+# Overrides of modes and active uplinks: for one terminal, for all, or for a class of traffic
 
 
 class WishedMode(StrEnum):
@@ -103,7 +103,7 @@ def add_wishes(app: FastAPI, writer: Writer) -> None:
         return name
 
 
-# Roads between sites, as they were measured: what the API tells of them, and how one is had probed.
+# Measured paths between sites
 
 LEAST_BPS, MOST_BPS = 10_000, 10**12
 
@@ -133,7 +133,7 @@ def add_roads(app: FastAPI, reader: Callable[[], Snapshot], writer: Writer) -> N
         return writer.measure(uplink, wish.site, wish.link_bps)
 
 
-# Relays: which there are, how they are wished for, and by which a destination is reached.
+# Relays
 
 
 def _whole(value: object) -> object:
@@ -279,7 +279,7 @@ def _address(text: str) -> Address:
     return found
 
 
-# Enrolling agents, and who is: the part of the API that asks the agents' side and not the core.
+# Enrolment: these routes ask the agents' side, not the core
 
 
 class TokenWish(BaseModel):

@@ -1,6 +1,6 @@
-"""The API's socket and thread, and one connection with an end to everybody's patience.
+"""The API's socket and thread, and its connections with a timeout for everything.
 
-It is either bound here or handed in from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent
+The socket is bound here or inherited from file descriptor 3 on, by systemd's convention (sd_listen_fds(3)). A parent
 that cannot know our process id, because it starts us in a new PID namespace, leaves LISTEN_PID out.
 """
 
@@ -25,11 +25,11 @@ from controller.edges.http.admission import CannotServe
 from controller.edges.http.token import is_loopback
 from controller.model.config import Endpoint, Settings
 
-# One connection of the API, with an end to everybody's patience: uvicorn's own would hold half a request for ever.
+# One connection: uvicorn's own would hold half a request for ever
 #
-# A request must be whole soon after its first byte, and an answer must be taken. Where there are as many connections as
-# may be, the one that has longest had nothing to say gives its place to the newest, or, if all have asked, the one that
-# has longest left its answer untaken: a reader who asks is answered.
+# A request must be whole soon after its first byte, and its answer must be read. When all slots are taken, the
+# connection that has been silent longest is closed for the newest one. If all of them have asked, the one that has left
+# its answer unread longest is closed.
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
-"""The API's token: the word in the file that gateway.yaml names, or one made at each start for this machine alone.
+"""The API's token: the contents of the file that gateway.yaml names, or one made at each start for this machine alone.
 
-The one that is made lies in /run/bicast-controller under the port of the API, where clients of this machine look for
-it. It is made after the port was bound, and a stopped controller takes it away: who holds the port while no controller
-runs is shown no word that counts later.
+A made token is in /run/bicast-controller under the API's port, where clients of this machine look for it. It is made
+after the port was bound, and removed when the controller stops: a process that takes the port while no controller runs
+is never shown a token that is valid later.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Switches: connections, TLS, OpenFlow as bytes, and the framework that carries it."""
+"""The switches' side: connections, TLS, OpenFlow as bytes, and the framework."""

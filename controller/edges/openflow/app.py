@@ -1,4 +1,4 @@
-"""The Ryu app: an event in, a call to the core, messages out. Nothing here knows about networks."""
+"""The Ryu app: an event in, a call to the core, messages out. It knows nothing about networks."""
 
 from __future__ import annotations
 

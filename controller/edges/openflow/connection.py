@@ -1,7 +1,7 @@
 """One switch's connection, from its first byte: only whole, expected messages reach the framework.
 
-The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version kills the
-thread with a traceback, a switch that stops reading blocks whoever sends, and a vanished one is noticed by nobody.
+The framework's own loops trust the peer: a hello element of length 0 hangs them, an unknown version ends the thread
+with a traceback, a switch that stops reading blocks the sender, and a switch that vanishes is never noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from controller.edges.openflow.framework import (
 )
 from controller.model.config import Endpoint
 
-# What is said of peers that are no switches: to whoever reads the log, and without filling it.
+# Complaints about peers that are no switches, rare enough not to fill the log
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def peer_of(address: Any) -> str:
     return str(Endpoint(host, port))
 
 
-# Which versions a hello offers: read here, because the framework's parser never comes out of an odd one.
+# The versions of a hello: the framework's parser never returns from a malformed one
 
 HEADER = struct.Struct(ofproto.OFP_HEADER_PACK_STR)
 ELEMENT = struct.Struct("!HH")  # type, length (7.5.1)
@@ -88,7 +88,7 @@ SILENT_ECHOES = 3
 WAITING_MESSAGES = 4096  # sent to a switch that does not read; to one that is not known yet far fewer
 WAITING_MESSAGES_OPENING = 64
 
-# The framework's parsers see these alone, and these only in these states.
+# The messages that reach the framework's parsers, with the states in which they do
 PARSED = {
     ofproto.OFPT_HELLO: (HANDSHAKE,),
     ofproto.OFPT_ECHO_REQUEST: (HANDSHAKE, CONFIG, MAIN),

@@ -1,5 +1,6 @@
-"""What keeps the wire from being there at all. It stands apart, so that whoever starts us can catch it by name even
-where framework.py, which chooses one framework as soon as it is imported, finds none."""
+"""The error of a missing framework. It has its own file because framework.py chooses a framework at its import, so
+a caller could not catch by name an error that is defined there.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Ethernet frames of ARP and neighbour discovery: those we send, and what received ones tell.
+"""Ethernet frames of ARP and neighbour discovery: those that the controller sends, and the contents of received ones.
 
-What a stranger sends is read here: a frame that breaks RFC 826 or RFC 4861 tells nothing, and raises nothing.
+Received frames are untrusted: a frame that breaks RFC 826 or RFC 4861 has no contents, and raises nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The only file that knows whether os-ken or Ryu carries us: it chooses one, names its parts, and runs it in a thread.
+"""The choice between os-ken and Ryu: this file alone knows which one is used, names its parts, and runs it in a thread.
 
-os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program is plain threads, so
-there are two doors between them: `Framework.call` runs a function in the framework's thread, and what the app
-hands out goes through a function (`post`) that must not block.
+os-ken runs on threads and Ryu on eventlet's greenlets, unpatched. The rest of the program uses plain threads. Two
+calls cross between them: `Framework.call` runs a function in the framework's thread, and what the app hands out goes
+through a function (`post`) that must not block.
 """
 
 from __future__ import annotations

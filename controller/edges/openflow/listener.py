@@ -1,4 +1,4 @@
-"""Who is connected: each accepted connection, with its TLS, from its first byte to its end.
+"""The listener for switches: each accepted connection, with its TLS, from its first byte to its end.
 
 The frameworks' own TLS is not used: os-ken's lets two threads into one SSL object, and Ryu's forgets, after the
 first switch, to ask for certificates.
@@ -120,10 +120,10 @@ class TlsSocket:
         self._socket.close()
 
 
-# Who is connected: each accepted connection, with its TLS, from its first byte to its end.
+# Accepted connections
 #
-# Strangers fill places of their own alone: of the peers that are not known as switches yet only so many stay, and each
-# newcomer takes the place of another (edges/trust/admission.py).
+# Peers that are not known as switches yet have slots of their own. Each newcomer may evict one of them
+# (edges/trust/admission.py).
 
 OPENING_AT_ONCE = 512  # peers that are not known as switches yet
 

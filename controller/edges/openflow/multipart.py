@@ -1,4 +1,4 @@
-"""A switch as it is being read: the pieces of several multipart replies, until they are one Installed."""
+"""The reading of a switch: the pieces of several multipart replies, put together into one Installed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ METER = struct.Struct(ofproto.OFP_METER_CONFIG_PACK_STR)
 BAND = struct.Struct(ofproto.OFP_METER_BAND_DROP_PACK_STR)
 PORT_STATS = struct.Struct(ofproto.OFP_PORT_STATS_PACK_STR)
 
-# A site of 250 terminals takes 0.5 MB; the largest that a file may describe 15 MB in 53,000 records, its far end twice.
+# A site of 250 terminals takes 0.5 MB. The largest that gateway.yaml may describe takes 15 MB in 53,000 records, its
+# far end twice that.
 LARGEST_READING = 32 << 20  # bytes
 MOST_RECORDS = 1 << 17  # flows, groups and their counters: each takes some 500 bytes of memory, however short it is
 NOT_COUNTED = 0xFFFF_FFFF_FFFF_FFFF  # what a switch says of a counter it lacks (7.3.5.6)
@@ -54,7 +55,7 @@ KINDS = {ofproto.OFPGT_ALL: GroupKind.ALL, ofproto.OFPGT_FF: GroupKind.FAST_FAIL
 _ANY_MATCH = MATCH.pack(ofproto.OFPMT_OXM, MATCH.size) + bytes(4)
 _ANY = ofproto.OFPP_ANY, ofproto.OFPG_ANY, 0, 0
 
-# The requests whose answers make an Installed, with their bodies.
+# The requests whose answers make an Installed, with their bodies
 REQUESTS: dict[int, bytes] = {
     ofproto.OFPMP_FLOW: FLOW_REQUEST.pack(ofproto.OFPTT_ALL, *_ANY) + _ANY_MATCH,
     ofproto.OFPMP_GROUP_DESC: b"",
@@ -223,7 +224,7 @@ class SwitchReading:
             body = body[length:]
 
 
-# Not bound to a reading: one that held its own methods would outlive its use until somebody looks for garbage.
+# Unbound methods: a reading that held its own bound methods would be cyclic garbage.
 READERS: dict[int, Callable[[SwitchReading, bytes], None]] = {
     ofproto.OFPMP_FLOW: SwitchReading._take_flows,
     ofproto.OFPMP_GROUP_DESC: SwitchReading._take_groups,

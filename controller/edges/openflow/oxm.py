@@ -1,7 +1,7 @@
-"""Match fields and actions as the bytes OpenFlow 1.3 has for them, and back, in program/program.py's canonical values.
+"""The codec of match fields and actions: bytes of OpenFlow 1.3 to the values of program/program.py and back.
 
-Our own, because the framework's take 0.2 ms a flow and give up a whole reply for one flow they cannot read. Only the
-framework's table of fields is used. Programs repeat their matches and actions, so both directions remember.
+The framework's own codec takes 0.2 ms a flow and gives up a whole reply for one flow that it cannot read. Only its
+table of fields is used here. Programs repeat their matches and actions, so both directions have caches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.program.program import (
     written,
 )
 
-# Does what no word of program/program.py says. Port 0 does not exist (7.2.1), so it equals nothing that is wanted.
+# An action that program/program.py has no value for. Port 0 does not exist (7.2.1), so it equals no wanted action.
 UNSPEAKABLE = Output(0)
 
 MATCH = struct.Struct("!HH")  # type, length
@@ -43,7 +43,7 @@ NICIRA_IN_PORT = 0xFFF8  # the one it came in by
 
 # The framework's fields, by class and field number as in oxm_type: their names and bytes.
 NICIRA_NAMES = {"nd_target": "ipv6_nd_target", "nd_sll": "ipv6_nd_sll", "nd_tll": "ipv6_nd_tll"}
-# Open vSwitch's own (2.12), of the class 0x1000: what a neighbour advertisement has and a solicitation has not.
+# Open vSwitch's own fields (2.12) of the class 0x1000: fields of an advertisement that a solicitation lacks
 DISCOVERY = {0x1000 << 7 | 1: ("icmpv6_nd_reserved", 4), 0x1000 << 7 | 2: ("icmpv6_nd_options_type", 1)}
 _FIELDS = {
     **{field.oxm_type: (field.name, field.type.size) for field in ofproto.oxm_types if isinstance(field.num, int)},

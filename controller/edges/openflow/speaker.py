@@ -1,6 +1,6 @@
-"""The only file that makes or reads OpenFlow messages: the core's orders into bytes, what switches say into events.
+"""The only file that makes or reads OpenFlow messages: the core's orders into bytes, replies of switches into events.
 
-Flows, groups and meters are written and read here and not by the framework: it takes 0.2 ms for each, and its
+Flows, groups and meters are written and read here, not by the framework: it takes 0.2 ms for each, and its
 parsers give up a whole reply when one foreign flow has an action they do not know.
 """
 

@@ -1,4 +1,4 @@
-"""What the process has of its machine: lines of the log, Python's search for garbage, and the wall clock."""
+"""The process and its machine: log lines, garbage collection, and the wall clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from controller.policy.copies.budget import Moment
 
-# What a line of the log begins with: its time, where nobody else writes that beside it. systemd's journal does.
+# Log lines: with the time, unless systemd's journal adds it
 
 TIME = "%(asctime)s.%(msecs)03d "
 WORDS = "%(levelname)s %(message)s"
@@ -31,11 +31,10 @@ def _journal(stream: TextIO) -> bool:
     return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
-# Python's search for cyclic garbage, made short.
+# Garbage collection: cyclic garbage is searched rarely
 #
-# It holds up every thread while it looks at all that lives, and of a house with hundreds of terminals most of that is
-# programs that live on: a fifth of a second each time, with every report and every wish waiting. So what has outlived
-# one search is not looked at again for an hour.
+# A search stops every thread while it visits all objects. With hundreds of terminals most of them are programs that
+# live on: a fifth of a second each time. So objects that outlive one search are not visited again for an hour.
 
 YOUNG = 10_000  # made and not gone, until the youngest are searched; a compilation makes as many
 ALL_EVERY_S = 3600.0
@@ -60,7 +59,7 @@ def spare() -> None:
     gc.callbacks.append(_Spared())
 
 
-# The wall's clock and the calendar on it, for those who count by the day.
+# The wall clock and its calendar, for budgets by the day
 
 TIME_ERROR = 5  # adjtimex(2): not synchronized
 TIMEX_BYTES = 208  # sizeof(struct timex) on 64 bits

@@ -1,4 +1,4 @@
-"""The one thread in which the core lives, its inbox, and the thread beside it in which probes are estimated."""
+"""The thread of the core with its inbox, and the thread beside it that estimates probes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TypeVar
 
 from controller.core import overrides
 from controller.core.core import Core, Outcome
-from controller.edges.config import load as configuration
+from controller.edges.config.load import load
 from controller.edges.runtime.process import moment
 from controller.edges.state.store import Memory, Store, StoreError, measured
 from controller.features.probing.estimates import Estimate, Estimated
-from controller.features.relays import requests as of_relays
+from controller.features.relays import requests as relay_requests
 from controller.features.relays.manager import PendingAnswer, Walking
 from controller.features.relays.requests import Asked, Tried, WishOfRelays
 from controller.features.relays.view import DestinationView, TriedView
@@ -45,11 +45,12 @@ from controller.readout.build import snapshot
 from controller.readout.explain import course
 from controller.readout.snapshot import CourseView, Snapshot
 
-# What waits for the core's thread: what presses, in order, before what any terminal can have a switch say endlessly.
+log = logging.getLogger(__name__)
+
+# The inbox: urgent events in order, before packets that a terminal can cause at any rate
 #
-# A packet of a terminal's choice may be a word to the core. However many there are, a port that went down and a wish
-# are heard at once; of the packets only so many wait, those of each port in turn, and where there are too many, the
-# port that sends most loses its oldest.
+# A packet of a terminal may become an event. Port changes and requests never wait behind packets. The number of waiting
+# packets is bounded, ports take turns, and beyond the bound the port that sends most loses its oldest.
 
 MOST_PACKETS = 1024  # that wait; a tenth of a second of the core's time
 
@@ -104,10 +105,10 @@ class Inbox:
         return job
 
 
-# A thread beside the core's, in which probes are estimated: what may take a second holds up no packet and no wish.
+# The estimator: probes are estimated in a thread of their own, as one may take a second
 #
-# numpy comes with threads of its own, which take signals as the thread that imports it does: this one takes none.
-# Before signals are held back for who awaits them (__main__.py) it must not be there.
+# numpy starts threads of its own, which take signals as the importing thread does: this one takes none. numpy must not
+# be imported before signals are blocked (__main__.py).
 
 
 class Estimator:
@@ -133,8 +134,6 @@ class Estimator:
         while (order := self._orders.get()) is not None:
             self._post(estimated(order))
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 TICK_S = 1.0
@@ -224,13 +223,13 @@ class Service:
         return self._ask(asked)
 
     def set_relay(self, name: str, relay: WishedRelay) -> OverrideResult:
-        return self._of_relays(of_relays.wished(name, relay))
+        return self._of_relays(relay_requests.wished(name, relay))
 
     def remove_relay(self, name: str) -> OverrideResult:
-        return self._of_relays(of_relays.unwished(name))
+        return self._of_relays(relay_requests.unwished(name))
 
     def drain_relay(self, name: str, draining: bool) -> OverrideResult:
-        return self._of_relays(of_relays.drained(name, draining))
+        return self._of_relays(relay_requests.drained(name, draining))
 
     def destination(self, address: Address, site: str | None = None) -> tuple[DestinationView, ...]:
         """By which relay it is reached, and why; what is not known of it is walked for, and waited for a little."""
@@ -298,7 +297,7 @@ class Service:
     def reload(self) -> None:
         """The file is read in the caller's thread; the core is only given what it says."""
         try:
-            config = configuration.load(self._config_path)
+            config = load(self._config_path)
         except ConfigError as error:
             refused = error
             self._inbox.put(lambda: self._core.refuse_config(refused))

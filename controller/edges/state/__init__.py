@@ -1,1 +1,1 @@
-"""Files of the controller's own: read whole, replaced whole, and what a restart finds in them."""
+"""The controller's own files: read whole, replaced atomically, and the state that a restart finds in them."""

@@ -1,4 +1,4 @@
-"""Files of the controller's own: replaced whole, locked, read with the place at hand; and what systemd hands in."""
+"""The controller's own files: replaced atomically, locked, checked when read; and systemd's credentials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from controller.edges.config.document import Node
 from controller.model.config import ConfigError
 
-# Files that only root may read, given to a service by systemd (systemd.exec(5), LoadCredential=).
+log = logging.getLogger(__name__)
 
 
 def readable(file: str) -> Path:
@@ -27,8 +27,6 @@ def readable(file: str) -> Path:
     copy = Path(copies, Path(file).name)
     return copy if os.access(copy, os.R_OK) else Path(file)
 
-
-log = logging.getLogger(__name__)
 
 REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room on the file system that it lies on"),

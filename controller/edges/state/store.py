@@ -1,7 +1,7 @@
 """The state file: overrides, decisions, budgets and estimates that outlive a restart, kept up with the core.
 
-One small file, replaced whole, so never half written. Version 1 knew no decisions, 2 no sites, 3 no decisions of
-copies, and 4 no relays: they are read. Nothing may have been measured yet.
+It is one small file, replaced whole, so never half written. Older versions are read too: 1 has no decisions, 2 no
+sites, 3 no decisions about copies, 4 no relays. A file without measurements is valid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from controller.model.known import MOST_RANGES, MOST_RELAYS, Counted, PortRange,
 from controller.policy.bandwidth.rates import Alpha, Measured, Method, Rate
 from controller.protocol.enrolment import CONTROLLER, NAME
 
-# What was measured of roads, as the state file has it. Its times are Unix seconds.
+log = logging.getLogger(__name__)
+
+# Estimates of paths, with times in Unix seconds
 
 Pages = Mapping[PathDirection, PathEstimate]
 
@@ -232,9 +234,7 @@ def _uplinks(place: Node) -> dict[str, str]:
     return {name: each.text() for name, each in place.named().items()}
 
 
-# What a restart would find: kept up with the core, which knows no disk, and no clock that outlives it.
-
-log = logging.getLogger(__name__)
+# Upkeep: the state file follows the core, which knows neither a disk nor a clock that outlives it
 
 
 def measured(store: Store, now: float, wall_offset_s: float) -> Pages:

@@ -1,1 +1,1 @@
-"""Who may connect: certificate authority, ledger of tokens and certificates, refusals, admission of strangers."""
+"""Trust: the certificate authority, the ledger of tokens and certificates, refusals, and admission."""

@@ -1,8 +1,8 @@
-"""Who of too many unauthenticated peers makes place for a newcomer, and how many may come in a second.
+"""The admission of unauthenticated peers: which one of too many is evicted, and how many may come in a second.
 
-The oldest one of the host that has most of them makes place: a host alone crowds out itself alone. And hosts from which
-none of ours ever came go first: many strangers crowd out none that is known. Who is ours is known within a few round
-trips, long before its turn.
+The oldest peer of the host that has most of them is evicted, so one host can only crowd out itself. Hosts from which
+no authenticated peer ever came go first, so many strangers cannot crowd out a known host. A peer authenticates within
+a few round trips, long before its turn.
 """
 
 from __future__ import annotations

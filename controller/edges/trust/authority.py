@@ -1,4 +1,4 @@
-"""The certificate authority of the agents, and who may connect by its signature and the ledger's word.
+"""The certificate authority of the agents, and the decision who may connect, by its signature and the ledger.
 
                      ca.pem  (key and certificate)
            ┌────────────┴─────────────┐
@@ -230,7 +230,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-# Who may come in: the authority's signature and the ledger's word together.
+# Admission of agents, by the authority's signature and the ledger together
 
 SECRET_BYTES = 16
 KEY_BYTES = 32

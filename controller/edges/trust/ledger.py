@@ -1,8 +1,8 @@
-"""What was given out, and to whom: tokens that are good once, and the certificates that count.
+"""The ledger: tokens that are good once, and the certificates that count.
 
-A certificate counts because it stands here, not because it was never revoked: a ledger that is lost lets nobody in.
-Of one name the newest counts, and until it has been used once the one before it too: the answer that carries a new
-certificate may be lost on its way. Of a token only the hash is kept.
+A certificate counts because the ledger lists it, not because it was never revoked: a lost ledger admits no agent. The
+newest certificate of a name counts, and the one before it until the newest has been used once: the answer that carries
+it may be lost. The ledger keeps only the hash of a token.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from controller.edges.config.document import Node
-from controller.edges.state import files as kept
+from controller.edges.state import files
 from controller.edges.trust.refusals import AgencyError, Reason, Refused
 from controller.model.config import EVERYBODY, ConfigError
 from controller.protocol import enrolment
 from controller.protocol.enrolment import NAME, Binding, Credential, Vouched
 
-# Whether the clock is one by which something can be given out: a machine without a battery begins in 1970, and what is
-# written then is refused afterwards, or has run out.
+log = logging.getLogger(__name__)
+
+# The clock: a machine without a battery begins in 1970, and its certificates would be refused later
 
 DAY_S = 86400.0
 SOONEST_S = DAY_S  # a certificate counts from a day before
-LATEST_S = kept.TIMES_END - 7301 * DAY_S  # and a CA for twenty years
+LATEST_S = files.TIMES_END - 7301 * DAY_S  # and a CA for twenty years
 
 
 def checked_clock(now: float) -> float:
@@ -42,31 +43,30 @@ def checked_clock(now: float) -> float:
     return now
 
 
-# The agency's files: what cannot be read or written is said with the path, the reason and what to do.
+# Files: an error names the path, the reason and the remedy
 
 
 def read_file(path: Path) -> bytes | None:
     """None: it is not there."""
     try:
-        return kept.read(path)
+        return files.read(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise AgencyError(f"{path} cannot be read ({error.strerror}): {kept.remedy(error)}") from None
+        raise AgencyError(f"{path} cannot be read ({error.strerror}): {files.remedy(error)}") from None
 
 
 def replace_file(path: Path, content: bytes) -> None:
     try:
-        kept.replace(path, content)
+        files.replace(path, content)
     except OSError as error:
         raise AgencyError(
-            f"{path} cannot be written ({error.strerror}): {kept.remedy(error)}; controller.agents.directory in "
+            f"{path} cannot be written ({error.strerror}): {files.remedy(error)}; controller.agents.directory in "
             "gateway.yaml says where it lies"
         ) from None
 
 
-# What stands in ledger.json: who has which certificates and tokens, as text and as values. What is not as we write it
-# is refused whole: who is let in is not guessed.
+# The contents of ledger.json: a file that the controller did not write so is refused whole
 
 VERSION = 3  # those before it had no roles
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -119,8 +119,8 @@ def _plain(entry: LedgerEntry) -> dict[str, object]:
 
 def read_entries(path: Path, text: bytes) -> Entries:
     """Raises ConfigError."""
-    place = kept.document(path, text)
-    kept.version(place, VERSION)
+    place = files.document(path, text)
+    files.version(place, VERSION)
     agents = place.mapping(required=("version", "agents"))["agents"]
     return {_name(each, name): _entry(each) for name, each in agents.named().items()}
 
@@ -142,7 +142,7 @@ def _entry(place: Node) -> LedgerEntry:
 
 def _issued(place: Node) -> Issued:
     keys = place.mapping(required=("serial", "since", "until", "binding", "sha256", "key_sha256"))
-    times = kept.moment(keys["since"]), kept.moment(keys["until"])
+    times = files.moment(keys["since"]), files.moment(keys["until"])
     digests = _digest_in(keys["sha256"]), _digest_in(keys["key_sha256"])
     return Issued(keys["serial"].text(), *times, _binding(keys["binding"]), *digests)
 
@@ -156,7 +156,7 @@ def _digest_in(place: Node) -> str:
 
 def _token(place: Node) -> Token:
     keys = place.mapping(required=("digest", "until", "binding", "used_at"))
-    until, used_at = kept.moment(keys["until"]), _maybe_moment(keys["used_at"])
+    until, used_at = files.moment(keys["until"]), _maybe_moment(keys["used_at"])
     return Token(keys["digest"].text(), until, _binding(keys["binding"]), used_at)
 
 
@@ -168,10 +168,8 @@ def _binding(place: Node) -> Binding:
 
 
 def _maybe_moment(place: Node) -> float | None:
-    return None if place.value is None else kept.moment(place)
+    return None if place.value is None else files.moment(place)
 
-
-log = logging.getLogger(__name__)
 
 TOKEN_LIVES_S = 15 * 60.0
 USED_REMEMBERED_S = 24 * 3600.0  # so that one who comes with it again is known as such

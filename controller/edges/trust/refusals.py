@@ -1,4 +1,4 @@
-"""What was refused to whom: an exception that says it, one line in the log, and a number for who counts."""
+"""Refusals of agents: an exception with the reason, one line in the log, and a counter."""
 
 from __future__ import annotations
 
