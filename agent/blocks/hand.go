@@ -47,7 +47,7 @@ func (n News) alike(o News) bool {
 
 // Hand passes on what the controller knows of the sharers.
 type Hand struct {
-	door   *door
+	feed   *feed
 	within func(func() error) error // runs in the network namespace of the host
 	cgroup string                   // empty: no socket is touched
 	log    *slog.Logger
@@ -62,7 +62,7 @@ type Hand struct {
 
 // NewHand tells local programs at a Unix socket.
 func NewHand(socketPath string, within func(func() error) error, log *slog.Logger) *Hand {
-	return &Hand{door: newDoor(socketPath, log), within: within, log: log, ordered: make(chan struct{}, 1)}
+	return &Hand{feed: newFeed(socketPath, log), within: within, log: log, ordered: make(chan struct{}, 1)}
 }
 
 // Govern names the cgroup (v2) whose programs' sockets take blocks as they are ordered; before Run.
@@ -112,7 +112,7 @@ func (h *Hand) Run(ctx context.Context) {
 func (h *Hand) serve(ctx context.Context) {
 	said := ""
 	for ctx.Err() == nil {
-		err := h.door.serve(ctx)
+		err := h.feed.serve(ctx)
 		if err != nil && err.Error() != said {
 			said = err.Error()
 			h.log.Warn("local programs are not told how many share the access point", "because", err)
@@ -129,7 +129,7 @@ func (h *Hand) keep(ctx context.Context) {
 	defer over.Stop()
 	for ctx.Err() == nil {
 		news := h.current()
-		h.door.tell(news)
+		h.feed.tell(news)
 		h.hold(news)
 		over.Reset(h.next(news))
 		select {

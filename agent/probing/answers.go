@@ -38,15 +38,15 @@ func (h *Hand) Answer(order *agentv1.Answer) (string, error) {
 
 // answers are the ports of an order.
 type answers struct {
-	log     *slog.Logger
-	order   *agentv1.Answer // nil: nobody is answered
-	doors   map[uint16]door
-	trouble map[uint16]error   // of ports that could not be opened
-	gone    *agentv1.Answering // what doors counted that are closed
+	log       *slog.Logger
+	order     *agentv1.Answer // nil: nobody is answered
+	listeners map[uint16]listener
+	trouble   map[uint16]error   // of ports that could not be opened
+	gone      *agentv1.Answering // what listeners counted that are closed
 }
 
 func newAnswers(log *slog.Logger) answers {
-	return answers{log: log, doors: map[uint16]door{}, trouble: map[uint16]error{}, gone: &agentv1.Answering{}}
+	return answers{log: log, listeners: map[uint16]listener{}, trouble: map[uint16]error{}, gone: &agentv1.Answering{}}
 }
 
 // wantedBy is what an order has at each port.
@@ -68,17 +68,17 @@ func wantedBy(order *agentv1.Answer) map[uint16]wanted {
 // tend closes what is not wanted, and opens what is; what could not be opened is tried again.
 func (a *answers) tend(outside func(func() error) error) {
 	all := wantedBy(a.order)
-	for port, d := range a.doors {
+	for port, d := range a.listeners {
 		if w, stays := all[port]; !stays || !d.fits(w) || d.over() {
 			a.close(port)
 		}
 	}
 	maps.DeleteFunc(a.trouble, func(port uint16, _ error) bool { _, stays := all[port]; return !stays })
 	for port, w := range all {
-		if a.doors[port] == nil {
+		if a.listeners[port] == nil {
 			a.open(outside, port, w)
 		}
-		if d := a.doors[port]; d != nil {
+		if d := a.listeners[port]; d != nil {
 			d.serve(w)
 		}
 	}
@@ -88,7 +88,7 @@ func (a *answers) open(outside func(func() error) error, port uint16, w wanted) 
 	err := outside(func() error {
 		d, err := open(port, w, a.log)
 		if err == nil {
-			a.doors[port] = d
+			a.listeners[port] = d
 		}
 		return err
 	})
@@ -102,14 +102,14 @@ func (a *answers) open(outside func(func() error) error, port uint16, w wanted) 
 }
 
 func (a *answers) close(port uint16) {
-	a.doors[port].end()
-	a.doors[port].count(a.gone)
-	delete(a.doors, port)
+	a.listeners[port].end()
+	a.listeners[port].count(a.gone)
+	delete(a.listeners, port)
 }
 
 // end answers nobody any more.
 func (a *answers) end() {
-	for port := range a.doors {
+	for port := range a.listeners {
 		a.close(port)
 	}
 	*a = newAnswers(a.log)
@@ -130,7 +130,7 @@ func (a *answers) message() *agentv1.Answering {
 		return nil
 	}
 	message := proto.CloneOf(a.gone)
-	for _, d := range a.doors {
+	for _, d := range a.listeners {
 		d.count(message)
 	}
 	message.Because = a.because()

@@ -133,7 +133,7 @@ func TestWhatIsTheSameGoesOnWhenOrdersAreReplaced(t *testing.T) {
 	p.watch(aPath("wifi", 1), aPath("lte", 2))
 	answers := func(h *agentv1.PathHealth, a *agentv1.Answering) bool { return h.Windows[0].Sent > h.Windows[0].Lost }
 	p.await("packets are answered", answers)
-	door, probes, sender := p.far.answers.doors[8620], p.far.answers.doors[8631], p.near.paths[0].sender
+	listener, probes, sender := p.far.answers.listeners[8620], p.far.answers.listeners[8631], p.near.paths[0].sender
 	_, before := p.near.Report()
 
 	changed, other := aSession(2), aPath("lte", 2)
@@ -141,7 +141,7 @@ func TestWhatIsTheSameGoesOnWhenOrdersAreReplaced(t *testing.T) {
 	other.Way = &agentv1.MeasuredWay{Remote: "fd02::2"}
 	p.answer(third, changed, aSession(1))
 	p.watch(other, aPath("wifi", 1))
-	if p.far.answers.doors[8620] != door || p.far.answers.doors[8631] != probes || p.near.paths[1].sender != sender {
+	if p.far.answers.listeners[8620] != listener || p.far.answers.listeners[8631] != probes || p.near.paths[1].sender != sender {
 		t.Fatal("what is the same did not go on")
 	}
 	if _, after := p.near.Report(); after[0].Name != "lte" || after[0].Sent > 0 || after[1].Sent < before[0].Sent {

@@ -32,9 +32,9 @@ type Settings struct {
 // End is one end of a tunnel, without a network and without a clock: it is told what came and what time it is, and says
 // what to send, where the other end is and what length goes through.
 type End struct {
-	settings Settings
-	door     door
-	length   search
+	settings      Settings
+	authenticator authenticator
+	length        search
 
 	now, shift time.Duration // of this end, which only grows; what the clock is behind it
 	peer       netip.AddrPort
@@ -66,7 +66,7 @@ type Send struct {
 // NewEnd begins at its first Tick.
 func NewEnd(settings Settings) *End {
 	e := &End{settings: settings, now: 1, peer: settings.Peer, asked: map[uint64]ask{}}
-	e.door = newDoor(settings.Random)
+	e.authenticator = newAuthenticator(settings.Random)
 	return e
 }
 
@@ -209,10 +209,10 @@ func (e *End) Inner(now time.Duration, b []byte) []Send {
 	case e.settings.Starts:
 		return e.answered(m)
 	case m.kind == question && e.peer.IsValid():
-		if e.door.Knows(e.now, e.peer, e.settings.VNI, m.nonce) {
+		if e.authenticator.Knows(e.now, e.peer, e.settings.VNI, m.nonce) {
 			e.heard, e.mtu = e.now, m.mtu
 		}
-		if e.door.answers(e.now, e.door.News(m.ticket)) {
+		if e.authenticator.answers(e.now, e.authenticator.News(m.ticket)) {
 			return []Send{e.answer(m)}
 		}
 	}
@@ -250,17 +250,17 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 	if !ours || m.kind != question {
 		return nil
 	}
-	fresh := e.door.News(m.ticket)
+	fresh := e.authenticator.News(m.ticket)
 	switch {
-	case e.door.Knows(e.now, from, e.settings.VNI, m.nonce):
+	case e.authenticator.Knows(e.now, from, e.settings.VNI, m.nonce):
 		if e.peer.IsValid() {
 			e.moves++
 		}
 		e.peer, e.heard, e.mtu = from, e.now, m.mtu
-		e.door.Void()
+		e.authenticator.Void()
 		return []Send{e.answer(m)}
-	case e.door.May(e.now, fresh):
-		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.door.Nonce(e.now, from, e.settings.VNI)})
+	case e.authenticator.May(e.now, fresh):
+		reply := e.send(message{kind: challenge, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, from, e.settings.VNI)})
 		reply.To = from
 		return []Send{reply}
 	}
@@ -269,7 +269,7 @@ func (e *End) Outer(now time.Duration, from netip.AddrPort, b []byte) []Send {
 
 // An answer is as long as its question, and so proves the length both ways.
 func (e *End) answer(m message) Send {
-	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.door.Nonce(e.now, e.peer, e.settings.VNI)})
+	return e.send(message{kind: answer, length: m.length, ticket: m.ticket, nonce: e.authenticator.Nonce(e.now, e.peer, e.settings.VNI)})
 }
 
 func (e *End) send(m message) Send { return Send{Bytes: m.seal(e.settings.VNI, e.settings.Key)} }

@@ -24,22 +24,22 @@ type attached interface {
 type ports struct {
 	programs *programs
 	attach   attacher
-	at       map[string]standing
+	at       map[string]attachment
 }
 
-type standing struct {
+type attachment struct {
 	index int
 	claim io.Closer
 	works attached
 }
 
-func (s standing) close() error { return errors.Join(s.works.Close(), s.claim.Close()) }
+func (s attachment) close() error { return errors.Join(s.works.Close(), s.claim.Close()) }
 
 func newPorts(programs *programs, attach attacher) *ports {
 	if attach == nil {
 		attach = attachAsKernelCan
 	}
-	return &ports{programs, attach, map[string]standing{}}
+	return &ports{programs, attach, map[string]attachment{}}
 }
 
 // stand sees to it that the programs are at the device that has this name now.
@@ -64,7 +64,7 @@ func (p *ports) stand(name string) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("%s takes no tc program (%s): %w", name, needed, err), claimed.Close())
 	}
-	p.at[name] = standing{device.Index, claimed, works}
+	p.at[name] = attachment{device.Index, claimed, works}
 	return nil
 }
 

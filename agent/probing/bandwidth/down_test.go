@@ -108,7 +108,7 @@ func TestWhatIsLongerThanTheWayBackCarriesIsSaid(t *testing.T) {
 	p.client.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
 		"add rule inet t in meta length > 1224 drop") // somebody on the way drops it, and says nothing
 	p.reflector.lock.Lock()
-	p.reflector.door.heard = 0 // the session before is over
+	p.reflector.authenticator.heard = 0 // the session before is over
 	p.reflector.lock.Unlock()
 	check()
 }
@@ -137,7 +137,7 @@ func TestWhateverLengthIsAskedForTheReflectorGoesOn(t *testing.T) {
 }
 
 func TestAnAnswerOfALengthCannotBeCompressed(t *testing.T) {
-	r := Reflector{door: newDoor(testKey), filler: newFiller()}
+	r := Reflector{authenticator: newAuthenticator(testKey), filler: newFiller()}
 	var small bytes.Buffer
 	squeeze, err := flate.NewWriter(&small, flate.BestCompression)
 	if err != nil {

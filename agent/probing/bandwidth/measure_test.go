@@ -223,7 +223,7 @@ func TestWhatIsLongerThanThePathCarriesIsSaid(t *testing.T) {
 		p.server.Run("nft", "add table inet t; add chain inet t in { type filter hook prerouting priority 0; }; "+
 			"add rule inet t in meta length > "+each.mtu+" drop") // somebody on the way drops it, and says nothing
 		p.reflector.lock.Lock()
-		p.reflector.door.heard = 0 // the session before is over
+		p.reflector.authenticator.heard = 0 // the session before is over
 		p.reflector.lock.Unlock()
 		if said := summary(p.measure(plan)); !strings.Contains(said, each.said) {
 			t.Fatalf("%s\nexpected %q", said, each.said)

@@ -28,9 +28,9 @@ type Settings struct {
 
 // Reflector answers one session of probes at a time, and says when each came.
 type Reflector struct {
-	socket *timestamping.Socket
-	lock   sync.Mutex
-	door   door
+	socket        *timestamping.Socket
+	lock          sync.Mutex
+	authenticator authenticator
 
 	answers map[uint32]uint32 // the number, by the stamp's id
 	sent    int
@@ -51,7 +51,7 @@ func Open(settings Settings) (*Reflector, error) {
 		return nil, fmt.Errorf("probes cannot be answered at %v: %w", settings.At, err)
 	}
 	return &Reflector{
-		socket: socket, door: newDoor(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware(), filler: newFiller(),
+		socket: socket, authenticator: newAuthenticator(settings.Key), answers: map[uint32]uint32{}, tells: socket.Hardware(), filler: newFiller(),
 	}, nil
 }
 
@@ -62,7 +62,7 @@ func (r *Reflector) Local() netip.AddrPort { return r.socket.Local() }
 func (r *Reflector) Counters() Counters {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.door.counters
+	return r.authenticator.counters
 }
 
 // Run answers until the context ends, or it is closed.
@@ -90,7 +90,7 @@ func (r *Reflector) Close() { r.socket.Close() }
 func (r *Reflector) answer(event timestamping.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	verdict := r.door.take(clock.Monotonic(), event.From, b)
+	verdict := r.authenticator.take(clock.Monotonic(), event.From, b)
 	switch {
 	case verdict.answers:
 		if verdict.to.number == 0 {
@@ -113,23 +113,23 @@ func (r *Reflector) say(event timestamping.Event, to request) {
 	}
 	id, err := r.socket.Answer(r.sealed(said, to.length), event)
 	if err != nil { // as if it were lost
-		r.door.counters.Unsent++
+		r.authenticator.counters.Unsent++
 		return
 	}
 	r.left = r.left[len(told):]
 	r.sent++
-	r.door.counters.Answered++
+	r.authenticator.counters.Answered++
 	r.answers[id] = to.number
 	delete(r.answers, id-unsaid)
 }
 
 func (r *Reflector) sealed(said answer, length int) []byte {
 	if length == 0 {
-		return said.seal(&r.door.key)
+		return said.seal(&r.authenticator.key)
 	}
 	b := make([]byte, length)
 	r.filler.Read(b)
-	return said.fill(&r.door.key, b)
+	return said.fill(&r.authenticator.key, b)
 }
 
 // departed keeps when an answer left, for one of the next to tell.

@@ -16,9 +16,9 @@ const bufferBytes = 1 << 11 // of a packet all that is read is at its beginning
 
 // Reflector is a Session-Reflector: it answers the sessions that it was told, and nobody else, and never with more than it got.
 type Reflector struct {
-	socket *timestamping.Socket
-	lock   sync.Mutex
-	door   door
+	socket        *timestamping.Socket
+	lock          sync.Mutex
+	authenticator authenticator
 }
 
 // Listen is at an address of this host, or without one at all of them, in the calling thread's network namespace; with a
@@ -28,28 +28,28 @@ func Listen(at netip.AddrPort, device string) (*Reflector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reflector{socket: socket, door: newDoor(socket.Local().Port())}, nil
+	return &Reflector{socket: socket, authenticator: newAuthenticator(socket.Local().Port())}, nil
 }
 
 // Open answers a session from now on; it takes the place of one of the same number (without a key: of the same address).
 func (r *Reflector) Open(s Session) error {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.door.open(s)
+	return r.authenticator.open(s)
 }
 
 // Drop answers a session no longer.
 func (r *Reflector) Drop(s Session) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.door.drop(s)
+	r.authenticator.drop(s)
 }
 
 // Counts are of all sessions since it listens.
 func (r *Reflector) Counts() Counts {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	return r.door.counts
+	return r.authenticator.counts
 }
 
 // Local is where it listens.
@@ -82,7 +82,7 @@ func (r *Reflector) Run(ctx context.Context) {
 func (r *Reflector) answer(came clock.Instant, own Estimate, event timestamping.Event, b []byte) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	sender, answer, ok := r.door.answer(came.At, event.From, b)
+	sender, answer, ok := r.authenticator.answer(came.At, event.From, b)
 	if !ok {
 		return
 	}

@@ -8,34 +8,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// door is a TCP connection that is being opened, to be cut off at once.
-type door struct {
+// synProbe is a TCP connection that is being opened, to be cut off at once.
+type synProbe struct {
 	fd     int
 	number int
 }
 
-// knockAt is for the calling thread's network namespace.
-func knockAt(to netip.AddrPort, number int) (door, error) {
+// probeSYN sends a SYN from the calling thread's network namespace.
+func probeSYN(to netip.AddrPort, number int) (synProbe, error) {
 	family := unix.AF_INET
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
 	if err != nil {
-		return door{}, err
+		return synProbe{}, err
 	}
 	unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	if err := unix.Connect(fd, sockaddr(to)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
 		unix.Close(fd)
-		return door{}, err
+		return synProbe{}, err
 	}
-	return door{fd, number}, nil
+	return synProbe{fd, number}, nil
 }
 
-func (d door) close() { unix.Close(d.fd) }
+func (d synProbe) close() { unix.Close(d.fd) }
 
 // answered tells whether somebody is there, who may refuse, and how long ago he said so where that is known.
-func (d door) answered(sent, now time.Duration) (age time.Duration, so bool) {
+func (d synProbe) answered(sent, now time.Duration) (age time.Duration, so bool) {
 	wrong, err := unix.GetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	switch {
 	case err != nil:

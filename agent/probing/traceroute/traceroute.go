@@ -33,7 +33,7 @@ type leg struct {
 	*way
 	socket  *socket // nil: there is none
 	trouble error   // why, or why nothing can be sent
-	doors   []door
+	syns    []synProbe
 }
 
 // Walk ends when all is known that can be, some 3 s after it began where few are asked for, or when the context does.
@@ -81,7 +81,7 @@ func (w *walker) await() []unix.PollFd {
 		if each.socket != nil {
 			asked = append(asked, unix.PollFd{Fd: int32(each.socket.fd), Events: unix.POLLIN})
 		}
-		for _, d := range each.doors {
+		for _, d := range each.syns {
 			asked = append(asked, unix.PollFd{Fd: int32(d.fd), Events: unix.POLLOUT})
 		}
 	}
@@ -104,8 +104,8 @@ func (w *walker) hear(asked []unix.PollFd) {
 				each.answer(one.number, one.word, one.from, w.now()-one.age)
 			}
 		}
-		var shut []door
-		for _, d := range each.doors {
+		var shut []synProbe
+		for _, d := range each.syns {
 			if !stirs[d.fd] {
 				shut = append(shut, d)
 				continue
@@ -116,7 +116,7 @@ func (w *walker) hear(asked []unix.PollFd) {
 			}
 			d.close()
 		}
-		each.doors = shut
+		each.syns = shut
 	}
 }
 
@@ -147,9 +147,9 @@ func (w *walker) put(l *leg, number int) error {
 		return l.socket.send(number, p.hops)
 	}
 	return w.within(func() error {
-		d, err := knockAt(netip.AddrPortFrom(l.to.Address, l.to.Port), number)
+		d, err := probeSYN(netip.AddrPortFrom(l.to.Address, l.to.Port), number)
 		if err == nil {
-			l.doors = append(l.doors, d)
+			l.syns = append(l.syns, d)
 		}
 		return err
 	})
@@ -169,7 +169,7 @@ func (w *walker) close() {
 		if each.socket != nil {
 			each.socket.close()
 		}
-		for _, d := range each.doors {
+		for _, d := range each.syns {
 			d.close()
 		}
 	}

@@ -17,8 +17,8 @@ var (
 )
 
 // opened has a session with testKey.
-func opened(t *testing.T, stateful bool) *door {
-	d := newDoor(862)
+func opened(t *testing.T, stateful bool) *authenticator {
+	d := newAuthenticator(862)
 	if err := d.open(Session{ID: 9, Key: testKey, Stateful: stateful}); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func opened(t *testing.T, stateful bool) *door {
 func question(number uint32) []byte { return Packet{Number: number, Session: 9, Time: 1}.Seal(testKey) }
 
 // asks is the number of the answer, or -1.
-func (d *door) asks(now time.Duration, from netip.AddrPort, b []byte) int {
+func (d *authenticator) asks(now time.Duration, from netip.AddrPort, b []byte) int {
 	_, answer, ok := d.answer(now, from, b)
 	if !ok {
 		return -1
@@ -84,7 +84,7 @@ func TestASessionGoesWhereItsHighestNumberIsFrom(t *testing.T) {
 }
 
 func TestASessionWhoseAddressWasToldLeavesItNever(t *testing.T) {
-	d := newDoor(862)
+	d := newAuthenticator(862)
 	if err := d.open(Session{ID: 9, Key: testKey, From: near.Addr()}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestAnswersAreNotSentWithoutLimit(t *testing.T) {
 }
 
 func TestWithoutAKeyOneAddressIsAnsweredAndSaid(t *testing.T) {
-	d := newDoor(862)
+	d := newAuthenticator(862)
 	if err := d.open(Session{}); err == nil {
 		t.Fatal("a session without a key and an address was opened")
 	}
@@ -164,7 +164,7 @@ func TestWithoutAKeyOneAddressIsAnsweredAndSaid(t *testing.T) {
 }
 
 func TestAShortKeyIsRefused(t *testing.T) {
-	d := newDoor(862)
+	d := newAuthenticator(862)
 	if err := d.open(Session{Key: []byte{}}); err == nil {
 		t.Fatal("a session with an empty key was opened")
 	}

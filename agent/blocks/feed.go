@@ -19,14 +19,14 @@ import (
 
 const (
 	patience = 200 * time.Millisecond // with who has not read hundreds of lines
-	// Places at the door: who leaks connections takes its own process's, and a user no other user's.
+	// Places at the feed: who leaks connections takes its own process's, and a user no other user's.
 	ofAProcess = 4
 	ofAUser    = 64
 	ofAll      = 512
 )
 
-// door is a Unix socket where every local program is told the news: a line of JSON at once, and one at each change.
-type door struct {
+// feed is a Unix socket that streams the news as JSON lines to local programs: the current news first, then every change.
+type feed struct {
 	path string
 	log  *slog.Logger
 
@@ -41,12 +41,12 @@ type client struct {
 	news chan News // of one place: what was not taken yet is replaced
 }
 
-func newDoor(path string, log *slog.Logger) *door {
-	return &door{path: path, log: log, clients: map[*client]bool{}}
+func newFeed(path string, log *slog.Logger) *feed {
+	return &feed{path: path, log: log, clients: map[*client]bool{}}
 }
 
 // tell waits for nobody.
-func (d *door) tell(news News) {
+func (d *feed) tell(news News) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	alike := d.news.alike(news)
@@ -60,7 +60,7 @@ func (d *door) tell(news News) {
 }
 
 // serve is over when the context is, or when the socket cannot be had.
-func (d *door) serve(ctx context.Context) error {
+func (d *feed) serve(ctx context.Context) error {
 	listener, place, err := d.open()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (d *door) serve(ctx context.Context) error {
 }
 
 // open takes the place of an agent that has gone, and of no other.
-func (d *door) open() (*net.UnixListener, *os.File, error) {
+func (d *feed) open() (*net.UnixListener, *os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
 		return nil, nil, err
 	}
@@ -116,7 +116,7 @@ func (d *door) open() (*net.UnixListener, *os.File, error) {
 	return listener, place, nil
 }
 
-func (d *door) listen(place *os.File) (*net.UnixListener, error) {
+func (d *feed) listen(place *os.File) (*net.UnixListener, error) {
 	if err := place.Truncate(0); err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (d *door) listen(place *os.File) (*net.UnixListener, error) {
 }
 
 // let is nil for whom there is no place.
-func (d *door) let(conn *net.UnixConn) *client {
+func (d *feed) let(conn *net.UnixConn) *client {
 	one := &client{conn: conn, news: make(chan News, 1)}
 	if err := one.identify(); err != nil {
 		conn.Close()
@@ -165,7 +165,7 @@ func (d *door) let(conn *net.UnixConn) *client {
 }
 
 // room is looked for under the mutex.
-func (d *door) room(who unix.Ucred) bool {
+func (d *feed) room(who unix.Ucred) bool {
 	process, user := 0, 0
 	for each := range d.clients {
 		if each.who.Pid == who.Pid {
@@ -179,7 +179,7 @@ func (d *door) room(who unix.Ucred) bool {
 }
 
 // attend ends with the client, when it hangs up, says something, or does not read.
-func (d *door) attend(one *client) {
+func (d *feed) attend(one *client) {
 	defer func() {
 		one.conn.Close()
 		d.mutex.Lock()
@@ -207,7 +207,7 @@ func (d *door) attend(one *client) {
 }
 
 // sendAway ends all who are attended.
-func (d *door) sendAway() {
+func (d *feed) sendAway() {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	for each := range d.clients {

@@ -11,16 +11,16 @@ import (
 var here, elsewhere = netip.MustParseAddrPort("10.1.0.1:4000"), netip.MustParseAddrPort("10.1.0.66:4000")
 
 type visit struct {
-	t    *testing.T
-	door *door
-	now  time.Duration
+	t             *testing.T
+	authenticator *authenticator
+	now           time.Duration
 
 	ticket uint64
 }
 
 func newVisit(t *testing.T) *visit {
-	d := newDoor(testKey)
-	return &visit{t: t, door: &d, now: time.Hour}
+	d := newAuthenticator(testKey)
+	return &visit{t: t, authenticator: &d, now: time.Hour}
 }
 
 // opening is fresh.
@@ -42,7 +42,7 @@ func (v *visit) request(session, number uint32, length int) []byte {
 // challenged is the nonce that an opening is given.
 func (v *visit) challenged(from netip.AddrPort, session uint32) nonce {
 	v.t.Helper()
-	said := v.door.take(v.now, from, v.opening(session, nonce{}))
+	said := v.authenticator.take(v.now, from, v.opening(session, nonce{}))
 	challenge, right := openKnock(&testKey, challenges, said.sendBack)
 	if !right || challenge.session != session || said.answers {
 		v.t.Fatalf("%+v, expected a challenge", said)
@@ -59,7 +59,7 @@ func (v *visit) open(from netip.AddrPort, session uint32) (opening []byte) {
 
 func (v *visit) answered(from netip.AddrPort, b []byte, number uint32) {
 	v.t.Helper()
-	if said := v.door.take(v.now, from, b); !said.answers || said.to.number != number || said.sendBack != nil {
+	if said := v.authenticator.take(v.now, from, b); !said.answers || said.to.number != number || said.sendBack != nil {
 		v.t.Fatalf("%+v, expected an answer to %d", said, number)
 	}
 }
@@ -67,11 +67,11 @@ func (v *visit) answered(from netip.AddrPort, b []byte, number uint32) {
 // ignored expects that nothing is sent, and who is answered stays.
 func (v *visit) ignored(from netip.AddrPort, b []byte) {
 	v.t.Helper()
-	peer, session, seen := v.door.peer, v.door.session, v.door.seen
-	if said := v.door.take(v.now, from, b); said.answers || said.sendBack != nil {
+	peer, session, seen := v.authenticator.peer, v.authenticator.session, v.authenticator.seen
+	if said := v.authenticator.take(v.now, from, b); said.answers || said.sendBack != nil {
 		v.t.Fatalf("%+v, expected nothing", said)
 	}
-	if v.door.peer != peer || v.door.session != session || v.door.seen != seen {
+	if v.authenticator.peer != peer || v.authenticator.session != session || v.authenticator.seen != seen {
 		v.t.Fatal("it changed something")
 	}
 }
@@ -85,7 +85,7 @@ func (v *visit) flooded(packet func(number uint32) []byte) (answers int) {
 	const packets = 60_000
 	for number := uint32(1); number <= packets; number++ {
 		v.now += floodSeconds * time.Second / packets
-		if v.door.take(v.now, here, packet(number)).answers {
+		if v.authenticator.take(v.now, here, packet(number)).answers {
 			answers++
 		}
 	}
@@ -101,7 +101,7 @@ func TestWhoProvedItsAddressIsAnsweredOnceForEachNumber(t *testing.T) {
 		v.ignored(here, v.probe(7, number))
 	}
 	v.ignored(here, v.probe(7, 4)) // far behind
-	if c := v.door.counters; c.Replays != 5 || c.Strangers != 1 {
+	if c := v.authenticator.counters; c.Replays != 5 || c.Strangers != 1 {
 		t.Fatalf("%+v", c)
 	}
 }
@@ -121,7 +121,7 @@ func TestStrangersChangeNothing(t *testing.T) {
 	} {
 		v.ignored(each.from, each.b)
 	}
-	if c := v.door.counters; c.Strangers != 10 || c.Answered != 0 {
+	if c := v.authenticator.counters; c.Strangers != 10 || c.Answered != 0 {
 		t.Fatalf("%+v, expected 10 strangers", c)
 	}
 	v.answered(here, v.probe(7, 1), 1)
@@ -143,7 +143,7 @@ func TestALongAnswerIsOnlyForWhoProvedHisAddress(t *testing.T) {
 			v.ignored(here, b)
 			continue
 		}
-		if said := v.door.take(v.now, here, b); !said.answers || said.to.length != length || said.to.number != number {
+		if said := v.authenticator.take(v.now, here, b); !said.answers || said.to.length != length || said.to.number != number {
 			t.Fatalf("%+v, expected an answer of %d bytes", said, length)
 		}
 		v.ignored(here, b)
@@ -172,7 +172,7 @@ func TestWhatWasRecordedOpensNothing(t *testing.T) {
 	sentBack := 0
 	for range 1000 {
 		for _, from := range []netip.AddrPort{here, elsewhere} {
-			said := v.door.take(v.now, from, recorded)
+			said := v.authenticator.take(v.now, from, recorded)
 			if said.answers {
 				t.Fatal("a session is opened again by what was heard of it")
 			}
@@ -191,7 +191,7 @@ func TestWhatWasRecordedOpensNothing(t *testing.T) {
 func TestWhoProbesIsNotDisturbedByWhatWasRecordedOfHim(t *testing.T) {
 	v := newVisit(t)
 	first := v.opening(7, nonce{})
-	if said := v.door.take(v.now, here, first); said.sendBack == nil {
+	if said := v.authenticator.take(v.now, here, first); said.sendBack == nil {
 		t.Fatalf("%+v, expected a challenge", said)
 	}
 	second := v.open(here, 7)
@@ -222,8 +222,8 @@ func TestASessionThatIsSilentForLongEnds(t *testing.T) {
 	v.now += longestPause * 11 / 10 // as plans may have it
 	v.answered(here, v.probe(7, 2), 2)
 	v.now += over
-	if said := v.door.take(v.now, here, v.probe(7, 3)); said.answers || v.door.session != 0 || v.door.peer.IsValid() {
-		t.Fatalf("%+v, %v is still known", said, v.door.peer)
+	if said := v.authenticator.take(v.now, here, v.probe(7, 3)); said.answers || v.authenticator.session != 0 || v.authenticator.peer.IsValid() {
+		t.Fatalf("%+v, %v is still known", said, v.authenticator.peer)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestANonceIsOfItsAddressAndItsTime(t *testing.T) {
 	} {
 		v := newVisit(t)
 		n := v.challenged(here, 7)
-		if said := v.door.take(v.now, change(v), v.opening(7, n)); said.answers || said.sendBack == nil {
+		if said := v.authenticator.take(v.now, change(v), v.opening(7, n)); said.answers || said.sendBack == nil {
 			t.Fatalf("with another %s: %+v, expected to be challenged again", name, said)
 		}
 	}

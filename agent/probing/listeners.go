@@ -16,8 +16,8 @@ type wanted struct {
 	probes *bandwidth.Key
 }
 
-// door is a port at which is answered.
-type door interface {
+// listener is a port at which is answered.
+type listener interface {
 	fits(wanted) bool // else it is to be closed
 	serve(wanted)     // of those that fit
 	count(*agentv1.Answering)
@@ -26,14 +26,14 @@ type door interface {
 }
 
 // open is in the calling thread's network namespace, and at all addresses: by which of them it is reached is known to who asks.
-func open(port uint16, w wanted, log *slog.Logger) (door, error) {
+func open(port uint16, w wanted, log *slog.Logger) (listener, error) {
 	at := netip.AddrPortFrom(netip.Addr{}, port)
 	if w.probes == nil {
 		reflector, err := stamp.Listen(at, "")
 		if err != nil {
 			return nil, err
 		}
-		return &healthDoor{begin(func(ctx context.Context) {
+		return &healthListener{begin(func(ctx context.Context) {
 			defer reflector.Close() // and not only begin to: the port may be wanted for something else
 			reflector.Run(ctx)
 		}), reflector, map[uint16]bandwidth.Key{}}, nil
@@ -42,7 +42,7 @@ func open(port uint16, w wanted, log *slog.Logger) (door, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &probeDoor{begin(func(ctx context.Context) {
+	return &probeListener{begin(func(ctx context.Context) {
 		defer reflector.Close()
 		if err := reflector.Run(ctx); err != nil {
 			log.Error("a port is not answered any more, and is opened again", "port", port, "because", err)
@@ -50,17 +50,17 @@ func open(port uint16, w wanted, log *slog.Logger) (door, error) {
 	}), reflector, *w.probes}, nil
 }
 
-// healthDoor answers several sessions.
-type healthDoor struct {
+// healthListener answers several sessions.
+type healthListener struct {
 	part
 	reflector *stamp.Reflector
 	keys      map[uint16]bandwidth.Key
 }
 
-func (d *healthDoor) fits(w wanted) bool { return w.health != nil }
+func (d *healthListener) fits(w wanted) bool { return w.health != nil }
 
 // serve lets sessions that are the same go on: which of their numbers were answered is known.
-func (d *healthDoor) serve(w wanted) {
+func (d *healthListener) serve(w wanted) {
 	for number := range d.keys {
 		if _, stays := w.health[number]; !stays {
 			d.reflector.Drop(session(number, d.keys[number]))
@@ -78,7 +78,7 @@ func session(number uint16, key bandwidth.Key) stamp.Session {
 	return stamp.Session{ID: number, Key: key[:], Stateful: true}
 }
 
-func (d *healthDoor) count(to *agentv1.Answering) {
+func (d *healthListener) count(to *agentv1.Answering) {
 	counts := d.reflector.Counts()
 	to.HealthPackets += counts.Answered
 	to.Strangers += counts.Short + counts.Strange + counts.Forged
@@ -86,18 +86,18 @@ func (d *healthDoor) count(to *agentv1.Answering) {
 	to.TooMany += counts.TooMany
 }
 
-// probeDoor answers one session.
-type probeDoor struct {
+// probeListener answers one session.
+type probeListener struct {
 	part
 	reflector *bandwidth.Reflector
 	key       bandwidth.Key
 }
 
-func (d *probeDoor) fits(w wanted) bool { return w.probes != nil && *w.probes == d.key }
+func (d *probeListener) fits(w wanted) bool { return w.probes != nil && *w.probes == d.key }
 
-func (d *probeDoor) serve(wanted) {}
+func (d *probeListener) serve(wanted) {}
 
-func (d *probeDoor) count(to *agentv1.Answering) {
+func (d *probeListener) count(to *agentv1.Answering) {
 	counts := d.reflector.Counters()
 	to.Probes += counts.Answered
 	to.Strangers += counts.Strangers

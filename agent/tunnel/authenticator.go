@@ -9,21 +9,21 @@ import (
 
 const mostASecond = 64 // challenges to fresh questions, to old ones, and answers to old ones; and at once
 
-// door knows who may come in: who proves to be at an address. What that was handed is void when the other end has moved.
-type door struct {
+// authenticator knows who may come in: who proves to be at an address. What that was handed is void when the other end has moved.
+type authenticator struct {
 	admission.Proof
 	admission.Tickets
 	oldOfThePeers admission.Budget
 }
 
-func newDoor(random io.Reader) door {
-	return door{
+func newAuthenticator(random io.Reader) authenticator {
+	return authenticator{
 		Proof: admission.NewProof(random), Tickets: admission.NewTickets(mostASecond, mostASecond),
 		oldOfThePeers: admission.Full(mostASecond, mostASecond),
 	}
 }
 
 // answers tells whether a question that has the peer's address may be answered: who replays them writes that on them, too.
-func (d *door) answers(now time.Duration, fresh bool) bool {
+func (d *authenticator) answers(now time.Duration, fresh bool) bool {
 	return fresh || d.oldOfThePeers.Take(now)
 }

@@ -27,8 +27,8 @@ type Counts struct {
 	Answered, Short, Strange, Forged, Replayed, TooMany uint64
 }
 
-// door knows whom to answer. A wrong packet costs one HMAC at most and changes nothing but a count.
-type door struct {
+// authenticator knows whom to answer. A wrong packet costs one HMAC at most and changes nothing but a count.
+type authenticator struct {
 	port      uint16 // its own
 	byID      map[uint16]*sender
 	byAddress map[netip.Addr]*sender
@@ -44,11 +44,11 @@ type sender struct {
 	left    admission.Budget // of answers
 }
 
-func newDoor(port uint16) door {
-	return door{port: port, byID: map[uint16]*sender{}, byAddress: map[netip.Addr]*sender{}}
+func newAuthenticator(port uint16) authenticator {
+	return authenticator{port: port, byID: map[uint16]*sender{}, byAddress: map[netip.Addr]*sender{}}
 }
 
-func (d *door) open(s Session) error {
+func (d *authenticator) open(s Session) error {
 	s.From = s.From.Unmap()
 	switch {
 	case s.Key == nil && !s.From.IsValid():
@@ -65,7 +65,7 @@ func (d *door) open(s Session) error {
 	return nil
 }
 
-func (d *door) drop(s Session) {
+func (d *authenticator) drop(s Session) {
 	if s.Key == nil {
 		delete(d.byAddress, s.From.Unmap())
 	} else {
@@ -74,7 +74,7 @@ func (d *door) drop(s Session) {
 }
 
 // answer is what a packet is answered with, but for the time when that leaves; false: with nothing.
-func (d *door) answer(now time.Duration, from netip.AddrPort, b []byte) (*sender, Answer, bool) {
+func (d *authenticator) answer(now time.Duration, from netip.AddrPort, b []byte) (*sender, Answer, bool) {
 	s, p, counted := d.judge(now, from, b)
 	*counted++
 	if counted != &d.counts.Answered {
@@ -89,7 +89,7 @@ func (d *door) answer(now time.Duration, from netip.AddrPort, b []byte) (*sender
 }
 
 // judge tells under what a packet is counted.
-func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender, Packet, *uint64) {
+func (d *authenticator) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender, Packet, *uint64) {
 	if len(b) < plain.length {
 		return nil, Packet{}, &d.counts.Short
 	}
@@ -117,7 +117,7 @@ func (d *door) judge(now time.Duration, from netip.AddrPort, b []byte) (*sender,
 }
 
 // sender is whose session a packet is of, and whether it is genuine. An address with a session without a key may have others.
-func (d *door) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) {
+func (d *authenticator) sender(from netip.Addr, b []byte) (s *sender, p Packet, ok bool) {
 	if len(b) >= authenticated.length {
 		if s = d.byID[packet(b, authenticated).Session]; s != nil {
 			p, ok = OpenPacket(s.Key, b)

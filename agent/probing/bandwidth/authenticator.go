@@ -25,10 +25,10 @@ type Counters struct {
 	Unsent    uint64 // answers that this host could not send, such as one that is too long for its device
 }
 
-// door knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
+// authenticator knows whom to answer: one session at a time, from the one address that proved to be where it says it is. Nonces
 // are void with each session that is opened, so what was recorded of an earlier one opens nothing. A packet that is wrong
 // costs a comparison or two and is forgotten.
-type door struct {
+type authenticator struct {
 	key     Key
 	proof   admission.Proof
 	tickets admission.Tickets
@@ -41,8 +41,8 @@ type door struct {
 	counters Counters
 }
 
-func newDoor(key Key) door {
-	return door{
+func newAuthenticator(key Key) authenticator {
+	return authenticator{
 		key: key, proof: admission.NewProof(rand.Reader), tickets: admission.NewTickets(knocksASecond, knocksASecond),
 		answers: admission.Full(atOnce, mostASecond),
 	}
@@ -55,7 +55,7 @@ type verdict struct {
 	sendBack []byte
 }
 
-func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
+func (d *authenticator) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	if now-d.heard >= over {
 		d.session, d.peer = 0, netip.AddrPort{}
 	}
@@ -79,7 +79,7 @@ func (d *door) take(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	return verdict{}
 }
 
-func (d *door) asked(b []byte) (request, bool) {
+func (d *authenticator) asked(b []byte) (request, bool) {
 	if r, right := openRequest(&d.key, b); right {
 		return r, true
 	}
@@ -87,7 +87,7 @@ func (d *door) asked(b []byte) (request, bool) {
 	return request{head: h}, right
 }
 
-func (d *door) opening(now time.Duration, from netip.AddrPort, b []byte) verdict {
+func (d *authenticator) opening(now time.Duration, from netip.AddrPort, b []byte) verdict {
 	k, right := openKnock(&d.key, opens, b)
 	if !right || k.session == 0 {
 		d.counters.Strangers++

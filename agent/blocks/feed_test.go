@@ -140,7 +140,7 @@ func TestBadProgramsHarmNobody(t *testing.T) {
 	})
 	// Told so often that what nobody reads fills its socket, and each time the honest one hears it.
 	for number := uint32(1); attended(hand) > 1; number++ {
-		hand.door.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
+		hand.feed.tell(News{Sharers: number, Until: time.Now().Add(time.Hour)})
 		if line := honest.hears(); line.Sharers != number {
 			t.Fatalf("%d sharers are told, expected %d", line.Sharers, number)
 		}
@@ -152,9 +152,9 @@ func TestBadProgramsHarmNobody(t *testing.T) {
 }
 
 func attended(hand *Hand) int {
-	hand.door.mutex.Lock()
-	defer hand.door.mutex.Unlock()
-	return len(hand.door.clients)
+	hand.feed.mutex.Lock()
+	defer hand.feed.mutex.Unlock()
+	return len(hand.feed.clients)
 }
 
 func TestTheSocketOfAKilledAgentIsReplacedAndThatOfALivingOneIsNot(t *testing.T) {
