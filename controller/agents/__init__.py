@@ -1,1 +1,1 @@
-"""Agents as every feature sees them: the session, the slot of an order, and who speaks for which address."""
+"""Agents as every feature sees them: the session, the order slot, and the ownership of addresses."""

@@ -300,7 +300,7 @@ class Agent:
             log.warning(said, self.name, event.name)
         self._doubted = True
 
-    # What it can
+    # Capabilities
 
     @property
     def missing(self) -> tuple[Capability, ...]:

@@ -1,1 +1,1 @@
-"""What the controller does for a site: each folder keeps one feature's state and turns decisions into orders. Pure."""
+"""The features: each folder keeps one feature's state and turns decisions into orders. Pure."""

@@ -1,1 +1,1 @@
-"""What people wrote in gateway.yaml, and what is known beside it, as frozen values."""
+"""The model: the configuration, and the state known beside it, as frozen values."""

@@ -1,1 +1,1 @@
-"""Decisions: what was reported in, what should be done and why out. Pure; time is an argument."""
+"""The policies: observations in, decisions with their reasons out. Pure; time is an argument."""

@@ -1,1 +1,1 @@
-"""The words between the core and switches, agents and people, as values. Imports model and program."""
+"""The messages between the core and switches, agents and people, as values."""

@@ -1,1 +1,1 @@
-"""The core at one moment, for those who read: the snapshot, how it is built, and the answer to `why`."""
+"""The core at one moment, for readers: the snapshot, its builder, and the answer to `why`."""

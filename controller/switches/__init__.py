@@ -1,1 +1,1 @@
-"""One bridge as the core keeps it: what is known of it, asked of it and on its way to it. Pure."""
+"""The switches as the core keeps them: known state, open questions and orders on their way. Pure."""

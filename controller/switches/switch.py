@@ -123,7 +123,7 @@ class Switch:
     def expected(self) -> Program | None:
         return self._expected
 
-    # What the switch says
+    # Events of the switch
 
     def opened(self, event: SwitchOpened, now: float) -> Iterator[Effect]:
         self.session, self.peer, self.since = event.session, event.peer, now
@@ -277,7 +277,7 @@ class Switch:
         if self._looks.due(now) and self._read_ticket is None:
             yield self._read(now)
 
-    # What it should hold
+    # The program
 
     def settle(self, wanted: Wanted, now: float) -> Generator[Effect, None, tuple[Change, ...]]:
         """Send what is missing; returns the changes."""

@@ -1,1 +1,1 @@
-"""Caps: terminals that share an access point are held to their part of its airtime."""
+"""Caps: each terminal of an access point gets at most its part of the airtime."""

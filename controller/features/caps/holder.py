@@ -101,7 +101,7 @@ class CapHolder:
     def reports_often(self) -> bool:
         return self._reporting.last == OFTEN
 
-    # What it says
+    # Reports
 
     def reported(self, event: Reported, now: float) -> None:
         self._begins = not self.heard_of_late(now)
@@ -146,7 +146,7 @@ class CapHolder:
             (cap.terminal_address, cap.other_address) for cap in self._capping.last.caps
         }
 
-    # What it is told
+    # Orders
 
     def tell(self, often: bool, order: Caps | None, tickets: Tickets, now: float) -> Iterator[Direct]:
         """`order`: what it is to hold from now on; None: nothing, and what it may hold is undone."""

@@ -81,7 +81,7 @@ class CapsManager:
             for who in self._here.values():
                 self._say_who_cannot(who)
 
-    # What agents say
+    # Events of agents
 
     def whole(self, event: AgentEvent, now: float) -> AgentEvent | None:
         """The event for those who count reports by the second: of an agent that reports oftener, one a second."""
@@ -165,7 +165,7 @@ class CapsManager:
     def told(self, now: float) -> tuple[AccessPointView, ...]:
         return tuple(told(self._config, self._places, self._hands, self._here, now))
 
-    # What they are told
+    # Orders
 
     def tend(self, now: float) -> Iterator[Direct]:
         if self.next_at is None or now < self.next_at:

@@ -1,1 +1,1 @@
-"""Copies: which terminals have them in mode auto, what they cost, and what counters and reports tell of them."""
+"""Copies: the terminals that get them in mode auto, their cost, and the evidence for them."""

@@ -44,7 +44,7 @@ class Budgets:
         if self._moment is not None:
             self.tells_time(self._moment)
 
-    # What is seen
+    # Readings
 
     def tells_time(self, moment: Moment) -> None:
         self._moment = moment
@@ -64,7 +64,7 @@ class Budgets:
                 reading = CounterReading(f"{site.dpid:016x}/{tables[uplink].table}", copied, carried)
                 self._accounts[site.home, uplink] = budget.counted(account, reading, self._moment)
 
-    # What follows
+    # Limits
 
     @property
     def spent(self) -> dict[str, Spent]:

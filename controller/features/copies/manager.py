@@ -95,7 +95,7 @@ class CopiesManager:
         """Whether it is to be known each second what this site's terminals send."""
         return site.home in self._counted
 
-    # What is heard
+    # Evidence
 
     def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
         """Every report, however many an agent makes in a second."""

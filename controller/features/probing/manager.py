@@ -86,7 +86,7 @@ class ProbingManager:
         self._timetable.keep(self._roads)
         self._delivered = {heading: one for heading, one in self._delivered.items() if heading in headings}
 
-    # What agents say
+    # Events of agents
 
     def hear(self, event: AgentEvent, now: float) -> Iterator[Direct | Estimate]:
         here = self._here.get(event.session)
@@ -172,7 +172,7 @@ class ProbingManager:
                 heading = (road.at, one.sent != (road.near == one.site))
                 self._delivered[heading] = estimates.most(self._delivered.get(heading), one.bps, now)
 
-    # What they are told
+    # Orders
 
     def tend(self, now: float) -> Iterator[Direct]:
         """What all of them are to do, and whose turn it is."""
@@ -213,7 +213,7 @@ class ProbingManager:
                 self._write((at, down), replace(page, spent=Sent(now, planned.bytes)))
                 yield Direct(near.session, directive, planned.order(road, down, met.number))
 
-    # What people wish
+    # Requests of people
 
     def wish(self, site: str | None, uplink: str, link_bps: float | None) -> OverrideResult:
         """Both directions of these at once, whatever they have cost today; or Impossible."""
@@ -227,7 +227,7 @@ class ProbingManager:
                 self._turns.ask((road.at, down), link_bps)
         return OverrideResult(tuple(f"{road.uplink} of {road.site} is measured, both ways" for road in meant), True, 0)
 
-    # What is known
+    # Views
 
     def health(self, site: str, uplink: str) -> PathHealth | None:
         """As it was told last, by who is in session. `site` is either end."""

@@ -114,7 +114,7 @@ class Meetings:
         met = self._of.get(road.at)
         return met if met is not None and met.number in self._answered else None
 
-    # What follows from it
+    # Orders
 
     def answer(self, far: Host, roads: Iterable[Road]) -> AnswerProbes:
         """`roads`: those that it is an end of."""

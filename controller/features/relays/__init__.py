@@ -1,1 +1,1 @@
-"""Relays: who is one, whose connections are intercepted, and by which relay each goes (docs/relay.md)."""
+"""Relays: their orders, the interception of connections, and the relay of each one (docs/relay.md)."""

@@ -95,7 +95,7 @@ class RelayManager:
         self._vouched = vouched
         yield from self.tend(wanted, now)
 
-    # What agents say
+    # Events of agents
 
     def hear(self, event: AgentEvent, wanted: Wanted, now: float) -> Iterator[Direct]:
         who = self._by_session.get(event.session)
@@ -157,7 +157,7 @@ class RelayManager:
             inquiry.told(who, addresses)
         self._inquiries = [each for each in self._inquiries if not each.answered]
 
-    # What they are told
+    # Orders
 
     def tend(self, wanted: Wanted, now: float) -> Iterator[Direct]:
         self._redraft(wanted)
@@ -197,7 +197,7 @@ class RelayManager:
         for site in self.drafts.takers if self.drafts.standing != before.standing else ():
             self.seeking.touch(site)
 
-    # Who goes by whom
+    # Choices
 
     def scene(self, site: str) -> Scene | None:
         """None: nothing is to be taken there, or nobody is heard who takes."""
@@ -225,7 +225,7 @@ class RelayManager:
         number = station.told.connections if station is not None and station.told is not None else 0
         return f"; it carries {counted(number, 'connections')}" if number else ""
 
-    # What people ask
+    # Requests of people
 
     def scenes(self, site: str | None) -> list[Scene]:
         """Of this site, or of all whose connections are taken; or Impossible."""

@@ -71,7 +71,7 @@ class SteeringManager:
             self._claims.come(agent.name, agent.terminal, agent.addresses)
         self._settle((agent.name for agent in here), now)
 
-    # What is seen
+    # Events
 
     def ports_seen(self, site: Site, ports: Mapping[str, Port], wanted: Wanted, now: float) -> list[LogEntry]:
         up = {uplink.name: uplink.port in ports and ports[uplink.port].up for uplink in site.uplinks}
@@ -258,7 +258,7 @@ class SteeringManager:
         entry.reporters = steered.reporters((left, to), now)
         return [entry]
 
-    # What people wish
+    # Requests of people
 
     def choice(self, terminal: str, uplink: str, now: float) -> ReachChoice | None:
         """Who would move it there; None: there is nothing to move."""
@@ -311,7 +311,7 @@ class SteeringManager:
         self._touched[decision.terminal] = None
         return self.logbook.copied(decision, self.steered[decision.terminal].course.active, now)
 
-    # Who is who
+    # Ownership
 
     def speaker(self, session: int) -> AgentScope | None:
         agent = self._sessions.get(session)

@@ -136,7 +136,7 @@ class Steered:
         if other.course.active == self.course.active:
             self.course = other.course
 
-    # What is seen
+    # Observations
 
     def ports_seen(self, up: Mapping[str, bool], now: float) -> None:
         self.paths |= {name: health.port_seen(self.paths[name], is_up, now) for name, is_up in up.items()}
@@ -186,7 +186,7 @@ class Steered:
         self._followed.pop(agent.name, None)
         self._could_not.pop(agent.name, None)
 
-    # What follows from it
+    # Decisions
 
     def moved_since(self, moment: float) -> bool:
         return self.course.since > moment

@@ -1,1 +1,1 @@
-"""Estimates of bandwidth: from one-way delays, from trains of packets, and from what flows get (paper 004)."""
+"""Estimates of bandwidth: from one-way delays, from packet trains, and from the rates of flows (paper 004)."""

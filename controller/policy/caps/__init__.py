@@ -1,1 +1,1 @@
-"""Decisions about caps: how much each terminal of an access point may have on its way, and why."""
+"""Decisions about caps: the window of each terminal of an access point, with the reason."""

@@ -131,8 +131,8 @@ SEGMENT_US = 8 * SEGMENT_BYTES * 1_000_000  # at 1 bit/s
 TURNS_US = 2000  # a packet's, at both hosts and in the air, on machines that do other things besides
 FEWEST_SEGMENTS = 2  # of one alone the receiver would wait to acknowledge a second
 MOST_SEGMENTS = 1 << 20  # more than TCP's largest window has
-# What is paced is what segments carry, and their headers use the air too, 66 bytes of 1514; the rest is to spare. A sum
-# of paces above the bandwidth would fill the queue again.
+# A pace counts payload, and headers use the air too: 66 bytes of 1514. The rest is margin: paces that exceed the
+# bandwidth together would fill the queue again.
 PACED_PART = 0.92
 LEFT_AT = 0.95
 RELEASED_PART = 0.95  # of an equal part: who is held keeps up no queue alone

@@ -1,1 +1,1 @@
-"""Decisions about copies: whether they pay, by evidence of loss, and what they may cost."""
+"""Decisions about copies: whether they pay, by evidence of loss, and their budget."""

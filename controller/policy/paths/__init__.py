@@ -1,1 +1,1 @@
-"""Decisions about paths: how each uplink fares, which one a terminal prefers, and which relay a connection takes."""
+"""Decisions about paths: the health of each uplink, the preferred one, and the relay of a connection."""

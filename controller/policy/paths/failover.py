@@ -21,10 +21,10 @@ RENEW_S = 12.0  # two that are lost leave it armed
 NO_PROGRESS_MS = 150
 NO_PROGRESS_MANY_MS = 100
 NO_PROGRESS_COPIED_MS = 400  # what one uplink loses of a burst, the copies bring through a slower one's queue
-# Where losses are seen a retransmission is lost as well now and then: it comes again after 200 ms, then after 400.
+# A lossy path now and then loses a retransmission as well: the next one comes after 200 ms, then after 400.
 NO_PROGRESS_LOSING_MS = 1000
-# A lost SYN makes the srtt of an idle path seconds long, and nothing shortens it before data flow. More than this is
-# left to the hand, which waits for srtt + 4 rttvar as the kernel knows them at that moment.
+# A lost SYN makes the srtt of an idle path seconds long until data flow. Longer limits are left to the agent, which
+# waits for the kernel's srtt + 4 rttvar of that moment.
 NO_PROGRESS_MOST_MS = 1000
 STEP_MS = 25  # round trips differ from report to report: a reflex is not armed anew for each
 
