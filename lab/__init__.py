@@ -1,1 +1,1 @@
-"""The lab: one library for tests, experiments and the bench, with the product's real parts on a stage."""
+"""The lab: one library for tests and experiments. It raises networks and runs the real product in them."""

@@ -25,8 +25,8 @@ PROGRAM = Path(__file__).resolve().parents[2] / "build" / "link-emulator"
 NEAR, FAR = "near", "far"
 ANSWER_BYTES = 4096
 PATIENCE_S = 60
-# A packet that left this much later than due was held up by the machine: a tenth of the shortest pause that is promised
-# of anything measured over such links.
+# A packet that left this much too late was delayed by the machine: a tenth of the shortest pause that any experiment
+# over such links promises.
 STALL_MS = 15
 
 

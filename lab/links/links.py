@@ -1,13 +1,13 @@
-"""Links with a rate, a queue, loss and delay, each direction by itself and settable while traffic flows.
+"""Links with a rate, a queue, loss and delay. Each direction has its own, and can change while traffic flows.
 
     sender ── loss ── queue of `queue_bytes`, emptied at `rate_bps` ── delay ──► receiver
 
-A link that is raised with delay, jitter, bursts or a shared channel is carried by an emulator of its own
-(emulator.py); any other is a plain veth pair, shaped by the kernel (shaper.py).
+A link that is raised with delay, jitter, bursts or a shared channel has an emulator of its own (emulator.py). Any other
+is a plain veth pair that the kernel shapes (shaper.py).
 
-The kernel's queue stands at the port that the sender itself sends by, as a Wi-Fi interface's does: what waits there is
-charged to the sender's socket, and of a bridge's ports to one for all (gateway/sending.py). The emulator's stands
-behind a veth, like a modem's behind an Ethernet port, and is charged to nobody.
+The kernel's queue is at the sender's port, as a Wi-Fi interface's is: waiting bytes count against the sender's socket,
+and for a bridge's ports against one budget for all (gateway/sending.py). The emulator's queue is behind a veth, like a
+modem's behind an Ethernet port, and counts against no socket.
 """
 
 from __future__ import annotations

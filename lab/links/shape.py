@@ -1,4 +1,4 @@
-"""What one direction of a link does to packets, as a value."""
+"""The shape of one direction of a link, as a value: rate, queue, delay and loss."""
 
 from __future__ import annotations
 

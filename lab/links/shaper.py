@@ -1,8 +1,8 @@
-"""A direction of a link made by the kernel: a queue with a rate, and loss before it.
+"""One direction of a link that the kernel shapes: a queue with a rate, and loss before it.
 
-Loss is netem where the kernel has it, and otherwise an nftables rule at the netdev egress hook, which sees
-also what a userspace datapath sends by AF_PACKET. Both drop before the queue, each packet by its own throw
-of the dice. The rate is TBF's in both cases, so that it behaves alike everywhere.
+Loss is netem where the kernel has it, and otherwise an nftables rule at the netdev egress hook, which also sees the
+packets that a userspace datapath sends by AF_PACKET. Both drop before the queue, each packet independently. The rate is
+TBF's in both cases, so that it behaves alike everywhere.
 """
 
 from __future__ import annotations

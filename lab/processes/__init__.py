@@ -1,1 +1,1 @@
-"""The controller and its agents as processes of a world, and what they cost and say there."""
+"""The controller and its agents as processes of a world, with their cost and their output."""

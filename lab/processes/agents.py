@@ -1,4 +1,4 @@
-"""A real agent on a machine of the laboratory: enrolled, joined and running, until the block ends."""
+"""A real agent on a machine of the lab: enrolled, joined and running until the block ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lab.stage.stage import Stage
 
 Found = TypeVar("Found")
 TERMINAL = "client"
-# What stands in the controller's part of gateway.yaml, so that agents are served.
+# The part of gateway.yaml that makes the controller serve agents
 SETTINGS = f", agents: {{directory: {isolate.RUN_DIRECTORY / 'agents'}}}"
-# Where they come from hosts of their own, whether the world has the address yet at which they find it or not.
+# The same for agents on hosts of their own, whether or not the world has the controller's address yet
 SETTINGS_FOR_HOSTS = SETTINGS.replace("}", ', listen: "0.0.0.0:8655", join: "0.0.0.0:8656"}')
 IN_THE_WORLD: Mapping[str, Machine] = MappingProxyType({})
 

@@ -1,4 +1,4 @@
-"""What a machine's packets were, kept by tcpdump while a block runs."""
+"""The packets of a machine, captured by tcpdump while a block runs."""
 
 from __future__ import annotations
 

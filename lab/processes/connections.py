@@ -1,4 +1,4 @@
-"""A machine's live MPTCP connections, seen and ordered by build/bicast-agent."""
+"""The live MPTCP connections of a machine, read and moved by build/bicast-agent."""
 
 from __future__ import annotations
 

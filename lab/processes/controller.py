@@ -1,4 +1,4 @@
-"""A controller as a process of its own in this world, the wait for its work, and a mode that holds meanwhile."""
+"""A controller process in this world, the wait until it has done its work, and a mode that stays fixed."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def controlled(
             controller.stop()
 
 
-# A mode that holds while something is measured: wished over the API, and installed before the measurement begins.
+# A mode that stays fixed during a measurement: set over the API, and installed before the measurement begins
 
 WITHIN_S = 10.0
 

@@ -1,4 +1,4 @@
-"""Gateways of any size, every MAC written, all terminals behind one port."""
+"""Configurations of gateways of any size: every MAC is written, and all terminals are behind one port."""
 
 from __future__ import annotations
 

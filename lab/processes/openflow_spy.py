@@ -1,7 +1,7 @@
-"""A relay between switches and the controller that notes the kind and the moment of every OpenFlow message.
+"""A proxy between switches and the controller that records the kind and the time of every OpenFlow message.
 
-It stands outside both, so what it counts is what was sent. Its own delay, some tenths of a millisecond, is
-counted against the controller.
+It runs outside both, so it counts messages that were really sent. Its own delay, some tenths of a millisecond, counts
+against the controller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the kernel tells of a process: its processor time, its memory, its files."""
+"""The resources of a process, as the kernel counts them: processor time, memory and files."""
 
 from __future__ import annotations
 

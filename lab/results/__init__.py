@@ -1,1 +1,1 @@
-"""What was measured: figures with what was promised of them, and campaigns of many runs."""
+"""Results: measured figures with the values that were promised, and campaigns of many runs."""

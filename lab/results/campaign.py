@@ -1,6 +1,6 @@
-"""An experiment of many runs, from its command line on: each is told when it ends, kept as rows, counted up and drawn.
+"""A campaign: an experiment of many runs, from its command line to its table and plot.
 
-A run in which the machine stalled is told, and counts nowhere.
+Each run is reported when it ends. A run in which the machine stalled is reported and does not count.
 """
 
 from __future__ import annotations

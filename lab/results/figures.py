@@ -1,4 +1,4 @@
-"""What was measured, in one shape: a figure, how often it was taken, how far apart, and what was promised of it."""
+"""A measured figure: its value, how often it was measured, its spread, and the value that was promised."""
 
 from __future__ import annotations
 

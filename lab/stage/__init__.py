@@ -1,1 +1,1 @@
-"""A world of its own with machines, bridges and routers in it: what a topology stands on."""
+"""The stage: an isolated world with machines, bridges and routers, on which topologies are built."""

@@ -1,4 +1,4 @@
-"""Where agents of sites behind a NAT live, and where they reach the controller."""
+"""The addresses of agents behind a NAT, and of the controller that they reach."""
 
 from __future__ import annotations
 

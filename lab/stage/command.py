@@ -1,4 +1,4 @@
-"""Running a program to its end, with an error that says what was run, where, and what it answered."""
+"""Commands that run to their end. Their error names the command, its place and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one error of an experiment that could not be made."""
+"""The error of an experiment that could not run."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A world of one's own: network, mount and process namespaces that end with the process that asked for them.
+"""An isolated world: network, mount and process namespaces that end with the process that asked for them.
 
     outer (this command, waits) ── unshare ── init (process 1 of the world) ── the same command again
 
-Labs and tests build namespaces, bridges and daemons. Here they are built in a world that the kernel takes
-down whole when its first process dies, and that process dies with the outer one, however it dies: nothing
-is ever left to clean up. The control pipe carries signal numbers inwards; its end means the outer is dead.
+Labs and tests build namespaces, bridges and daemons in such a world. The kernel removes the world whole when its first
+process dies, and that process dies with the outer one, however it dies: nothing is left to clean up. The control pipe
+carries signal numbers inwards. Its end means that the outer process is dead.
 
-The terminal sends its signals to all three, or to as many as there are by then. So init holds them back, without ever
-taking one: what the pipe brings and init has too has reached the command, and what init has not is passed on to it.
+The terminal sends its signals to all three processes, or to those that exist by then. Init blocks them and never takes
+one. A signal that arrives by the pipe and is pending in init has reached the command; any other is passed on to it.
 
     python -m lab.stage.isolate COMMAND [ARGUMENT...]      runs one command in a new world
 """

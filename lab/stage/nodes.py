@@ -222,7 +222,7 @@ class Gateway(OVSSwitch):  # type: ignore[misc]  # Mininet is untyped
         return ()
 
 
-# A router that translates addresses, as a provider or a modem does: out of our hands, and not always the same.
+# A router with NAT, as a provider or a modem has it: outside our control, and not always the same
 
 TRANSLATION = "translation"
 SILENCE = "silence"

@@ -1,4 +1,4 @@
-"""A private Open vSwitch: own database, own sockets, own processes, in the world of the caller alone.
+"""A private Open vSwitch with its own database, sockets and processes, visible only in the caller's world.
 
 Its programs (ovs-vsctl, ovs-ofctl, ovs-appctl) and Mininet find it by OVS_RUNDIR and its sisters in the
 environment. A system's Open vSwitch is never touched: outside a world nothing is started.

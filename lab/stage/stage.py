@@ -1,4 +1,4 @@
-"""Raising a topology on a private Open vSwitch, for the lab, the tests and the experiments.
+"""The stage of a topology on a private Open vSwitch, for the lab, the tests and the experiments.
 
 isolate.enter()
 with raised(PaperTopo(), controller="tcp:127.0.0.1:6653") as net:
@@ -22,10 +22,9 @@ from lab.stage import isolate
 from lab.stage.nodes import Gateway, Machine
 from lab.stage.ovs import PrivateOvs
 
-# What `mn --topo NAME,parameter=value` gave a topology: a parameter that it has not is refused, not passed over.
-
 
 def refuse_unknown(unknown: Mapping[str, object], known: Iterable[str]) -> None:
+    """Raise ValueError for a parameter of `mn --topo NAME,parameter=value` that the topology lacks."""
     if unknown:
         raise ValueError(f"there is no parameter {', '.join(unknown)}: expected {', '.join(known)}")
 

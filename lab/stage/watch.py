@@ -1,4 +1,4 @@
-"""A process that must live is waited for by a thread, which interrupts whoever leans on it, whatever he is doing."""
+"""The watch over processes that must live: a thread waits for each, and interrupts the main thread when one dies."""
 
 from __future__ import annotations
 

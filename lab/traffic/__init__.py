@@ -1,1 +1,1 @@
-"""Traffic that is counted at both ends: web downloads, streams, numbered datagrams; and the programs that make it."""
+"""Traffic that is counted at both ends: downloads, streams and datagrams, and the programs that make it."""

@@ -1,4 +1,4 @@
-"""Numbered datagrams at an even pace, and who saw which of them how often: the programs at either end.
+"""Numbered datagrams at an even pace, counted at both ends: the programs at either end.
 
 datagrams.py receive PORT                     prints `ready`, until a line comes in; then one line of JSON:
                                               [[number, sent_s, received_s], ...] in the order of arrival

@@ -1,4 +1,4 @@
-"""A download that runs while something else is done to the network, and what its receiver saw."""
+"""A download that runs while a test changes the network, and what its receiver measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbered datagrams from one machine to another, while something is done to what lies between them."""
+"""Numbered datagrams from one machine to another, while a test changes the network between them."""
 
 from __future__ import annotations
 

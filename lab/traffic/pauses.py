@@ -1,4 +1,4 @@
-"""Download by HTTP and tell how long nothing came: the program at the client's end.
+"""A download by HTTP that measures its pauses: the program at the client's end.
 
 pauses.py URL [tcp|mptcp]       prints `flowing` after the first megabyte, and at the end one line of JSON
 """

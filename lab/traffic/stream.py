@@ -1,12 +1,12 @@
-"""One stream over MPTCP whose every read is stamped: the program at both of its ends.
+"""One stream over MPTCP with a time stamp for each read: the program at both of its ends.
 
     stream.py listen|connect send|receive ADDRESS PORT STAMPS [BPS [CONGESTION_CONTROL]]
 
-The listener says `listening`. Who sends goes on until a line comes on stdin, or its end; as fast as it goes, or, like a
-camera, at BPS, and what could not be sent in time is sent as soon as it can be. Who receives says `flowing`
-when the first half megabyte has come, and leaves in STAMPS for each read the moment (time.monotonic(), which all
-namespaces share) and how many bytes had come by then, as doubles. The last line of either end is JSON. What is sent
-differs in every block, so that its sum tells also what came twice or out of order.
+The listener prints `listening`. The sender runs until a line comes on stdin, or its end. It sends as fast as it can, or
+at BPS like a camera; bytes that could not be sent in time are sent as soon as possible. The receiver prints `flowing`
+when the first half megabyte has arrived. For each read it writes to STAMPS the time (time.monotonic(), which all
+namespaces share) and the bytes that had arrived by then, as doubles. The last line of either end is JSON. Every block
+differs, so that the checksum also reveals repeated or reordered bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A stream from one machine to another while something is done to its paths, and what of it was seen."""
+"""A stream from one machine to another while a test changes its paths, and what both ends measured."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A real web server on the stage, and a real download from it.
 
-nginx and curl are stock; `mptcpize run` makes both speak MPTCP, where that is asked for. Content differs in every
-block, so that a checksum also notices what came twice or out of order.
+nginx and curl are stock. `mptcpize run` makes both speak MPTCP, where that is asked for. Every block of the content
+differs, so that a checksum also notices repeated or reordered bytes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller.edges.trust import admission as crowd
+from controller.edges.trust import admission as peer_admission
 from controller.edges.trust.admission import ALL_S, BURST_S, EACH_S, Admission, Familiar, host_of, superfluous
 
 
@@ -46,7 +46,7 @@ def test_who_came_from_a_familiar_host_stays_while_there_is_anybody_else() -> No
 
 
 def test_of_familiar_hosts_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MOST_FAMILIAR", 2)
+    monkeypatch.setattr(peer_admission, "MOST_FAMILIAR", 2)
     familiar = Familiar()
     for host in ("a", "b", "a", "c"):
         familiar.add(host)
@@ -77,7 +77,7 @@ def test_many_hosts_together_keep_out_none_that_is_familiar() -> None:
 
 
 def test_no_number_of_hosts_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MOST_RATED", 10)
+    monkeypatch.setattr(peer_admission, "MOST_RATED", 10)
     admission = Admission(Familiar(), 0.0)
     admitted(admission, [f"host {number}" for number in range(1000)], 0.0)
     assert len(admission._each) == 10

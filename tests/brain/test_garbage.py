@@ -7,20 +7,20 @@ import sys
 
 SPARED = """
 import gc, time
-from controller.edges.runtime import process as garbage
+from controller.edges.runtime import process
 
 class Knot:
     def __init__(self):
         self.itself = self
 
-garbage.spare()
+process.spare()
 old = Knot()
 gc.collect()
 assert gc.get_freeze_count() > 0, "nothing is spared"
 del old
 assert gc.collect() == 0, "what was spared has been searched again"
 now = time.monotonic()
-time.monotonic = lambda: now + garbage.ALL_EVERY_S + 1
+time.monotonic = lambda: now + process.ALL_EVERY_S + 1
 gc.collect()
 assert gc.get_freeze_count() == 0, "an hour later nothing is spared"
 assert gc.collect() > 0, "what was spared is never found"

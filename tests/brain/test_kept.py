@@ -20,7 +20,7 @@ OLD, NEW = b'{"old": true}\n', b'{"new": "' + b"x" * 20_000 + b'"}\n'
 
 
 class Disk:
-    """`os` as kept.py asks it, and what a power cut may leave of that at any moment.
+    """`os` as files.py asks it, and what a power cut may leave of that at any moment.
 
     Names are on the disk from when their directory was synced, or earlier; bytes likewise, from the file's beginning.
     """
@@ -100,9 +100,9 @@ def test_a_directory_that_was_made_for_it_outlives_a_power_cut(tmp_path: Path, m
 WRITES = """
 import itertools, sys
 from pathlib import Path
-from controller.edges.state import files as kept
+from controller.edges.state import files
 for each in itertools.count():
-    kept.replace(Path(sys.argv[1]), str(each % 10).encode() * 300_000)
+    files.replace(Path(sys.argv[1]), str(each % 10).encode() * 300_000)
     if each == 1:
         print("begun", flush=True)
 """

@@ -11,7 +11,7 @@ import pytest
 
 from controller.edges.runtime import service
 from controller.edges.state import files
-from controller.edges.state import store as memory
+from controller.edges.state import store as state_store
 from controller.edges.state.store import Store
 from controller.model.config import Mode
 from tests.brain import sites
@@ -65,7 +65,7 @@ def test_a_wish_for_which_there_was_no_room_is_kept_when_there_is(
     finally:
         core.stop()
     assert sum("No space left" in each.getMessage() for each in caplog.records) == 1
-    assert [each.levelname for each in caplog.records if each.name == memory.__name__] == ["INFO"]
+    assert [each.levelname for each in caplog.records if each.name == state_store.__name__] == ["INFO"]
 
 
 def test_a_wish_for_which_there_was_no_room_is_kept_at_a_clean_stop(

@@ -14,7 +14,7 @@ import pytest
 from controller.core import overrides
 from controller.core.core import Core
 from controller.edges.runtime import service
-from controller.edges.runtime import service as inbox
+from controller.edges.runtime import service as runtime_service
 from controller.edges.state.store import Store
 from controller.features.probing import estimation
 from controller.features.probing.estimates import Estimate, Estimated
@@ -131,14 +131,14 @@ def test_a_flood_is_bounded_and_takes_no_other_ports_place(tmp_path: Path, monke
     held = Held(tmp_path, monkeypatch)
     told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
     held.service.post(told)
-    for number in range(3 * inbox.MOST_PACKETS):
+    for number in range(3 * runtime_service.MOST_PACKETS):
         held.service.post(_solicited(number, 1))
     held.service.post(told)
     held.go_on()
-    assert len(held.heard) == inbox.MOST_PACKETS
+    assert len(held.heard) == runtime_service.MOST_PACKETS
     assert held.heard[0] == told, "the first is heard first"
     assert held.heard[2] == told, "and the second in its turn"
-    assert held.heard[-1] == _solicited(3 * inbox.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
+    assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
 
 
 def test_what_presses_is_carried_out_while_packets_still_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policy.paths import health
-from controller.policy.paths import health as throughput
+from controller.policy.paths import health as uplink_health
 from controller.policy.paths.health import KNOWN_FOR_S, LATELY_S, Throughput, UplinkHealth, UplinkPath, UplinkReading
 from controller.policy.paths.switching import MOST_MOVES, Course, UplinkDecision, decide, kept_because, left_by
 
@@ -154,7 +154,7 @@ def test_but_goes_where_as_much_is_known_to_get_through_clean() -> None:
 def test_only_a_sender_that_the_path_limits_shows_what_it_carries(limited: bool) -> None:
     seen = Throughput()
     for second in range(4):
-        seen = throughput.throughput_after(seen, 7e6, limited, FIRST + second)
+        seen = uplink_health.throughput_after(seen, 7e6, limited, FIRST + second)
     assert seen.carries_bps(FIRST + 3) == (7e6 if limited else None)
     assert seen.delivered_bps(FIRST + 3) == 7e6
     assert seen.delivered_bps(FIRST + 3 + LATELY_S) == 0
