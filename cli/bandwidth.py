@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import Failure
-from controller.features.probing.estimation import ProbeSamples, Unreadable, read
+from controller.features.probing.probe_evaluation import ProbeSamples, Unreadable, read
 from controller.model.text import counted
 from controller.policy.bandwidth import estimators
 from controller.policy.bandwidth.estimators import calibrated, one_way, rate

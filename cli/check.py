@@ -9,7 +9,8 @@ from typing import Any
 from cli import OK, REFUSED, Failure
 from controller.edges.config.checks import remarks
 from controller.edges.config.load import load
-from controller.model.config import RELAYING, Config, ConfigError, Site
+from controller.model.config import Config, ConfigError, Site
+from controller.model.relaying import RELAYING
 from controller.model.text import counted
 
 

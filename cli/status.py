@@ -14,7 +14,8 @@ from cli.client import add_options, asked
 from cli.tables import ago, aligned
 from cli.troubles import carrier, link, outcasts, troubles
 from controller.edges.http.client import Client, Denied
-from controller.model.config import RELAYING, CapRule
+from controller.model.config import CapRule
+from controller.model.relaying import RELAYING
 from controller.protocol.enrolment import EnrolmentState
 
 CHOSEN_BY = {"people": "*", "policies": "+", "default": ""}  # marks behind an active uplink

@@ -16,7 +16,7 @@ from pathlib import Path
 from controller.edges.agentlink.server import Agents
 from controller.edges.config.load import load
 from controller.edges.http import token as api_token
-from controller.edges.http.admission import CannotServe
+from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, listeners
 from controller.edges.openflow.errors import FrameworkError
@@ -25,10 +25,11 @@ from controller.edges.runtime.service import Service
 from controller.edges.state import files
 from controller.edges.state.store import Store, StoreError
 from controller.edges.trust.refusals import AgencyError
-from controller.model.config import ConfigError, Settings
+from controller.model.config import ConfigError
+from controller.model.settings import Settings
 from controller.protocol.enrolment import NoAgents
 from controller.protocol.orders import AgentEffect
-from controller.protocol.switch_events import Effect
+from controller.protocol.switch_messages import Effect
 
 log = logging.getLogger("controller")
 

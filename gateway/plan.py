@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import ip_address
 
-from controller.model.config import Datapath, Endpoint, Settings, Site
+from controller.model.config import Datapath, Site
+from controller.model.settings import Endpoint, Settings
 from gateway import ports, sending
 from gateway.host import ovs_vsctl
 from gateway.ovs import MADE, SeenBridge, SeenController, SeenOvs

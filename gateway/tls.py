@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controller.model.config import Config, Settings, Site, Tls
+from controller.model.config import Config, Site
+from controller.model.settings import Settings, Tls
 from gateway.host import HostError
 from gateway.ovs import SeenOvs
 

@@ -15,7 +15,7 @@ from controller.model.known import Wanted
 from controller.policy.paths.evidence import Ledger, TerminalConnections, weigh
 from controller.policy.paths.failover import Reflex
 from controller.policy.paths.health import UplinkReading
-from controller.policy.paths.reach import Reach
+from controller.policy.paths.movers import Reach
 from controller.policy.paths.uplinks import Home, Paths, Way, way
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
 from controller.protocol.reports import (

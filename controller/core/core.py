@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from controller.features.caps.manager import CapsManager
-from controller.features.copies.budgets import Budgets
 from controller.features.copies.manager import CopiesManager
+from controller.features.copies.metered_uplinks import Budgets
 from controller.features.peer_sites.manager import PeerSites
-from controller.features.probing.estimates import Estimate, Estimated, PathEstimate
 from controller.features.probing.manager import ProbingManager
+from controller.features.probing.path_record import Estimate, Estimated, PathEstimate
 from controller.features.probing.schedule import PathDirection
 from controller.features.relays.manager import RelayManager
 from controller.features.steering.logbook import Logbook, LogEntry
@@ -25,11 +25,11 @@ from controller.model.text import counted
 from controller.policy.copies.adaptive import CopyDecision
 from controller.policy.copies.budget import Moment
 from controller.policy.paths.uplinks import Home, Way, ridden, way
-from controller.program.changes import ModifyGroup
+from controller.program.diff import ModifyGroup
 from controller.protocol.enrolment import Vouched
 from controller.protocol.orders import AgentEffect, Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     Close,
     Effect,

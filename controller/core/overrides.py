@@ -12,7 +12,7 @@ from controller.features.steering.manager import SteeringManager
 from controller.model.config import AUTO, Mode, Site, Terminal
 from controller.model.known import Wanted, in_class, without
 from controller.protocol.requests import Impossible, OverrideResult, named, reachable, unknown_class
-from controller.protocol.switch_events import Effect
+from controller.protocol.switch_messages import Effect
 
 # Modes of terminals, or of one class of their traffic
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from controller.model.config import Address, Mode, Site, Terminal
+from controller.model.config import Mode, Site, Terminal
+from controller.model.traffic import Address
 
 # Relays are overrides: they are in the state file, not in gateway.yaml.
 

@@ -23,9 +23,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import chain, product
 
-from controller.model.config import Family, Site, Subnet, Terminal, TrafficClass, Uplink
+from controller.model.config import Site, Subnet, Terminal
 from controller.model.known import Known, Port
-from controller.program import boundary, interception, metering, responders
+from controller.model.traffic import Family, TrafficClass
+from controller.model.uplink import Uplink
+from controller.program import antispoofing, interception, internet_exit, metering, neighbour_proxy, responders
 from controller.program.groups import (
     MOST_KEPT,
     MirroredAddress,
@@ -176,7 +178,7 @@ class _Flows:
             to = partial(_to, back.family, back.address, in_port=port.number)
             yield from _leave(back, Direction.RECEIVED, to, self._site.named_there)
         yield from metering.flows(self._site, self._wires)
-        yield from boundary.leading_on(self._site, [port.number for port in self._uplinks()])
+        yield from internet_exit.leading_on(self._site, [port.number for port in self._uplinks()])
 
     def _uplinks(self) -> Iterator[Port]:
         return (self._wires[each.port] for each in self._site.uplinks if each.port in self._wires)
@@ -187,12 +189,12 @@ class _Flows:
             hop = uplink.next_hop(Family.of(own))
             learn = str(hop.address) if hop and (not hop.mac or self._site.other_end) else None  # or to see it alive
             yield from responders.answering(port.number, mac, own.ip, learn, self._site.datapath)
-        for address in boundary.own(self._site):
+        for address in antispoofing.own(self._site):
             yield from responders.from_ourselves(port.number, address)
         for family in Family:
             match = fields(in_port=port.number, eth_dst=mac, eth_type=family.eth_type)
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
-            for network in boundary.unbelieved(self._site, family):
+            for network in antispoofing.unbelieved(self._site, family):
                 claimed = fields(in_port=port.number, eth_type=family.eth_type, **{family.source: network})
                 yield Flow(ENTRY, UPLINK_FORGED_PRIORITY, claimed)
 
@@ -207,10 +209,10 @@ class _Flows:
                 yield from responders.from_ourselves(port.number, own.ip)
         for each in here:
             mac = _gateway_mac(each.subnet, port)
-            match = _by_source(each, port, eth_dst=mac, **boundary.written_mac(each.place))
+            match = _by_source(each, port, eth_dst=mac, **antispoofing.written_mac(each.place))
             yield Flow(ENTRY, FORWARD_PRIORITY, match, goto=ROUTE)
             if each.terminal.exit:
-                yield from boundary.entering(self._site, each, port.number, mac)
+                yield from internet_exit.entering(self._site, each, port.number, mac)
 
     def _between_ports(self) -> Iterator[Flow]:
         datapath = self._site.datapath
@@ -220,10 +222,12 @@ class _Flows:
                 if port := self._wires.get(name):
                     learns = _any_learned([each for each in link.places if each.place.port == name])
                     mac = _gateway_mac(link.subnet, port)
-                    yield from responders.proxy_asked(link.family, port.number, mac, network, datapath, learns=learns)
+                    yield from neighbour_proxy.proxy_asked(
+                        link.family, port.number, mac, network, datapath, learns=learns
+                    )
             for each in link.places:
                 if port := self._wires.get(each.place.port):
-                    yield from responders.proxy_answered(link.family, each.address, port.number, datapath)
+                    yield from neighbour_proxy.proxy_answered(link.family, each.address, port.number, datapath)
 
     def _route(self) -> Iterator[Flow]:
         for each in served(self._site):
@@ -234,7 +238,7 @@ class _Flows:
                 yield Flow(ROUTE, BACK_PRIORITY, to, (DecTtl(), ToGroup(each.back.group_id)))
         outside = list(chain.from_iterable(uplink.addresses for uplink in self._site.uplinks))
         inside = list(chain.from_iterable(subnet.gateways for subnet in self._site.subnets))
-        for address in boundary.own(self._site):
+        for address in antispoofing.own(self._site):
             yield Flow(ROUTE, OWN_PRIORITY, _to(Family.of(address), str(address)))
         for own in inside:
             yield Flow(ROUTE, INSIDE_PRIORITY, _to(Family.of(own), written(own.network)))

@@ -11,18 +11,9 @@ from functools import lru_cache
 from hashlib import blake2s
 from itertools import chain, repeat
 
-from controller.model.config import (
-    Family,
-    Interface,
-    Mode,
-    Returned,
-    Site,
-    Subnet,
-    Terminal,
-    TerminalAddress,
-    TrafficClass,
-    Uplink,
-)
+from controller.model.config import Mode, Returned, Site, Subnet, Terminal, TerminalAddress
+from controller.model.traffic import Family, Interface, TrafficClass
+from controller.model.uplink import Uplink
 from controller.program.program import GROUP_IDS, Action, Bucket, Group, GroupKind
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.model.config import HOST_MAC, Fallback, Family, Protocol, Site
+from controller.model.config import Site
 from controller.model.known import Port
-from controller.program.boundary import apart
+from controller.model.relaying import HOST_MAC, Fallback
+from controller.model.traffic import Family, Protocol
+from controller.program.antispoofing import apart
 from controller.program.groups import Served, served
 from controller.program.program import Action, Fields, Flow, Output, SetField, Value, fields
 from controller.program.tables import (

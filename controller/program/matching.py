@@ -13,7 +13,7 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses
 from itertools import product
 from math import prod
 
-from controller.model.config import Family, TrafficClass
+from controller.model.traffic import Family, TrafficClass
 from controller.program.program import Value, written
 
 Criteria = Mapping[str, Value]

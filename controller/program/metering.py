@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.model.config import UNLIMITED, Site
+from controller.model.config import Site
 from controller.model.known import CopyRateLimit, Counted, Port
+from controller.model.uplink import UNLIMITED
 from controller.program.program import METER_IDS, Flow, Installed, Meter, Output, Resubmit, fields
 from controller.program.tables import FIRST_COPIES
 

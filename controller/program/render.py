@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.model.config import UNLIMITED, Site
+from controller.model.config import Site
 from controller.model.known import Known, Observed, Port
-from controller.program.changes import (
+from controller.model.uplink import UNLIMITED
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,

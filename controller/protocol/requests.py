@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
-from controller.model.config import EVERYBODY, Family, Mode, Site, Terminal
+from controller.model.config import EVERYBODY, Mode, Site, Terminal
 from controller.model.known import WishedRelay
+from controller.model.traffic import Family
 
 MOST_NAMED = 12  # terminals, in one sentence
 

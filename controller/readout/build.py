@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import chain
 
 from controller.core.core import Core
-from controller.features.copies.budgets import Budgets
+from controller.features.copies.metered_uplinks import Budgets
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.relays import readout
-from controller.model.config import Site, Terminal, Uplink
+from controller.model.config import Site, Terminal
 from controller.model.known import Wanted, in_class
+from controller.model.uplink import Uplink
 from controller.program.metering import through
 from controller.program.program import Bucket, Counters, Group, Output, ToGroup
 from controller.program.readback import counting_ids
 from controller.program.render import Renderer
-from controller.readout.explain import active_by, agent_view, traffic_view
 from controller.readout.snapshot import (
     AddressView,
     BucketView,
@@ -34,6 +34,7 @@ from controller.readout.snapshot import (
     UnidentifiedView,
     UplinkView,
 )
+from controller.readout.why import active_by, agent_view, traffic_view
 from controller.switches.switch import Switch
 
 

@@ -13,7 +13,8 @@ from controller.features.caps.view import AccessPointView
 from controller.features.probing.view import RoadView
 from controller.features.relays.view import RelayView, TakingView
 from controller.features.steering.logbook import By
-from controller.model.config import Address, Interface, Mode
+from controller.model.config import Mode
+from controller.model.traffic import Address, Interface
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import Counters, GroupKind, PortCounters
 from controller.protocol.reports import PathCopies, PathManager, Role, TunnelEnd

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controller.protocol.orders import Tickets
-from controller.protocol.switch_events import Apply, Close, Effect, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened
+from controller.protocol.switch_messages import Apply, Close, Effect, PortSeen, SwitchClosed, SwitchEvent, SwitchOpened
 
 ANSWERS_WITHIN_S = 2.0
 TOLD_FOR_S = 30.0  # Open vSwitch tries again every 8 s at the latest

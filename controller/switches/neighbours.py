@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from controller.model.config import Address, Datapath, Family, Site
+from controller.model.config import Datapath, Site
 from controller.model.known import Neighbour, Observed
-from controller.program.responders import subnet_answered
-from controller.protocol.switch_events import Advertise, Ask, Solicited
+from controller.model.traffic import Address, Family
+from controller.program.neighbour_proxy import subnet_answered
+from controller.protocol.switch_messages import Advertise, Ask, Solicited
 
 # Damping: a first MAC counts at once, a changed one at most once a second
 #

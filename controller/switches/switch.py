@@ -20,14 +20,14 @@ from controller.model.config import Site
 from controller.model.known import CopyRateLimit, Known, Neighbour, Observed, Port, Wanted
 from controller.policy.paths import arrivals
 from controller.policy.paths.arrivals import Counts, Return
-from controller.program.changes import Change, ModifyGroup, ModifyMeter, diff
 from controller.program.compile import compile
+from controller.program.diff import Change, ModifyGroup, ModifyMeter, diff
 from controller.program.metering import through
 from controller.program.program import EMPTY, FlowKey, Installed, Program
 from controller.program.readback import remembered
 from controller.program.render import describe
 from controller.protocol.orders import Tickets
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     Close,
     Effect,

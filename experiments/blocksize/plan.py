@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from controller.policy.caps.caps import BLOCK_BYTES
+from controller.policy.caps.terminal_cap import BLOCK_BYTES
 
 TERMINALS = (1, 2, 3)
 LEAST_BYTES, MOST_BYTES = 32, 8 << 20

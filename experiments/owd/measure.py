@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.features.probing.estimation import ProbeSamples, Unreadable, read
+from controller.features.probing.probe_evaluation import ProbeSamples, Unreadable, read
 from controller.policy.bandwidth import estimators
 from controller.policy.bandwidth.estimators import Samples, Slope, calibrated, one_way, paper, rate, round_trip
 from controller.policy.bandwidth.rates import Alpha, Rate, Unknown

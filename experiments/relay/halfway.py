@@ -14,7 +14,7 @@ from pathlib import Path
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from controller.policy.paths.relays import Leg, throughput
+from controller.policy.paths.leg_throughput import Leg, throughput
 from experiments.relay.cost.proxies import DIRECT, PAIR, ask, standing
 from experiments.relay.cost.road import FAR, NEAR
 from lab.results.campaign import Campaign

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 from gateway import nft
 from gateway.finding import Finding, State, judged
 from gateway.host import HostError, run

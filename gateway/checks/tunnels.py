@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from controller.model.config import Site, Tunnel, Uplink
+from controller.model.config import Site
+from controller.model.uplink import Tunnel, Uplink
 from gateway import links
 from gateway.checks.kernel import KERNEL, able
 from gateway.checks.sysctls import STRICT, effective_rp_filter

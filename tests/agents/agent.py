@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from api import agent_pb2 as pb
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 
 PATIENCE_S = 60.0  # for a machine that does other things; nothing waits for it when all is well
 HELLO = pb.FromAgent(

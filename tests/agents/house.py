@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.edges.agentlink.server import Agents
-from controller.model.config import AgentService, Endpoint
+from controller.model.settings import AgentService, Endpoint
 from controller.protocol.enrolment import Binding, of_agent
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, Role
 from tests.agents.agent import PATIENCE_S, Ended, Identity, Stream, join

@@ -26,7 +26,7 @@ from controller.edges.agentlink import server, session
 from controller.edges.trust import admission
 from controller.edges.trust.admission import Familiar
 from controller.edges.trust.refusals import AgencyError, Refusals
-from controller.model.config import AgentService, Endpoint
+from controller.model.settings import AgentService, Endpoint
 from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
 from tests.agents.agent import HELLO, PATIENCE_S, Identity, channel_to
 from tests.agents.house import House, bind

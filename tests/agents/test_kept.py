@@ -21,7 +21,7 @@ from controller.edges.trust import authority, ledger
 from controller.edges.trust.authority import Authority
 from controller.edges.trust.ledger import Issued
 from controller.edges.trust.refusals import AgencyError
-from controller.model.config import AgentService
+from controller.model.settings import AgentService
 from controller.protocol.enrolment import Binding
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible

@@ -11,7 +11,7 @@ from cryptography import x509
 from api import agent_pb2 as pb
 from controller.edges.agentlink.server import Agents
 from controller.edges.trust.refusals import AgencyError
-from controller.model.config import AgentService
+from controller.model.settings import AgentService
 from controller.protocol.reports import AgentOpened, Role
 from tests.agents.house import ANYWHERE, House, bind
 

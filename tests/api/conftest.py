@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from controller.edges.http import admission
+from controller.edges.http import access_control
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
 from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
@@ -15,7 +15,7 @@ from tests.api.front import Front
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks without the token in one test is not too many for the next."""
-    monkeypatch.setattr(admission, "REFUSALS_EACH_S", 10**6)
+    monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 10**6)
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,11 @@ from controller.features.relays.view import (
     TriedView,
 )
 from controller.features.steering.logbook import By
-from controller.model.config import EVERYBODY, Address, CapRule, Choosing, Endpoint, Fallback, Mode, Settings
+from controller.model.config import EVERYBODY, CapRule, Mode
 from controller.model.known import WishedRelay
+from controller.model.relaying import Choosing, Fallback
+from controller.model.settings import Endpoint, Settings
+from controller.model.traffic import Address
 from controller.policy.paths.health import UplinkHealth
 from controller.program.program import (
     Bucket,

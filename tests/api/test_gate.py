@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from controller.edges.http import admission
-from controller.edges.http.admission import LARGEST_BODY_BYTES
+from controller.edges.http import access_control
+from controller.edges.http.access_control import LARGEST_BODY_BYTES
 from controller.edges.http.server import Serving
 from tests.api.checks import problem
 from tests.api.desk import HEAD, START, TOKEN, Desk
@@ -48,7 +48,7 @@ def test_with_the_token_all_is_answered_under_any_name(outside: httpx.Client) ->
 def test_too_many_without_the_token_wait_and_who_has_it_does_not(
     outside: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "REFUSALS_EACH_S", 0)
+    monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 0)
     before = refusals(http)
     answer = outside.get("/metrics")
     problem(answer, 429)
@@ -62,7 +62,7 @@ def refusals(http: httpx.Client) -> float:
 
 
 def test_the_log_tells_of_refusals_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    some = admission.TokenRefusals()
+    some = access_control.TokenRefusals()
     late = [some.note("192.0.2.1", now) for now in (0.0, 0.5, 59.0, 60.0)]
     first, second = caplog.messages
     assert "from 192.0.2.1 without the token" in first and "2 more since" in second
@@ -70,8 +70,8 @@ def test_the_log_tells_of_refusals_once_in_a_while(caplog: pytest.LogCaptureFixt
 
 
 def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "REFUSALS_EACH_S", 2)
-    some = admission.TokenRefusals()
+    monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 2)
+    some = access_control.TokenRefusals()
     assert [some.note("192.0.2.1", now) for now in (5.0, 5.1, 5.2, 6.0)] == [False, False, True, False]
 
 

@@ -17,7 +17,7 @@ import pytest
 from controller.edges.http import server
 from controller.edges.http.app import make_app
 from controller.edges.http.server import Serving, serve
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 from tests.api.desk import BEARER, HEAD, SETTINGS, START, TOKEN, Desk
 from tests.api.test_serving import CHILD
 

@@ -14,17 +14,17 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from controller.edges.http.admission import CannotServe
+from controller.edges.http.access_control import CannotServe
 from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 from tests.api.desk import BEARER, SETTINGS, TOKEN, Desk
 
 CHILD = """
 import sys
 from tests.api.desk import SETTINGS, TOKEN, Desk
 from controller.edges.http.app import make_app
-from controller.edges.http.admission import CannotServe
+from controller.edges.http.access_control import CannotServe
 from controller.edges.http.server import serve
 desk = Desk()
 try:

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from controller.core.core import Core, Outcome
-from controller.features.probing.estimates import Estimate, Estimated
-from controller.features.probing.estimation import estimated
+from controller.features.probing.path_record import Estimate, Estimated
+from controller.features.probing.probe_evaluation import estimated
 from controller.model.config import Config
 from controller.model.known import Known, Port, Wanted
 from controller.program.compile import compile
 from controller.program.program import Program
 from controller.protocol.orders import Direct, HangUp
 from controller.protocol.reports import AgentClosed, AgentEvent
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,

@@ -9,8 +9,8 @@ from typing import Any
 
 from controller.model.config import Config, Mode, Site
 from controller.model.known import Known, Observed, Port, Wanted
-from controller.program.changes import diff
 from controller.program.compile import compile
+from controller.program.diff import diff
 from tests.brain import sites
 from tests.fakes.switch import FakeSwitch
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from controller.model.config import AccessPoint, CapRule, CapTables
-from controller.policy.caps import caps, sharers
-from controller.policy.caps.caps import Ruling
+from controller.policy.caps import sharers, terminal_cap
 from controller.policy.caps.flows import TcpFlow
 from controller.policy.caps.sharers import Sharer
+from controller.policy.caps.terminal_cap import Ruling
 
 NEAR, FAR = "10.9.0.4", "10.9.1.4"
 PERIOD_S = sharers.PERIOD_S
@@ -71,7 +71,7 @@ class Air:
         return self.ruling
 
     def decide(self) -> Ruling:
-        return caps.decide(self.access_point, tuple(self.sharers.values()), self.ruling, self.now)
+        return terminal_cap.decide(self.access_point, tuple(self.sharers.values()), self.ruling, self.now)
 
     def _flow(self, terminal: str, port: int, one: Stream) -> TcpFlow:
         flow = one.flow(terminal, port, PERIOD_S)

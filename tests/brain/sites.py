@@ -8,8 +8,9 @@ from typing import Any
 import yaml
 
 from controller.edges.config import load
-from controller.model.config import Address, Config, Mode, Site
+from controller.model.config import Config, Mode, Site
 from controller.model.known import Known, Observed, Port, Wanted
+from controller.model.traffic import Address
 from tests.fakes.packet import TERMINAL_MAC
 
 PAPER: dict[str, Any] = {

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 
-from controller.program.changes import diff
+from controller.program.diff import diff
 from controller.program.program import Bucket, Flow, Group, GroupKind, Output, Program
 from controller.switches.pacing import EVERY_S, ReadCache, ReadSchedule
 

@@ -9,20 +9,20 @@ import pytest
 
 from controller.core import overrides
 from controller.features.copies.manager import QUIET_S, UNHEARD_S, CopiesManager
-from controller.features.copies.traffic import DOWNLOADS_OVER_S
+from controller.features.copies.packet_counts import DOWNLOADS_OVER_S
 from controller.features.steering.logbook import By
 from controller.model.config import Mode, Site
 from controller.model.known import Known, Wanted
 from controller.policy.copies.adaptive import TRY_S, CopyDecision
 from controller.policy.paths.failover import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
 from controller.policy.paths.uplinks import Leaves, way
-from controller.program.changes import Change, ModifyGroup
 from controller.program.compile import compile
+from controller.program.diff import Change, ModifyGroup
 from controller.program.program import Program
 from controller.protocol.orders import ReportEvery
 from controller.protocol.reports import Role
 from controller.readout.build import snapshot
-from controller.readout.explain import course
+from controller.readout.why import course
 from tests.brain import relayed, sites
 from tests.brain.copied import GATEWAY_MAC, ONE_PATH, Uploading, leaves
 from tests.brain.sites import PORTS

@@ -10,8 +10,8 @@ import pytest
 
 from controller.model.config import ConfigError, Mode, Site
 from controller.model.known import Known
-from controller.program.changes import ModifyGroup, diff
 from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
 from controller.program.program import Program
 from tests.brain import sites, test_mirrors
 from tests.brain.sites import PHONE_MAC, PORTS

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from controller.model.config import Datapath, Mode, Site
 from controller.model.known import Known, Observed, Port, Wanted
-from controller.program.changes import diff
 from controller.program.compile import compile
+from controller.program.diff import diff
 from controller.program.groups import served
 from controller.program.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
 from controller.program.readback import remembered

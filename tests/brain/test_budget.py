@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.edges.runtime.process import moment
-from controller.model.config import Limits
 from controller.model.known import Counted, Spent
+from controller.model.uplink import Limits
 from controller.policy.copies.budget import (
     LITTLE_BYTES,
     LOOKED_AGAIN_S,

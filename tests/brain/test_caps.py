@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model.config import AccessPoint, CapRule, CapTables
-from controller.policy.caps.caps import BLOCK_BYTES, Ruling, TerminalCap, decide
 from controller.policy.caps.flows import TcpFlow
 from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, heard
+from controller.policy.caps.terminal_cap import BLOCK_BYTES, Ruling, TerminalCap, decide
 from controller.policy.caps.windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
 from controller.policy.caps.witnesses import OTHERS_FACTOR, OTHERS_MORE_US
 from tests.brain.sharing import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper

@@ -12,10 +12,10 @@ from controller.agents.agent import CROSSED_S, GONE_AFTER_S, Agent
 from controller.features.steering.logbook import By
 from controller.model.known import Wanted
 from controller.policy.paths.health import UplinkHealth
-from controller.policy.paths.switching import MOST_MOVES, MOVES_WITHIN_S
+from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
 from controller.protocol.orders import Disarm
 from controller.protocol.reports import ReflexFired, Role
-from controller.readout.explain import agent_view, course
+from controller.readout.why import agent_view, course
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, arms, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
 

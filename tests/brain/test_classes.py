@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core import overrides
-from controller.model.config import Config, ConfigError, Family, Mode, Protocol, Site, TrafficClass
+from controller.model.config import Config, ConfigError, Mode, Site
 from controller.model.known import Known, Observed, Wanted
+from controller.model.traffic import Family, Protocol, TrafficClass
 from controller.policy.paths.uplinks import Leaves, way
-from controller.program.changes import ModifyGroup, diff
 from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
 from controller.program.matching import Direction, blocks, matches
 from controller.program.program import Program, Value
 from controller.protocol.requests import UnknownClass

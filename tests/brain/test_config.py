@@ -16,17 +16,9 @@ from hypothesis import strategies as st
 from controller.edges.config import load
 from controller.edges.config.checks import networks_apart
 from controller.edges.config.document import Node
-from controller.model.config import (
-    AccessPoint,
-    CapRule,
-    CapTables,
-    ConfigError,
-    Family,
-    Mode,
-    Protocol,
-    Subnet,
-    UplinkKind,
-)
+from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Mode, Subnet
+from controller.model.traffic import Family, Protocol
+from controller.model.uplink import UplinkKind
 from lab.processes.gateways import many
 from tests.brain import relayed, sites
 

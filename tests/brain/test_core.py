@@ -15,11 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from controller.core import overrides
 from controller.model.config import Mode
 from controller.model.known import Port
-from controller.program.changes import AddFlow, Change, DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup
+from controller.program.diff import AddFlow, Change, DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup
 from controller.program.program import Flow, Group, GroupKind, ToGroup, fields
 from controller.protocol.reports import ReflexFired, Resulted, Role
 from controller.protocol.requests import Impossible, UnknownTerminal
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     Close,
     FlowsLost,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.model.config import Address
 from controller.model.known import Wanted
+from controller.model.traffic import Address
 from controller.policy.paths.health import UplinkHealth
-from controller.policy.paths.switching import RETURN_AFTER_S
-from controller.protocol.switch_events import Ask, NeighbourSeen
-from controller.readout.explain import course
+from controller.policy.paths.uplink_choice import RETURN_AFTER_S
+from controller.protocol.switch_messages import Ask, NeighbourSeen
+from controller.readout.why import course
 from tests.brain import sites
 from tests.brain.sites import LTE_HOP_MAC, PORTS, WIFI_HOP_MAC
 from tests.brain.test_steering import RELAY_ADDRESS, WIFI, Scene

@@ -11,13 +11,14 @@ from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.core import overrides
 from controller.edges.agentlink import encode
 from controller.features.peer_sites.manager import BELIEVED_S
-from controller.model.config import Family, Mode, Protocol
+from controller.model.config import Mode
+from controller.model.traffic import Family, Protocol
 from controller.policy.paths.arrivals import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
 from controller.policy.paths.health import UplinkHealth
-from controller.policy.paths.switching import RETURN_AFTER_S
+from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from controller.protocol.orders import Eliminate
 from controller.protocol.reports import Role
-from controller.protocol.switch_events import Ask, NeighbourSeen
+from controller.protocol.switch_messages import Ask, NeighbourSeen
 from controller.readout.build import snapshot
 from tests.brain import sites
 from tests.brain.pair import Pair

@@ -13,9 +13,9 @@ from hypothesis import strategies as some
 
 from controller.edges.config.document import Node
 from controller.edges.state import store
-from controller.features.probing.estimates import Estimate, Estimated, PathEstimate, written
-from controller.features.probing.estimation import estimated
+from controller.features.probing.path_record import Estimate, Estimated, PathEstimate, written
 from controller.features.probing.paths import Road
+from controller.features.probing.probe_evaluation import estimated
 from controller.features.probing.schedule import plan
 from controller.policy.bandwidth.rates import Alpha, FusedRate, Method, Rate, Unknown
 from controller.protocol.orders import MeasuredWay

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.features.steering.terminal import AGAIN_AFTER_S, SEEN_AFTER_S, OriginalBackupFlags
 from controller.model.known import Wanted
-from controller.policy.paths.switching import RETURN_AFTER_S
+from controller.policy.paths.uplink_choice import RETURN_AFTER_S
 from tests.brain.test_steering import LTE, WIFI, WIFI6, Scene, backups, prefers
 from tests.fakes.hand import FakeConnection, FakeHand
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.model.config import ConfigError, Measure
+from controller.model.config import ConfigError
+from controller.model.uplink import Measure
 from tests.brain import sites
 from tests.brain.test_mirrors import document
 from tests.brain.test_tunnels import tunnelled

@@ -15,8 +15,8 @@ from hypothesis import strategies as some
 from controller.agents.order_slot import AGAIN_AFTER_S
 from controller.core import overrides
 from controller.features.probing import paths
-from controller.features.probing.estimates import Estimate, Estimated
 from controller.features.probing.manager import ProbingManager
+from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.probing.paths import HEALTH_PORT, PROBE_PORTS
 from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, Plan, plan
 from controller.features.probing.view import DirectionView, RoadView

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.features.copies.budgets import PARTS, _rate
+from controller.features.copies.metered_uplinks import PARTS, _rate
 from controller.model.config import Mode
 from controller.model.known import CopyRateLimit, Known, Wanted
 from controller.policy.copies.budget import Moment
-from controller.program.changes import ModifyGroup, ModifyMeter, diff
 from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, ModifyMeter, diff
 from controller.program.metering import counted
 from controller.program.program import METER_IDS, GroupKind
 from controller.program.readback import remembered
 from controller.program.render import Unwritten, wholly_written
 from controller.readout.build import snapshot
-from controller.readout.explain import course
+from controller.readout.why import course
 from tests.brain import sites
 from tests.brain.copied import Uploading
 from tests.brain.sites import PORTS

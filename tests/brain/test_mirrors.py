@@ -13,8 +13,8 @@ from controller.core.core import PendingSettles
 from controller.features.steering.logbook import By, Logbook
 from controller.model.config import Config, ConfigError, Mode, Site
 from controller.model.known import Known
-from controller.program.changes import AddGroup, ModifyGroup, diff
 from controller.program.compile import compile
+from controller.program.diff import AddGroup, ModifyGroup, diff
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import PORTS

@@ -9,7 +9,7 @@ import pytest
 
 from controller.features.copies.loss_evidence import Probes
 from controller.features.probing import paths
-from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.paths import (
     FIRST_OVER_AIR,
     HEALTH_PORT,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from controller.features.probing.estimation import Unreadable, read
+from controller.features.probing.probe_evaluation import Unreadable, read
 
 START = 1_790_000_000_123_456_789  # of 2026, in ns: a double has it to 256 ns
 HEAD = ("# bicast probe 1 stamps=software transport=udp", "train,length,sent_ns,received_ns,answered_ns,heard_ns")

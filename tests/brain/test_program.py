@@ -6,7 +6,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network
 
 import pytest
 
-from controller.model.config import Family
+from controller.model.traffic import Family
 from controller.program.program import written
 
 

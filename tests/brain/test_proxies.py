@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from controller.model.config import Datapath, Site
 from controller.model.known import Known, Observed, Port
-from controller.program.changes import diff
 from controller.program.compile import compile
-from controller.protocol.switch_events import Solicited
+from controller.program.diff import diff
+from controller.protocol.switch_messages import Solicited
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.fakes.packet import BROADCAST, Packet, advertise, arp_request, echo, solicit

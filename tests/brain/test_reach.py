@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from controller.policy.paths.evidence import Held, TerminalConnections
 from controller.policy.paths.failover import Reflex, reflex
 from controller.policy.paths.health import UplinkHealth, UplinkPath, UplinkReading
-from controller.policy.paths.reach import Reach, astray, choose
+from controller.policy.paths.movers import Reach, astray, choose
 from controller.protocol.reports import PathManager, Role
 
 HELD = st.builds(Held, st.sampled_from(["wifi", "lte"]), st.booleans(), st.booleans())

@@ -13,7 +13,7 @@ from controller.model.config import AUTO, CapRule
 from controller.model.known import Wanted
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role
-from controller.readout.explain import course
+from controller.readout.why import course
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair
 from tests.brain.relayed import PORTS

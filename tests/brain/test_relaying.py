@@ -15,8 +15,9 @@ from controller.core import overrides
 from controller.features.probing.manager import ProbingManager
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S, MOST_PLACES
-from controller.model.config import Choosing, Config, Fallback
+from controller.model.config import Config
 from controller.model.known import MOST_RELAYS, WEB, Wanted, WishedRelay
+from controller.model.relaying import Choosing, Fallback
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import (
     InterceptUplink,

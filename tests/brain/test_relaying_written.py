@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.model.config import Choosing, ConfigError, Fallback, Mode, Site, locals_of
+from controller.model.config import ConfigError, Mode, Site, locals_of
 from controller.model.known import Known, Observed, Wanted
-from controller.program.changes import diff
+from controller.model.relaying import Choosing, Fallback
 from controller.program.compile import compile
+from controller.program.diff import diff
 from tests.brain import relayed, sites
 from tests.brain.relayed import PORTS
 from tests.brain.test_mirrors import FAR, SERVERS, to

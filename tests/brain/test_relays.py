@@ -10,19 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.policy.paths import relays
+from controller.policy.paths.leg_throughput import Leg, LegRouter, by_loss, throughput
 from controller.policy.paths.relays import (
     OLD_S,
     WORTH,
     Candidate,
     Filters,
-    Leg,
-    LegRouter,
     RelaySelection,
-    by_loss,
     parallel,
     ping,
     predicted,
-    throughput,
     traceroute,
 )
 

@@ -12,12 +12,12 @@ from controller.edges.runtime import service
 from controller.edges.state.store import Store
 from controller.features.relays import readout, requests
 from controller.features.relays.requests import Asked, Tried
-from controller.model.config import Choosing, Fallback
 from controller.model.known import WishedRelay
+from controller.model.relaying import Choosing, Fallback
 from controller.protocol.orders import AgentEffect, Direct, Walk
 from controller.protocol.reports import RelayReached, Reported, Taking
 from controller.protocol.requests import Impossible, UnknownRelay
-from controller.protocol.switch_events import Effect
+from controller.protocol.switch_messages import Effect
 from tests.brain import relayed
 from tests.brain.test_relaying import RELAYS, World, credential, standing
 from tests.fakes.relays import FakeRelay, FakeTaker, Internet

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 from controller.features.relays import requests
 from controller.features.relays.destinations import KEPT_S
-from controller.model.config import Choosing
 from controller.model.known import WishedRelay
+from controller.model.relaying import Choosing
 from controller.protocol.orders import Choices
 from controller.protocol.reports import SoughtDestination
 from tests.brain.pair import Pair

@@ -16,14 +16,14 @@ from controller.core.core import Core
 from controller.edges.runtime import service
 from controller.edges.runtime import service as runtime_service
 from controller.edges.state.store import Store
-from controller.features.probing import estimation
-from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.probing import probe_evaluation
+from controller.features.probing.path_record import Estimate, Estimated
 from controller.model.config import Mode
 from controller.policy.bandwidth.rates import Unknown
 from controller.protocol.orders import AgentEffect, Direct, HangUp
 from controller.protocol.reports import AgentClosed, AgentEvent, ProbeReport, Reported, Role
 from controller.protocol.requests import OverrideResult
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     Effect,
     NeighbourSeen,
@@ -395,7 +395,7 @@ def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatc
         return Estimated(given, Unknown("nothing"), Unknown("nothing"), None)
 
     monkeypatch.setattr(Core, "handle", handle)
-    monkeypatch.setattr(estimation, "estimated", estimated)
+    monkeypatch.setattr(probe_evaluation, "estimated", estimated)
     config = sites.loaded(sites.document())
     core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
     core.start()

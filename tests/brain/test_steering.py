@@ -17,8 +17,8 @@ from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
 from controller.protocol.orders import Arm, Direct, Disarm, Prefer
 from controller.protocol.reports import PathManager, ReflexFired, Role
 from controller.protocol.requests import Impossible, OverrideResult
-from controller.readout.explain import course
 from controller.readout.snapshot import ActiveBy
+from controller.readout.why import course
 from tests.brain import sites
 from tests.brain.pair import Pair
 from tests.brain.sites import LTE_HOP_MAC, PORTS

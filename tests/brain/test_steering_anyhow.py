@@ -11,7 +11,7 @@ from controller.core import overrides
 from controller.model.config import Mode
 from controller.protocol.reports import PathManager, Role
 from controller.protocol.requests import Impossible
-from controller.readout.explain import course
+from controller.readout.why import course
 from tests.brain import sites
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, renamed
 from tests.fakes.hand import FakeConnection, FakeHand

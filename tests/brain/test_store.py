@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from controller.edges.state.store import Store, StoreError
-from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.paths import Sent
 from controller.model.config import Mode
 from controller.model.known import Counted, PortRange, Spent, Wanted, WishedRelay

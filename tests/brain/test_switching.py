@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controller.policy.paths import health
 from controller.policy.paths.health import AFTER, Sign, UplinkHealth, UplinkPath, UplinkReading
-from controller.policy.paths.switching import (
+from controller.policy.paths.uplink_choice import (
     KEPT_AFTER_S,
     MOST_MOVES,
     MOVES_WITHIN_S,

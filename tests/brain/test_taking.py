@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller.model.config import HOST_MAC, Fallback, Mode
-from controller.program.changes import ModifyGroup, diff
+from controller.model.config import Mode
+from controller.model.relaying import HOST_MAC, Fallback
 from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
 from controller.program.readback import counting_ids, remembered
 from tests.brain import relayed, sites
 from tests.brain.pair import Pair

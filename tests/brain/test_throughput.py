@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from controller.policy.paths import health
 from controller.policy.paths import health as uplink_health
 from controller.policy.paths.health import KNOWN_FOR_S, LATELY_S, Throughput, UplinkHealth, UplinkPath, UplinkReading
-from controller.policy.paths.switching import MOST_MOVES, Course, UplinkDecision, decide, kept_because, left_by
+from controller.policy.paths.uplink_choice import MOST_MOVES, Course, UplinkDecision, decide, kept_because, left_by
 
 FIRST = 100.0
 

@@ -11,8 +11,8 @@ import pytest
 
 from controller.model.config import Config
 from controller.model.known import CopyRateLimit, Known, Observed, Port, Wanted
-from controller.program.changes import Change, DeleteGroup, DeleteMeter, diff
 from controller.program.compile import compile
+from controller.program.diff import Change, DeleteGroup, DeleteMeter, diff
 from controller.program.program import Flow, Program, ToGroup
 from controller.switches.switch import GatewayState
 from tests.brain import sites

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from controller.agents.order_slot import AGAIN_AFTER_S
-from controller.model.config import ConfigError, UplinkKind
+from controller.model.config import ConfigError
+from controller.model.uplink import UplinkKind
 from controller.protocol.enrolment import Credential
 from controller.protocol.orders import TunnelOrder, Tunnels
 from controller.protocol.reports import Role

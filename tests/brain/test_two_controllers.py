@@ -8,7 +8,7 @@ import pytest
 
 from controller import __main__ as main
 from controller.edges.state.files import InUse
-from controller.model.config import AgentService, Endpoint, Settings
+from controller.model.settings import AgentService, Endpoint, Settings
 
 NOWHERE = Endpoint("127.0.0.1", 0)
 

@@ -9,7 +9,7 @@ import pytest
 from controller.agents.ownership import AT_RANDOM, KEPT_S, TIMES
 from controller.policy.paths.health import UplinkHealth
 from controller.protocol.reports import Role
-from controller.readout.explain import agent_view, course
+from controller.readout.why import agent_view, course
 from tests.brain import sites
 from tests.brain.test_steering import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
 from tests.fakes.hand import FakeConnection, FakeHand

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.policy.caps.caps import BLOCK_BYTES
+from controller.policy.caps.terminal_cap import BLOCK_BYTES
 from experiments.blocksize import CAMPAIGN
 from experiments.blocksize.measure import GOODPUT_BPS, Run, Upload, laboratory, uploaded
 from experiments.blocksize.plan import FULL, MOST_BYTES, QUICK, TERMINALS, TRACED_BYTES, Plan, Task, said

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,

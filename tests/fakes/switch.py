@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from controller.model.known import Port
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -40,7 +40,7 @@ from controller.program.program import (
     Program,
     ToGroup,
 )
-from controller.protocol.switch_events import Apply, Read, SwitchApplied, SwitchOpened, SwitchRead, SwitchRefused
+from controller.protocol.switch_messages import Apply, Read, SwitchApplied, SwitchOpened, SwitchRead, SwitchRefused
 from tests.fakes.admission import Refused, check_flow, check_group, check_place
 from tests.fakes.fields import IllDefined, bits
 from tests.fakes.packet import Packet

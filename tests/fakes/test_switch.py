@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -36,7 +36,7 @@ from controller.program.program import (
     Value,
     fields,
 )
-from controller.protocol.switch_events import Apply, SwitchApplied, SwitchRefused
+from controller.protocol.switch_messages import Apply, SwitchApplied, SwitchRefused
 from tests.fakes.admission import Refused
 from tests.fakes.fields import IllDefined
 from tests.fakes.packet import (

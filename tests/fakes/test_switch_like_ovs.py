@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from controller.model.known import Port
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,

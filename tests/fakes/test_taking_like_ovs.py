@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from controller.model.config import HOST_MAC
+from controller.model.relaying import HOST_MAC
 from controller.program.compile import compile
 from tests.brain import relayed
 from tests.brain.relayed import PORTS

@@ -9,7 +9,7 @@ from itertools import count
 from types import MappingProxyType
 
 from api import agent_pb2 as pb
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 from lab.processes.controller import Controller
 from lab.stage import isolate
 from tests.agents.agent import Identity, Stream, join

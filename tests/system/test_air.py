@@ -35,7 +35,7 @@ JOINED_WITHIN_S = 4.0 * SLOWNESS  # a second is promised; the rest is for a busy
 SEGMENT_BITS = 12_000
 WAY_MS = RTTS_MS[NEAR]
 LONGEST_MS = 1.5 * WAY_MS  # that the least of some round trips is on a busy machine
-BELIEVED_MS = 2 * LONGEST_MS + 40  # in company (controller/policy/caps/caps.py)
+BELIEVED_MS = 2 * LONGEST_MS + 40  # in company (controller/policy/caps/terminal_cap.py)
 REPORTS_EVERY_S = 0.25
 
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from controller.edges.openflow.app import Wire
-from controller.model.config import Endpoint, Tls
-from controller.program.changes import Change
+from controller.model.settings import Endpoint, Tls
+from controller.program.diff import Change
 from controller.program.program import Installed
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     Effect,
     Read,

@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from controller.core.core import Core
 from controller.edges.config import load
 from controller.model.known import Wanted
-from controller.protocol.switch_events import Apply, Effect, Read, SwitchApplied, SwitchEvent, SwitchRead, SwitchRefused
+from controller.protocol.switch_messages import (
+    Apply,
+    Effect,
+    Read,
+    SwitchApplied,
+    SwitchEvent,
+    SwitchRead,
+    SwitchRefused,
+)
 from controller.switches.pacing import EVERY_S
 from controller.switches.switch import Switch
 from tests.wire.conftest import Desk

@@ -8,7 +8,7 @@ import struct
 from types import TracebackType
 from typing import Self
 
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 from tests.wire.switches import PATIENCE_S
 
 HELLO, ERROR, ECHO_REQUEST, ECHO_REPLY, FEATURES_REQUEST, FEATURES_REPLY = 0, 1, 2, 3, 5, 6

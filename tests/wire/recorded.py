@@ -16,7 +16,7 @@ from pathlib import Path
 from controller.edges.openflow.frames import ask
 from controller.edges.openflow.speaker import SwitchSession
 from controller.program.program import COOKIE, METER_IDS
-from controller.protocol.switch_events import Ask, Read
+from controller.protocol.switch_messages import Ask, Read
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, Home
 from tests.wire.peers import (

@@ -18,9 +18,9 @@ from controller.edges.openflow.frames import advertise, ask
 from controller.edges.openflow.framework import SwitchError
 from controller.edges.openflow.speaker import SwitchSession, packet_out
 from controller.model.known import Port, Wanted
-from controller.program.changes import Change, DeleteFlow, DeleteMeter
+from controller.program.diff import Change, DeleteFlow, DeleteMeter
 from controller.program.render import describe
-from controller.protocol.switch_events import Advertise, Apply, Ask, Effect, Read, SwitchEvent, SwitchOpened
+from controller.protocol.switch_messages import Advertise, Apply, Ask, Effect, Read, SwitchEvent, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, GATEWAY
 from tests.wire.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer

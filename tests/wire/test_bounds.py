@@ -14,10 +14,10 @@ from controller.edges.openflow.multipart import BUCKET_STATS, FLOW, GROUP, GROUP
 from controller.edges.openflow.oxm import encode_actions, encode_match
 from controller.edges.openflow.speaker import FLOW_MOD, GROUP_MOD, HEADER, encode
 from controller.model.known import Known, Observed, Port, Wanted
-from controller.program.changes import AddFlow, AddGroup, Change
 from controller.program.compile import compile
+from controller.program.diff import AddFlow, AddGroup, Change
 from controller.program.program import COOKIE, GROUP_IDS, Output, fields
-from controller.protocol.switch_events import Read, SwitchClosed
+from controller.protocol.switch_messages import Read, SwitchClosed
 from tests.brain import sites
 from tests.wire.conftest import Desk
 from tests.wire.peers import MULTIPART_REQUEST, Peer, multipart

@@ -13,8 +13,8 @@ from hypothesis import strategies as some
 
 from controller.edges.openflow import framework
 from controller.edges.openflow.frames import advertise, ask, seen
-from controller.model.config import Address
-from controller.protocol.switch_events import Advertise, Ask, NeighbourSeen, Solicited
+from controller.model.traffic import Address
+from controller.protocol.switch_messages import Advertise, Ask, NeighbourSeen, Solicited
 
 OURS, THEIRS = "08:00:27:f9:49:62", "08:00:27:86:0d:bc"
 V4, V4_TARGET = IPv4Address("192.168.110.2"), IPv4Address("192.168.110.3")

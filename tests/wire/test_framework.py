@@ -17,8 +17,8 @@ import pytest
 from controller.edges.openflow import app, connection, framework
 from controller.edges.openflow.connection import ECHO_S, SILENT_ECHOES
 from controller.edges.openflow.errors import FrameworkError
-from controller.model.config import Endpoint, Tls
-from controller.protocol.switch_events import (
+from controller.model.settings import Endpoint, Tls
+from controller.protocol.switch_messages import (
     Ask,
     Close,
     PortSeen,
@@ -187,7 +187,7 @@ def test_a_process_ends_with_switches_connected(ending: str) -> None:
     code = (
         "import queue\n"
         "from controller.edges.openflow.app import Wire\n"
-        "from controller.model.config import Endpoint\n"
+        "from controller.model.settings import Endpoint\n"
         "from tests.wire.peers import Peer\n"
         "events = queue.SimpleQueue()\n"
         "wire = Wire(Endpoint('127.0.0.1', 0), None, events.put)\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller.program.changes import AddFlow, AddGroup, DeleteFlow
+from controller.program.diff import AddFlow, AddGroup, DeleteFlow
 from controller.program.program import (
     COOKIE,
     GROUP_IDS,
@@ -19,7 +19,7 @@ from controller.program.program import (
     ToGroup,
     fields,
 )
-from controller.protocol.switch_events import FlowsLost, SwitchOpened
+from controller.protocol.switch_messages import FlowsLost, SwitchOpened
 from controller.switches.switch import GatewayState
 from tests.wire.conftest import Desk
 from tests.wire.home import DPID, Home

@@ -14,7 +14,7 @@ import pytest
 from controller.edges.openflow.frames import ask
 from controller.edges.openflow.speaker import SwitchSession, encode, reason_of
 from controller.model.known import Port
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -44,7 +44,7 @@ from controller.program.program import (
     ToGroup,
     fields,
 )
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Advertise,
     Apply,
     Ask,

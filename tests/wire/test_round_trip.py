@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.program.changes import AddFlow, AddGroup, AddMeter, Change
+from controller.program.diff import AddFlow, AddGroup, AddMeter, Change
 from controller.program.program import (
     GROUP_IDS,
     METER_IDS,
@@ -26,7 +26,7 @@ from controller.program.program import (
     ToGroup,
     fields,
 )
-from controller.protocol.switch_events import SwitchOpened
+from controller.protocol.switch_messages import SwitchOpened
 from tests.wire.conftest import Desk
 
 MAC = "08:00:27:81:6b:cf"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from controller.edges.openflow.framework import ofproto
 from controller.edges.openflow.speaker import ERROR, HEADER, SwitchSession
-from controller.program.changes import AddFlow
+from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, fields
-from controller.protocol.switch_events import Apply, SwitchApplied, SwitchRefused
+from controller.protocol.switch_messages import Apply, SwitchApplied, SwitchRefused
 
 FLOWS = [AddFlow(Flow(0, 1, fields(in_port=number), (Output(1),))) for number in range(2, 5)]
 

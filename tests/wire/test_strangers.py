@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 from controller.edges.openflow import connection, listener
 from controller.edges.openflow.connection import OPENING_S
 from controller.edges.trust import admission
-from controller.protocol.switch_events import Read, SwitchClosed, SwitchOpened
+from controller.protocol.switch_messages import Read, SwitchClosed, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.peers import (
     ECHO_REQUEST,

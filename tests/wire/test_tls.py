@@ -16,10 +16,10 @@ from controller.edges.openflow import connection, listener
 from controller.edges.openflow.connection import OPENING_S
 from controller.edges.openflow.errors import FrameworkError
 from controller.edges.openflow.listener import server_context
-from controller.model.config import Tls
-from controller.program.changes import AddFlow
+from controller.model.settings import Tls
+from controller.program.diff import AddFlow
 from controller.program.program import Flow, Output, Program, fields
-from controller.protocol.switch_events import SwitchClosed, SwitchOpened
+from controller.protocol.switch_messages import SwitchClosed, SwitchOpened
 from tests.wire.conftest import Desk
 from tests.wire.peers import FEATURES_REQUEST, HELLO, Peer, features, message
 from tests.wire.switches import Ovs

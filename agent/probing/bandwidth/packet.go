@@ -1,6 +1,6 @@
 // Package bandwidth measures the rate of one path by UDP packets of many lengths: when each left, when it came, and when its answer did, by
 // the kernels' own stamps (internal/timestamping). A Reflector answers; Measure asks, and what it gives is read by
-// controller/features/probing/estimation.py.
+// controller/features/probing/probe_evaluation.py.
 //
 //	opening ────────────────▶
 //	        ◀─────── challenge, to the address that the opening is said to come from

@@ -41,7 +41,7 @@ type Result struct {
 	Ended       error // nil: all that was planned was sent
 }
 
-// Write is the file that controller/features/probing/estimation.py reads.
+// Write is the file that controller/features/probing/probe_evaluation.py reads.
 func (r Result) Write(to io.Writer) error {
 	by, transport := "software", "udp"
 	if r.Hardware && r.FarHardware {

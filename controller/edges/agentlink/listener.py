@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
 from controller.edges.trust.authority import Shown, shown
 from controller.edges.trust.refusals import AgencyError, Reason, Refusals
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 
 log = logging.getLogger(__name__)
 

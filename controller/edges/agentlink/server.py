@@ -29,7 +29,7 @@ from controller.edges.trust.admission import Familiar
 from controller.edges.trust.authority import Trust
 from controller.edges.trust.ledger import LedgerEntry, check_name
 from controller.edges.trust.refusals import AgencyError, Refusals, Refused, Try
-from controller.model.config import AgentService, Endpoint
+from controller.model.settings import AgentService, Endpoint
 from controller.protocol import orders
 from controller.protocol.enrolment import Bind, Binding, EnrolledView, EnrolmentState, Invited, UnknownAgent, Vouched
 from controller.protocol.orders import AgentEffect, Direct, Directive, HangUp, Tunnels

@@ -7,19 +7,11 @@ from ipaddress import ip_address
 from itertools import combinations, pairwise
 
 from controller.edges.config.document import Node
-from controller.model.config import (
-    HOST_END,
-    RELAYING,
-    Address,
-    Config,
-    ConfigError,
-    Endpoint,
-    Interface,
-    Mode,
-    Site,
-    Subnet,
-    Uplink,
-)
+from controller.model.config import Config, ConfigError, Mode, Site, Subnet
+from controller.model.relaying import HOST_END, RELAYING
+from controller.model.settings import Endpoint
+from controller.model.traffic import Address, Interface
+from controller.model.uplink import Uplink
 
 
 def once(named: Iterable[tuple[str, str]], file: str, expected: str) -> None:

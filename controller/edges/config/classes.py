@@ -7,7 +7,8 @@ from itertools import chain, combinations
 from typing import TypeVar
 
 from controller.edges.config.document import Node
-from controller.model.config import REST, Address, ConfigError, Family, Mode, Network, Protocol, Terminal, TrafficClass
+from controller.model.config import ConfigError, Mode, Terminal
+from controller.model.traffic import REST, Address, Family, Network, Protocol, TrafficClass
 from controller.program.matching import count
 
 T = TypeVar("T")

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from controller.model.config import SHORT, Address, ConfigError, Endpoint, Family, Interface, Network
+from controller.model.config import SHORT, ConfigError
+from controller.model.settings import Endpoint
+from controller.model.traffic import Address, Family, Interface, Network
 
 SHORT.maxstring = SHORT.maxother = 80
 

@@ -33,18 +33,14 @@ from controller.model.config import (
     ConfigError,
     CopyWindow,
     Datapath,
-    Family,
-    Interface,
     Mode,
-    NextHop,
-    Protocol,
     Site,
     Subnet,
     Terminal,
     TerminalAddress,
-    TrafficClass,
-    Uplink,
 )
+from controller.model.traffic import Family, Interface, Protocol, TrafficClass
+from controller.model.uplink import NextHop, Uplink
 from controller.protocol import enrolment
 from controller.protocol.enrolment import CONTROLLER
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from controller.edges.config.classes import MOST_FLOWS, flows_of, too_many
 from controller.edges.config.document import Node
 from controller.edges.config.uplinks import unlimited_at
-from controller.model.config import ConfigError, Family, Mode, Returned, Site
+from controller.model.config import ConfigError, Mode, Returned, Site
+from controller.model.traffic import Family
 
 
 def mirrored(sites: Mapping[str, Site], places: Mapping[str, Node]) -> tuple[Site, ...]:

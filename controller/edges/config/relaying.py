@@ -10,25 +10,11 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 from controller.edges.config.document import Node, interfaces, is_reserved
-from controller.model.config import (
-    HOST_END,
-    HOST_MAC,
-    Address,
-    Choosing,
-    ConfigError,
-    Fallback,
-    Family,
-    Interface,
-    Network,
-    RelayConfig,
-    RelayingUplink,
-    Settings,
-    Site,
-    Subnet,
-    Terminal,
-    TerminalAddress,
-    Uplink,
-)
+from controller.model.config import ConfigError, Site, Subnet, Terminal, TerminalAddress
+from controller.model.relaying import HOST_END, HOST_MAC, Choosing, Fallback, RelayConfig, RelayingUplink
+from controller.model.settings import Settings
+from controller.model.traffic import Address, Family, Interface, Network
+from controller.model.uplink import Uplink
 
 LONGEST_PORT = 15 - len(HOST_END)
 MOST_EXCEPTED = 64

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from controller.edges.config.checks import listeners_apart, once
 from controller.edges.config.document import Node
-from controller.model.config import AgentService, Endpoint, Settings, Tls
+from controller.model.settings import AgentService, Endpoint, Settings, Tls
 
 DEFAULT_OPENFLOW = Endpoint("127.0.0.1", 6653)
 DEFAULT_API = Endpoint("127.0.0.1", 8653)

@@ -7,21 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from controller.edges.config.document import Mapped, Node
-from controller.model.config import (
-    UNLIMITED,
-    AccessPoint,
-    Address,
-    CapRule,
-    CapTables,
-    ConfigError,
-    Limits,
-    Measure,
-    Settings,
-    Site,
-    Tunnel,
-    Uplink,
-    UplinkKind,
-)
+from controller.model.config import AccessPoint, CapRule, CapTables, ConfigError, Site
+from controller.model.settings import Settings
+from controller.model.traffic import Address
+from controller.model.uplink import UNLIMITED, Limits, Measure, Tunnel, Uplink, UplinkKind
 
 # Measurement: addresses between which an uplink of kind ethernet or an access point is measured
 #

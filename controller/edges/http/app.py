@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from controller.edges.http import problems
-from controller.edges.http.admission import Gate, TokenRefusals
+from controller.edges.http.access_control import Gate, TokenRefusals
 from controller.edges.http.metrics import registry_of
 from controller.edges.http.problems import described
 from controller.edges.http.routes import RelayWriter, add_enrolling, add_relays, add_roads, add_wishes, count_refusals

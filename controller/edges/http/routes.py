@@ -17,8 +17,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 from controller.edges.http.problems import described
 from controller.features.probing.view import RoadView
 from controller.features.relays.view import DestinationView, RelayView, TriedView
-from controller.model.config import EVERYBODY, WRITTEN, Address, Mode
+from controller.model.config import EVERYBODY, WRITTEN, Mode
 from controller.model.known import MOST_RANGES, PortRange, WishedRelay
+from controller.model.traffic import Address
 from controller.protocol.enrolment import EnrolledView, Enroller, Invited, UnknownAgent
 from controller.protocol.reports import Role
 from controller.protocol.requests import Impossible, NotAnswered, OverrideResult, UnknownRelay, UnknownTerminal, Writer

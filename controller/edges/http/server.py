@@ -21,9 +21,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from controller.edges.http.admission import CannotServe
+from controller.edges.http.access_control import CannotServe
 from controller.edges.http.token import is_loopback
-from controller.model.config import Endpoint, Settings
+from controller.model.settings import Endpoint, Settings
 
 # One connection: uvicorn's own would hold half a request for ever
 #

@@ -21,8 +21,8 @@ from controller.edges.openflow.framework import (
 )
 from controller.edges.openflow.listener import Reception, server_context
 from controller.edges.openflow.speaker import SwitchSession, packet_out
-from controller.model.config import Endpoint, Tls
-from controller.protocol.switch_events import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
+from controller.model.settings import Endpoint, Tls
+from controller.protocol.switch_messages import Advertise, Apply, Ask, Close, Effect, Read, SwitchClosed, SwitchEvent
 
 Post = Callable[[SwitchEvent], None]
 Opened = dict[int, tuple[SwitchConnection, SwitchSession]]  # by the session's number

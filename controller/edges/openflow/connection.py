@@ -28,7 +28,7 @@ from controller.edges.openflow.framework import (
     ofproto,
     parser,
 )
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 
 # Complaints about peers that are no switches, rare enough not to fill the log
 

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address
 
-from controller.model.config import Address
-from controller.protocol.switch_events import Advertise, Ask, NeighbourSeen, Solicited
+from controller.model.traffic import Address
+from controller.protocol.switch_messages import Advertise, Ask, NeighbourSeen, Solicited
 
 ETHERNET = struct.Struct("!6s6sH")
 ARP = struct.Struct("!HHBBH6s4s6s4s")

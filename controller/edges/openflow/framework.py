@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from controller.edges.openflow.errors import FrameworkError
-from controller.model.config import Endpoint
+from controller.model.settings import Endpoint
 
 log = logging.getLogger(__name__)
 

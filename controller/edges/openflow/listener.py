@@ -19,7 +19,7 @@ from controller.edges.openflow.errors import FrameworkError
 from controller.edges.openflow.framework import Fence, SwitchError, hub
 from controller.edges.state.files import readable
 from controller.edges.trust.admission import Admission, Familiar, host_of, superfluous, too_often
-from controller.model.config import Tls
+from controller.model.settings import Tls
 
 
 def server_context(tls: Tls) -> ssl.SSLContext:

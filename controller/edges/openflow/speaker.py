@@ -16,7 +16,7 @@ from controller.edges.openflow.framework import SwitchError, ofproto
 from controller.edges.openflow.multipart import REQUESTS, SwitchReading, Understood, match_of
 from controller.edges.openflow.oxm import MATCH, decode_fields, encode_actions, encode_match
 from controller.model.known import Port
-from controller.program.changes import (
+from controller.program.diff import (
     AddFlow,
     AddGroup,
     AddMeter,
@@ -29,7 +29,7 @@ from controller.program.changes import (
     ModifyMeter,
 )
 from controller.program.program import COOKIE, COOKIE_MASK, Flow, FlowKey, Group, GroupKind, Meter, Output
-from controller.protocol.switch_events import (
+from controller.protocol.switch_messages import (
     Apply,
     FlowsLost,
     PortSeen,

@@ -17,14 +17,15 @@ from controller.core.core import Core, Outcome
 from controller.edges.config.load import load
 from controller.edges.runtime.process import moment
 from controller.edges.state.store import Memory, Store, StoreError, measured
-from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.probing.path_record import Estimate, Estimated
 from controller.features.relays import requests as relay_requests
 from controller.features.relays.manager import PendingAnswer, Walking
 from controller.features.relays.requests import Asked, Tried, WishOfRelays
 from controller.features.relays.view import DestinationView, TriedView
 from controller.features.steering.logbook import LogEntry, SwitchOutcome
-from controller.model.config import Address, Config, ConfigError, Mode
+from controller.model.config import Config, ConfigError, Mode
 from controller.model.known import WishedRelay
+from controller.model.traffic import Address
 from controller.program.program import Program
 from controller.protocol.enrolment import Binding, Vouched, bound
 from controller.protocol.orders import AgentEffect, HangUp
@@ -40,10 +41,10 @@ from controller.protocol.reports import (
     Walked,
 )
 from controller.protocol.requests import NotAnswered, OverrideResult
-from controller.protocol.switch_events import Effect, NeighbourSeen, Solicited, SwitchEvent
+from controller.protocol.switch_messages import Effect, NeighbourSeen, Solicited, SwitchEvent
 from controller.readout.build import snapshot
-from controller.readout.explain import course
 from controller.readout.snapshot import CourseView, Snapshot
+from controller.readout.why import course
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class Estimator:
         self._thread.join()
 
     def _run(self) -> None:
-        from controller.features.probing.estimation import estimated
+        from controller.features.probing.probe_evaluation import estimated
 
         while (order := self._orders.get()) is not None:
             self._post(estimated(order))

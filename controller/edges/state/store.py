@@ -17,7 +17,7 @@ from controller.core.core import Core
 from controller.edges.config.document import Mapped, Node
 from controller.edges.config.load import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
 from controller.edges.state import files
-from controller.features.probing.estimates import PathEstimate, by_clock
+from controller.features.probing.path_record import PathEstimate, by_clock
 from controller.features.probing.paths import Sent
 from controller.features.probing.schedule import PathDirection
 from controller.model.config import ConfigError, Mode

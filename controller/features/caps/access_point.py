@@ -10,10 +10,10 @@ from controller.model.config import AccessPoint, CapRule, Site, Terminal
 from controller.policy.bandwidth.rates import FusedRate
 from controller.policy.caps import sharers
 from controller.policy.caps.capacity import AirRate, Use, use
-from controller.policy.caps.caps import Released, Ruling, decide, explained_us
 from controller.policy.caps.flows import Pair, TcpFlow, TerminalDelivery, delivery_after
 from controller.policy.caps.release import Release
 from controller.policy.caps.sharers import SILENT_PERIODS, Sharer, silent
+from controller.policy.caps.terminal_cap import Released, Ruling, decide, explained_us
 from controller.policy.caps.windows import Window
 
 LATE_S = 1.0  # a report

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controller.features.copies.budgets import Budgets
 from controller.features.copies.loss_evidence import CopyArrivals, Probes, Senders
-from controller.features.copies.traffic import Downloads, Traffic
+from controller.features.copies.metered_uplinks import Budgets
+from controller.features.copies.packet_counts import Downloads, Traffic
 from controller.features.peer_sites.manager import PeerSites
 from controller.features.steering.manager import SteeringManager
 from controller.features.steering.terminal import Steered

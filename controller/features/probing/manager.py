@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import repeat
 
-from controller.features.probing import estimates, readout
-from controller.features.probing.estimates import Delivering, Estimate, Estimated, PathEstimate, WayOf
+from controller.features.probing import path_record, readout
+from controller.features.probing.path_record import Delivering, Estimate, Estimated, PathEstimate, WayOf
 from controller.features.probing.paths import At, End, Road, Sent, Unmeasured, roads, wanted
 from controller.features.probing.schedule import DIRECTIONS, NEW, PathDirection, Timetable, Turn, Turns
 from controller.features.probing.sessions import Host, Meetings
@@ -79,7 +79,7 @@ class ProbingManager:
         self._turns.keep(headings)
         others = {at for at, road in before.items() if at in self._roads and self._roads[at].way != road.way}
         self.pages = {
-            heading: estimates.of_another_way(page) if heading[0] in others else page
+            heading: path_record.of_another_way(page) if heading[0] in others else page
             for heading, page in self.pages.items()
             if heading in headings
         }
@@ -145,7 +145,7 @@ class ProbingManager:
         self._estimating.discard(heading)
         if heading not in self._headings():
             return
-        self._write(heading, estimates.written(self._page(heading), event))
+        self._write(heading, path_record.written(self._page(heading), event))
         figure = self._page(heading).figure(self._delivered.get(heading), now, self._roads[heading[0]].kept_s)
         found = said(figure.bps) if isinstance(figure, FusedRate) else f"not known: {figure.because}"
         log.info("%s: %s %s: %s", event.of.site, event.of.uplink, readout.named(event.of.down), found)
@@ -154,7 +154,7 @@ class ProbingManager:
         page, direction = self._page(turn.heading), readout.named(turn.down)
         if because != page.error:
             log.info("%s: %s %s was not measured: %s", turn.road.site, turn.road.uplink, direction, because)
-        self._write(turn.heading, estimates.failed(page, because))
+        self._write(turn.heading, path_record.failed(page, because))
 
     def _look(self, who: Host, now: float) -> None:
         for road in (each for each in self._roads_of.get(who.end, ()) if each.near_end == who.end):
@@ -170,7 +170,7 @@ class ProbingManager:
             road = self._road(one.site, one.uplink)
             if road is not None:
                 heading = (road.at, one.sent != (road.near == one.site))
-                self._delivered[heading] = estimates.most(self._delivered.get(heading), one.bps, now)
+                self._delivered[heading] = path_record.most(self._delivered.get(heading), one.bps, now)
 
     # Orders
 
@@ -182,7 +182,7 @@ class ProbingManager:
             because = self.why_not(self._roads[heading[0]])
             if because is not None:
                 del self._turns.asked[heading]
-                self._write(heading, estimates.failed(self._page(heading), because))
+                self._write(heading, path_record.failed(self._page(heading), because))
         for turn in self._turns.late(now):
             self._failed(turn, f"the agent {turn.road.near} has not told what came of it")
         yield from self._probe(now)
@@ -241,7 +241,7 @@ class ProbingManager:
         roads = (road for road in self._roads_of.get((Role.GATEWAY, site), ()) if road.air == access_point)
         pages = (self._page((road.at, down)) for road in roads for down in DIRECTIONS)
         return max(
-            filter(None, (estimates.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None
+            filter(None, (path_record.by_trains(page, now) for page in pages)), key=lambda one: one.bps, default=None
         )
 
     def uplink_bps(self, site: str, now: float) -> float | None:

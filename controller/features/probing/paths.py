@@ -13,7 +13,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from controller.model.config import Config, Site, Uplink
+from controller.model.config import Config, Site
+from controller.model.uplink import Uplink
 from controller.policy.bandwidth.rates import KEPT_S
 from controller.protocol.orders import MeasuredWay
 from controller.protocol.reports import Role

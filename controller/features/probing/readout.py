@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.paths import Road, Unmeasured
 from controller.features.probing.view import DirectionView, MethodView, RoadHealthView, RoadView
 from controller.policy.bandwidth.rates import FusedRate, Measured

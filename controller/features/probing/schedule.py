@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from controller.features.probing.estimates import PathEstimate
+from controller.features.probing.path_record import PathEstimate
 from controller.features.probing.paths import AGAIN_AFTER_S, FIRST_AFTER_S, At, Road, Sent, paid_at, period_s
 from controller.protocol.orders import Probe
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from controller.features.relays.agents import Figures, RelayAgent, RelayClientAgent, Walker
-from controller.model.config import Choosing, Fallback, Site
+from controller.model.config import Site
 from controller.model.known import WishedRelay
+from controller.model.relaying import Choosing, Fallback
+from controller.policy.paths.leg_throughput import Leg, LegRouter
 from controller.policy.paths.relays import (
     BUSY_FROM,
     OLD_S,
     Candidate,
-    Leg,
-    LegRouter,
     RelaySelection,
     parallel,
     ping,

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import permutations
 
-from controller.model.config import Config, Fallback, Site, Terminal, locals_of
+from controller.model.config import Config, Site, Terminal, locals_of
 from controller.model.known import Wanted, WishedRelay
+from controller.model.relaying import Fallback
 from controller.protocol.enrolment import Credential, Vouched
 from controller.protocol.orders import (
     InterceptUplink,

@@ -9,8 +9,8 @@ from controller.features.relays.agents import RelayClientAgent
 from controller.features.relays.destinations import Destination, Scene, by_all
 from controller.features.relays.manager import RelayManager
 from controller.features.relays.view import ChoiceView, DestinationView, LegView, ReachedView, RelayView, TakingView
-from controller.model.config import Choosing
 from controller.model.known import Wanted, WishedRelay
+from controller.model.relaying import Choosing
 from controller.policy.paths.relays import RelaySelection
 
 

@@ -10,8 +10,11 @@ from ipaddress import ip_network
 from controller.features.relays import readout
 from controller.features.relays.manager import Inquiry, RelayManager
 from controller.features.relays.view import DestinationView, TriedView
-from controller.model.config import EVERYBODY, RELAYING, Address, Config, Endpoint, Family, Site, Subnet
+from controller.model.config import EVERYBODY, Config, Site, Subnet
 from controller.model.known import MOST_RELAYS, ONWARD_PORTS, PREFIXES, Wanted, WishedRelay, without
+from controller.model.relaying import RELAYING
+from controller.model.settings import Endpoint
+from controller.model.traffic import Address, Family
 from controller.protocol.enrolment import CONTROLLER, NAME
 from controller.protocol.reports import SoughtDestination
 from controller.protocol.requests import Impossible, UnknownRelay

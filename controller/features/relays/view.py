@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.model.config import Choosing, Fallback
+from controller.model.relaying import Choosing, Fallback
 from controller.protocol.reports import RelayReport, TerminalTaken
 
 

@@ -23,7 +23,7 @@ from controller.features.steering.terminal import Steered, all_steered, unmovabl
 from controller.model.config import Config, Site
 from controller.model.known import Port, Wanted
 from controller.policy.copies.adaptive import CopyDecision
-from controller.policy.paths.reach import ReachChoice
+from controller.policy.paths.movers import ReachChoice
 from controller.policy.paths.uplinks import Leaves
 from controller.protocol.orders import Arm, Direct, Directive, Disarm, Prefer, Tickets
 from controller.protocol.reports import AgentClosed, AgentEvent, AgentOpened, ReflexFired, Reported, Resulted, Role

@@ -9,7 +9,7 @@ from controller.features.steering.logbook import By, Logbook, LogEntry
 from controller.features.steering.terminal import Steered, unmovable
 from controller.model.config import Mode
 from controller.model.known import Wanted
-from controller.policy.paths.reach import ReachChoice, astray
+from controller.policy.paths.movers import ReachChoice, astray
 from controller.protocol.orders import Direct, Prefer, Tickets
 
 BEFORE = "it was chosen before this controller was started"

@@ -12,8 +12,8 @@ from controller.policy.paths import health
 from controller.policy.paths.evidence import TerminalConnections
 from controller.policy.paths.failover import Reflex, reflex
 from controller.policy.paths.health import Throughput, UplinkPath, UplinkReading
-from controller.policy.paths.reach import Reach, ReachChoice, choose
-from controller.policy.paths.switching import Course, UplinkDecision, decide, kept_because, left_by
+from controller.policy.paths.movers import Reach, ReachChoice, choose
+from controller.policy.paths.uplink_choice import Course, UplinkDecision, decide, kept_because, left_by
 from controller.policy.paths.uplinks import Leaves, Paths, able, paths, way
 from controller.protocol.orders import Prefer
 from controller.protocol.reports import Role

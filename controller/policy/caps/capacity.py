@@ -20,9 +20,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from controller.policy.bandwidth.rates import FusedRate
-from controller.policy.caps.caps import TerminalCap
 from controller.policy.caps.flows import OVER_S, PACKET_BYTES, PAYLOAD_BYTES, Pair
 from controller.policy.caps.sharers import Sharer
+from controller.policy.caps.terminal_cap import TerminalCap
 from controller.policy.caps.windows import SEGMENT_US
 
 LEAST_BPS, MOST_BPS = 10_000.0, 1e12

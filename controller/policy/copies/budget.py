@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller.model.config import Limits
 from controller.model.known import Counted, Spent
+from controller.model.uplink import Limits
 
 SHARE_S = 300.0  # "the last minutes"
 STEP_S = 10.0  # what is remembered of them is so fine

@@ -12,7 +12,7 @@ from math import ceil
 from zlib import crc32
 
 from controller.policy.paths.health import UplinkHealth, UplinkPath
-from controller.policy.paths.switching import RANK
+from controller.policy.paths.uplink_choice import RANK
 from controller.policy.paths.uplinks import Paths
 from controller.protocol.orders import Arm
 

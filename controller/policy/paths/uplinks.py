@@ -13,8 +13,9 @@ from enum import Enum
 from functools import lru_cache
 from ipaddress import ip_address
 
-from controller.model.config import Family, Mode, Protocol, Site, Terminal, TerminalAddress, TrafficClass
+from controller.model.config import Mode, Site, Terminal, TerminalAddress
 from controller.model.known import Wanted
+from controller.model.traffic import Family, Protocol, TrafficClass
 
 Paths = Mapping[str, tuple[str, ...]]  # by uplink: a terminal's addresses there
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from controller.policy.paths.leg_throughput import Leg, throughput
 from controller.policy.paths.relays import (
     Filters,
-    Leg,
     counts,
     distances,
     near_ratio,
@@ -17,7 +17,6 @@ from controller.policy.paths.relays import (
     predicted,
     shared_ratio,
     surviving,
-    throughput,
 )
 from controller.policy.paths.relays import traceroute as by_traceroute
 from experiments.relay.planet.places import SETS

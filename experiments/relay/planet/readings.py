@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from controller.policy.paths.relays import Candidate, Leg, LegRouter
+from controller.policy.paths.leg_throughput import Leg, LegRouter
+from controller.policy.paths.relays import Candidate
 from experiments.relay.planet.routes import Hop, Routes
 
 PACKETS = 3

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from controller.model.text import counted
-from controller.policy.paths.relays import Candidate, Leg, relayed, throughput
+from controller.policy.paths.leg_throughput import Leg, throughput
+from controller.policy.paths.relays import Candidate, relayed
 from experiments.relay.transfers.lanes import LINKS, RATE_BPS, Lane, LanesTopo
 from experiments.relay.transfers.plan import WINDOW_BYTES, Plan, Task, chosen, swept
 from lab.stage.failure import ExperimentFailed

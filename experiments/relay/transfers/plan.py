@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from controller.policy.paths.relays import Candidate, Leg, ping, predicted
+from controller.policy.paths.leg_throughput import Leg
+from controller.policy.paths.relays import Candidate, ping, predicted
 from experiments.relay.planet.places import CONTINENT_OF, SETS
 from experiments.relay.planet.readings import Readings
 

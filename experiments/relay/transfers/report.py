@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Drawing
 
-from controller.policy.paths.relays import Leg, by_window
+from controller.policy.paths.leg_throughput import Leg, by_window
 from experiments.paper import paper001
 from experiments.relay.transfers.lanes import RATE_BPS
 from experiments.relay.transfers.measure import Run

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.features.probing.estimates import Estimate, Estimated
+from controller.features.probing.path_record import Estimate, Estimated
 from controller.model.text import counted
 from controller.policy.bandwidth import estimators
 from controller.policy.bandwidth.estimators import SURE, UNSURE_PART, Numbers, Samples, calibrated, one_way, rate

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from controller.agents.agent import Agent
 from controller.core.core import Core
-from controller.features.copies.traffic import Traffic
+from controller.features.copies.packet_counts import Traffic
 from controller.features.steering.logbook import LogEntry
 from controller.features.steering.manager import SteeringManager
 from controller.features.steering.terminal import Steered
-from controller.model.config import REST, Mode, Site, Terminal, TrafficClass
+from controller.model.config import Mode, Site, Terminal
 from controller.model.known import Wanted
+from controller.model.traffic import REST, TrafficClass
 from controller.policy.paths.failover import LEASE_S
 from controller.policy.paths.health import UplinkPath
 from controller.protocol.reports import Role

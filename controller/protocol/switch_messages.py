@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.model.config import Address
 from controller.model.known import Port
-from controller.program.changes import Change
+from controller.model.traffic import Address
+from controller.program.diff import Change
 from controller.program.program import Installed
 
 # Events

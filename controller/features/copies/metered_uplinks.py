@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from controller.model.config import UNLIMITED, Config, Site
+from controller.model.config import Config, Site
 from controller.model.known import CopyRateLimit, Port, Spent
+from controller.model.uplink import UNLIMITED
 from controller.policy.copies import budget
 from controller.policy.copies.budget import Account, CounterReading, Moment
 from controller.program.metering import counted, through

@@ -25,7 +25,7 @@ from controller.policy.bandwidth.rates import (
 from controller.policy.paths.uplinks import Home, Leaves, Way, rides_none
 from controller.protocol.reports import ProbeReport, Reported, Subflow, SubflowKey
 
-# The estimation of a probe, which estimation.py does outside the core's thread
+# The estimation of a probe, which probe_evaluation.py does outside the core's thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,50 @@
+"""Forged sources (RFC 2827): inside sources from an uplink or from the exit, and terminals with another MAC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+
+from controller.model.config import Site, TerminalAddress
+from controller.model.traffic import Address, Family, Network
+from controller.program.program import Value, written
+
+
+def own(site: Site) -> tuple[Address, ...]:
+    """The gateway's own addresses, those of its uplinks first."""
+    outside = (each.ip for uplink in site.uplinks for each in uplink.addresses)
+    inside = (each.ip for subnet in site.subnets for each in subnet.gateways)
+    return (*outside, *inside)
+
+
+def written_mac(place: TerminalAddress) -> dict[str, Value]:
+    """What a frame from there has to match; nothing where the MAC address is learned."""
+    return {"eth_src": place.mac} if place.mac else {}
+
+
+@lru_cache(maxsize=256)
+def unbelieved(site: Site, family: Family) -> tuple[str, ...]:
+    """The inside, the gateway itself, and what no network may carry."""
+    return apart(_nowhere_outside(site, family), family)
+
+
+@lru_cache(maxsize=256)
+def of_no_stranger(site: Site, family: Family) -> tuple[str, ...]:
+    """The same, and all that is between here and the other end, and there."""
+    return apart((*_nowhere_outside(site, family), *site.networks, *site.networks_there), family)
+
+
+def _nowhere_outside(site: Site, family: Family) -> tuple[Network, ...]:
+    inside = (each.network for subnet in site.subnets for each in subnet.gateways)
+    return (*inside, *(ip_network(each) for each in own(site)), *map(ip_network, family.never_routed))
+
+
+def apart(networks: Iterable[Network], family: Family) -> tuple[str, ...]:
+    """Those of a family, joined where they meet: of two flows of one priority, no packet shall meet both."""
+    found: Iterator[IPv4Network] | Iterator[IPv6Network]
+    if family is Family.IPV4:
+        found = collapse_addresses(each for each in networks if isinstance(each, IPv4Network))
+    else:
+        found = collapse_addresses(each for each in networks if isinstance(each, IPv6Network))
+    return tuple(map(written, found))
