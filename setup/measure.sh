@@ -16,7 +16,7 @@ measured() {
 code=0
 if [[ -x .venv-ryu/bin/python ]]; then
     echo "measure: on Ryu"
-    measured .venv-ryu/bin/python -m "timed or hypothesis" tests/wire || code=1
+    measured .venv-ryu/bin/python -m "timed or hypothesis" tests/controller/edges/openflow || code=1
 fi
 echo "measure: on os-ken"
 measured .venv/bin/python -m "timed or hypothesis" || code=1

@@ -28,7 +28,7 @@ world build/test.log "$python" -m pytest -m "not timed" --color="$colour" --dist
     --tx "2*popen//python=$python -m lab.stage.isolate $python"
 on_os_ken=$!
 # What depends on the OpenFlow library. Ryu's environment has what these tests need, and no more.
-on_both=(tests/wire)
+on_both=(tests/controller/edges/openflow)
 on_ryu=
 if [[ -x .venv-ryu/bin/python ]]; then
     python=.venv-ryu/bin/python

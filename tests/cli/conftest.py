@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from controller.edges.http.server import Serving
-from tests.api.conftest import desk as desk
-from tests.api.conftest import front as front
-from tests.api.conftest import serving as serving
-from tests.api.conftest import shared as shared
-from tests.api.conftest import shared_front as shared_front
-from tests.api.desk import TOKEN, Desk
+from tests.controller.edges.http.conftest import desk as desk
+from tests.controller.edges.http.conftest import front as front
+from tests.controller.edges.http.conftest import serving as serving
+from tests.controller.edges.http.conftest import shared as shared
+from tests.controller.edges.http.conftest import shared_front as shared_front
+from tests.controller.edges.http.desk import TOKEN, Desk
 
 
 @pytest.fixture

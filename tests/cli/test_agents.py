@@ -16,8 +16,8 @@ from controller.edges.http.app import make_app
 from controller.edges.http.server import serve
 from controller.protocol.enrolment import EnrolmentState
 from controller.protocol.reports import Role
-from tests.api.desk import SETTINGS, TOKEN, Desk
-from tests.api.front import Front
+from tests.controller.edges.http.desk import SETTINGS, TOKEN, Desk
+from tests.controller.edges.http.front import Front
 
 Captured = pytest.CaptureFixture[str]
 

@@ -11,7 +11,7 @@ import pytest
 from cli import OK, REFUSED
 from cli.__main__ import main
 from controller.policy.bandwidth.estimators import Samples
-from tests.brain.test_bandwidth import HUNDRED, train
+from tests.controller.policy.bandwidth.test_estimators import HUNDRED, train
 
 Captured = pytest.CaptureFixture[str]
 START = 1_790_000_000_000_000_000

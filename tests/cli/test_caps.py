@@ -12,7 +12,7 @@ from cli import OK
 from cli.__main__ import main
 from controller.features.caps.view import MeasuredView
 from controller.model.config import CapRule, CapTables
-from tests.api.desk import AIR, SHARED, Desk
+from tests.controller.edges.http.desk import AIR, SHARED, Desk
 
 Captured = pytest.CaptureFixture[str]
 

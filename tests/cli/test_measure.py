@@ -10,7 +10,7 @@ import pytest
 
 from cli import OK, REFUSED
 from cli.__main__ import main
-from tests.api.desk import DOWN, LTE, MEASURED, UP, Desk
+from tests.controller.edges.http.desk import DOWN, LTE, MEASURED, UP, Desk
 
 Captured = pytest.CaptureFixture[str]
 KNOWN = replace(LTE, directions=(UP, replace(UP, direction="down", bps=20e6, least_bps=20e6, most_bps=None)))

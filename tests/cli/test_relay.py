@@ -12,8 +12,8 @@ from cli import OK, REFUSED, USAGE
 from cli.__main__ import main
 from controller.model.known import PortRange, WishedRelay
 from controller.protocol.reports import Role
-from tests.api.desk import RELAYED, TAKING, TOKYO, Desk
-from tests.api.front import PHONE, Front
+from tests.controller.edges.http.desk import RELAYED, TAKING, TOKYO, Desk
+from tests.controller.edges.http.front import PHONE, Front
 
 Captured = pytest.CaptureFixture[str]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.test_real import SITE, TREE, free_ports
+from tests.controller.edges.agentlink.test_real_agent import SITE, TREE, free_ports
 
 TIMED = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (INFO|WARNING) \S.*"
 BARE = r"(INFO|WARNING) \S.*"

@@ -24,9 +24,9 @@ from controller.model.config import Mode
 from controller.protocol.requests import OverrideResult
 from controller.readout.snapshot import ActiveBy
 from controller.switches.switch import GatewayState
-from tests.api import desk as desk_module
-from tests.api.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, WITH_CLASSES, Desk
-from tests.brain import relayed
+from tests.controller import relayed_site
+from tests.controller.edges.http import desk as desk_module
+from tests.controller.edges.http.desk import HOME, METERED, SETTINGS, START, TOKEN, TUNNELLED, WITH_CLASSES, Desk
 
 Captured = pytest.CaptureFixture[str]
 
@@ -402,7 +402,7 @@ def test_check_takes_a_good_file_and_needs_no_controller(tmp_path: Path, capsys:
 
 def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
-    file.write_text(json.dumps(relayed.document()))
+    file.write_text(json.dumps(relayed_site.document()))
     assert main(["check", str(file)]) == OK
     counts = "home: 2 uplinks, 3 subnets, 3 terminals, 2 relayed terminals"
     told, remark, good = capsys.readouterr().out.splitlines()
@@ -415,7 +415,7 @@ def test_check_counts_what_is_written_and_render_has_nobody_to_relay(tmp_path: P
 
 def test_check_remarks_on_what_most_often_was_not_meant_so(tmp_path: Path, capsys: Captured) -> None:
     file = tmp_path / "gateway.yaml"
-    written = relayed.document()
+    written = relayed_site.document()
     home = written["sites"]["home"]
     home["access_points"] = {"attic": {"rule": "ideal"}, "air": {"rule": "ideal"}}
     for terminal in home["terminals"].values():

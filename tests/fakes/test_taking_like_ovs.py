@@ -6,8 +6,8 @@ from pathlib import Path
 
 from controller.model.relaying import HOST_MAC
 from controller.program.compile import compile
-from tests.brain import relayed
-from tests.brain.relayed import PORTS
+from tests.controller import relayed_site
+from tests.controller.relayed_site import PORTS
 from tests.fakes.packet import tcp, udp
 from tests.fakes.real_switch import RealSwitch
 
@@ -28,9 +28,9 @@ BETWEEN = [
 
 
 def test_a_program_with_relaying_is_taken_whole_and_means_the_same_there(tmp_path: Path) -> None:
-    site = relayed.site()
-    program = compile(site, relayed.known(site))
-    fake = relayed.switch_with(site, relayed.known(site))
+    site = relayed_site.site()
+    program = compile(site, relayed_site.known(site))
+    fake = relayed_site.switch_with(site, relayed_site.known(site))
     with RealSwitch(tmp_path, tuple(port.number for port in PORTS.values()), ()) as real:
         real.load(program)
         assert real.held() == (len(program.flows), set(program.groups))

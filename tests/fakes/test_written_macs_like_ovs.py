@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from controller.program.compile import compile
-from tests.brain import sites
-from tests.brain.sites import PORTS
+from tests.controller import sites
+from tests.controller.sites import PORTS
 from tests.fakes.packet import Packet, tcp
 from tests.fakes.real_switch import RealSwitch
 

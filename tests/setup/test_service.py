@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.controller.edges.openflow.test_tls import Authority
 from tests.setup.place import TREE, run
 from tests.setup.systemd import booted
 from tests.system.evidence import until
-from tests.wire.test_tls import Authority
 
 NOBODY = 65534
 STARTED_WITHIN_S = 60.0  # beside others

@@ -12,7 +12,7 @@ from api import agent_pb2 as pb
 from controller.model.settings import Endpoint
 from lab.processes.controller import Controller
 from lab.stage import isolate
-from tests.agents.agent import Identity, Stream, join
+from tests.controller.edges.agentlink.agent import Identity, Stream, join
 
 INTERVAL_MS = 250
 MANY = 10_000

@@ -1,0 +1,388 @@
+"""Whose word counts: agents that claim a terminal which is another's, reflexes that nobody armed, made-up evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from controller.agents.agent import CROSSED_S, GONE_AFTER_S, Agent
+from controller.features.steering.logbook import By
+from controller.model.known import Wanted
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.uplink_choice import MOST_MOVES, MOVES_WITHIN_S
+from controller.protocol.orders import Disarm
+from controller.protocol.reports import ReflexFired, Role
+from controller.readout.why import agent_view, course
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, WIFI6, Scene, arms, prefers
+from tests.fakes.hand import FakeConnection, FakeHand
+
+PHONE = "10.1.0.7"
+SERVER = "198.51.100.1"
+
+
+def agent(scene: Scene, name: str) -> Agent:
+    return scene.core.pilot.agents[name]
+
+
+moments = count(1)
+
+
+def lie(hand: FakeHand, terminal: str = "client") -> ReflexFired:
+    return ReflexFired(hand.session, terminal, "it fired", 500, 1, next(moments))
+
+
+def doubts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "not armed there" in record.getMessage()]
+
+
+# A terminal and those who say that they are it
+
+
+def test_the_agent_of_its_own_name_takes_the_terminal_from_a_guest_whole() -> None:
+    scene = Scene()
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
+    scene.downloads(2)
+    assert agent(scene, "guest").owns == ("client",) and guest.armed
+    client = scene.client()
+    scene.drain()
+    assert not guest.armed and guest.orders[-1] == Disarm("client")
+    scene.downloads(2)
+    assert agent(scene, "client").concerns == {"client"} and client.armed
+    assert not agent(scene, "guest").concerns and not guest.armed
+    missing = agent_view(agent(scene, "guest"), 0.0).missing
+    assert [each.reason for each in missing] == [
+        "it has addresses of the terminal client, and the agent client is that terminal"
+    ]
+    scene.switch_to("lte")
+    assert len(prefers(client)) == 1 and not prefers(guest)
+
+
+def test_what_a_guest_says_of_anothers_terminal_counts_nothing() -> None:
+    scene = Scene(mode="off")
+    scene.world, told_by_client = [FakeConnection.between(SERVER, WIFI, LTE)], scene.world
+    guest = scene.client("guest", terminal="client")
+    scene.world = told_by_client
+    scene.client()
+    for _ in range(6):
+        for subflow in guest.world[0].subflows:
+            subflow.terminal.segments_sent += 100
+            subflow.terminal.retransmits += 30
+            subflow.terminal.bytes_acked += 70_000
+        scene.second()
+    assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
+    view = course(scene.core, "client", scene.now, 0.0)
+    assert view.own_end.agents == ("client",)
+    assert view.uplinks[0].because == "nothing that client told says how it fares"
+
+
+def test_a_reflex_that_a_guest_fires_after_the_owner_came_moves_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
+    scene.downloads(2)
+    fired = guest.fires("client", 200)
+    scene.client()
+    scene.tell(fired)
+    scene.drain()
+    assert scene.active == "wifi" and not scene.entries() and len(doubts(caplog)) == 1
+
+
+def test_when_the_owner_goes_whoever_waits_is_the_terminal_and_is_not_charged_with_the_past() -> None:
+    scene = Scene()
+    client, connection = scene.client(), scene.connection(SERVER)
+    guest = scene.client("guest", terminal="client")
+    scene.second()
+    for subflow in connection.subflows:
+        subflow.terminal.segments_sent, subflow.terminal.retransmits = 1000, 900
+    scene.second(client)
+    scene.leave(client)
+    assert agent(scene, "guest").owns == ("client",) and agent(scene, "guest").owns_nobody is None
+    scene.second()
+    assert agent(scene, "guest").concerns == {"client"} and guest.armed
+    assert not scene.core.pilot.steered["client"].paths["wifi"].window, "that was sent before it was the terminal"
+
+
+def test_the_owner_that_is_silent_for_a_while_is_still_the_owner() -> None:
+    scene = Scene()
+    scene.client()
+    guest = scene.client("guest", terminal="client")
+    for _ in range(int(GONE_AFTER_S) + 2):
+        scene.second(guest)
+    assert agent(scene, "client").silent and not agent(scene, "guest").concerns
+
+
+def test_of_two_guests_the_first_that_came_keeps_the_terminal() -> None:
+    scene = Scene()
+    first, second = (scene.client(name, terminal="client") for name in ("a-guest", "an-earlier-letter"))
+    scene.second()
+    assert agent(scene, "a-guest").concerns == {"client"} and not agent(scene, "an-earlier-letter").concerns
+    assert "the agent a-guest, which came first, is that terminal" in (
+        agent(scene, "an-earlier-letter").owns_nobody or ""
+    )
+    scene.leave(first)
+    scene.second()
+    assert agent(scene, "an-earlier-letter").concerns == {"client"}
+    scene.join(first)
+    scene.second()
+    assert agent(scene, "an-earlier-letter").concerns == {"client"} and not agent(scene, "a-guest").concerns
+    scene.leave(second)
+    assert agent(scene, "a-guest").owns == ("client",)
+
+
+def test_an_agent_speaks_for_the_terminal_that_it_was_enrolled_for_and_for_no_other() -> None:
+    scene = Scene()
+    scene.join(FakeHand("phone", Role.TERMINAL, (WIFI, LTE, PHONE), scene.world))
+    guest, _ = scene.client("guest"), scene.connection(SERVER)
+    scene.downloads(2)
+    assert agent(scene, "phone").concerns == {"phone"} and agent(scene, "phone").owns_nobody is None
+    assert not agent(scene, "guest").concerns and not guest.armed
+    assert agent(scene, "guest").owns_nobody == "gateway.yaml has no terminal guest, for which it was enrolled"
+
+
+@pytest.mark.parametrize("goes", ["was never there", "is gone"])
+def test_while_a_terminals_agent_is_away_another_one_with_its_addresses_decides_nothing(goes: str) -> None:
+    scene = Scene(mode="auto")
+    if goes == "is gone":
+        scene.leave(scene.client())
+    guest = scene.client("guest")
+    for server in (SERVER, "198.51.100.2"):
+        scene.connection(server)
+    before = (scene.active, scene.core.wanted.copies, scene.entries())
+    for _ in range(20):
+        for connection in scene.world:
+            for subflow in connection.subflows:
+                subflow.terminal.segments_sent += 100
+                subflow.terminal.retransmits += 30
+                subflow.terminal.bytes_acked += 70_000
+        scene.second()
+    assert (scene.active, scene.core.wanted.copies, scene.entries()) == before
+    assert not guest.armed and not prefers(guest)
+
+
+def test_a_relay_of_a_terminals_name_is_not_that_terminal() -> None:
+    scene = Scene()
+    scene.client("laptop-agent", terminal="client")
+    scene.join(FakeHand("client", Role.RELAY, (WIFI, "203.0.113.9"), scene.world))
+    scene.second()
+    assert agent(scene, "laptop-agent").concerns == {"client"}
+
+
+def test_a_guest_that_comes_back_armed_when_the_owner_is_there_is_disarmed() -> None:
+    scene = Scene()
+    guest, _ = scene.client("guest", terminal="client"), scene.connection(SERVER)
+    scene.downloads(2)
+    scene.leave(guest)
+    scene.client()
+    scene.join(guest)
+    scene.drain()
+    assert not guest.armed and guest.orders[-1] == Disarm("client")
+
+
+def test_a_new_configuration_leaves_the_terminal_with_its_owner() -> None:
+    scene = Scene()
+    scene.client()
+    scene.client("guest", terminal="client")
+    scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
+    scene.second()
+    assert agent(scene, "client").concerns == {"client"} and not agent(scene, "guest").concerns
+
+
+# Reflexes that fired, and such as did not
+
+
+def test_a_reflex_counts_once_however_often_it_is_said_to_have_fired(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.tell(relay.fires("client", 160))
+    scene.drain()
+    for name in ("client", "phone", "nobody") * 20:
+        scene.tell(lie(relay, name))
+    scene.drain()
+    assert scene.active == "lte" and len(scene.entries()) == 1 and len(doubts(caplog)) == 1
+    assert not scene.core.pilot.logbook.entries("phone")
+
+
+def test_nothing_armed_is_nothing_that_fires(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(Wanted(active={"client": "wifi"}))
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    assert not relay.armed
+    for _ in range(30):
+        scene.tell(lie(relay))
+    assert all(each.by is By.PEOPLE for each in scene.entries()) and len(doubts(caplog)) == 1
+
+
+def only_plain_tcp(scene: Scene) -> None:
+    """Of it agents tell, and there is nothing to arm for."""
+    scene.world[:] = [FakeConnection.between(RELAY_ADDRESS, WIFI, LTE)]
+    scene.world[0].token = 0
+
+
+def test_after_our_restart_one_reflex_may_have_fired_and_no_second() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.restart()
+    fired = relay.fires("client", 200)
+    only_plain_tcp(scene)
+    scene.downloads(1)
+    assert len(arms(relay)) == 1 and scene.active == "wifi"
+    scene.tell(replace(fired, session=relay.session))
+    assert scene.active == "lte" and len(scene.entries()) == 1
+    scene.downloads(1)
+    assert scene.health("wifi") is not UplinkHealth.DEAD
+    before = len(scene.entries())
+    scene.tell(lie(relay))
+    assert len(scene.entries()) == before
+
+
+def test_after_we_have_armed_no_reflex_is_from_before_our_restart() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.tell(relay.fires("client", 200))
+    scene.drain()
+    only_plain_tcp(scene)
+    scene.downloads(2)
+    assert len(arms(relay)) == 1 and scene.health("wifi") is not UplinkHealth.DEAD
+    before = len(scene.entries())
+    scene.tell(lie(relay))
+    assert len(scene.entries()) == before
+
+
+def test_a_reflex_that_fired_as_it_was_disarmed_is_told_and_one_long_after_is_not() -> None:
+    for late, told in ((CROSSED_S - 0.1, 1), (CROSSED_S + 0.1, 0)):
+        scene = Scene()
+        relay, _ = scene.relay(), scene.connection()
+        scene.downloads(2)
+        fired = relay.fires("client", 160)
+        scene.up("lte0", False)  # nothing to fall back to any more
+        scene.drain()
+        assert relay.orders[-1] == Disarm("client")
+        scene.now += late
+        scene.tell(fired)
+        assert len([each for each in scene.entries() if each.by is By.REFLEX]) == told
+
+
+def test_a_reflex_that_fires_as_policies_move_is_not_taken_for_the_one_that_is_armed_next() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    connection.subflows[1].server.backup = True
+    scene.downloads(2)
+    while scene.active == "wifi":
+        scene.drain()
+        connection.download(100, loss=0.2)
+        scene.pass_time(1.0)
+        scene.tell(relay.report())
+    scene.tell(relay.fires("client", 160))  # the orders are on their way
+    scene.drain()
+    assert (
+        scene.active == "lte"
+        and scene.health("wifi") is UplinkHealth.DEAD
+        and scene.health("lte") is not UplinkHealth.DEAD
+    )
+    assert [each.by for each in scene.entries()] == [By.REFLEX, By.POLICY]
+    assert scene.entries()[0].gateway.said == "nothing moved: lte was chosen since"
+
+
+# Evidence that is made up
+
+
+def moves(scene: Scene) -> list[float]:
+    """When it was moved."""
+    return [entry.at for entry in reversed(scene.entries()) if entry.left != entry.uplink]
+
+
+def too_many(at: list[float]) -> Iterator[tuple[float, ...]]:
+    """Those that came too close after each other."""
+    for first in range(len(at) - MOST_MOVES):
+        few = at[first : first + MOST_MOVES + 1]
+        if few[-1] - few[0] < MOVES_WITHIN_S:
+            yield tuple(few)
+
+
+def test_reports_that_call_one_path_dead_and_then_the_other_move_a_terminal_a_few_times_and_no_more() -> None:
+    scene = Scene(mode="bicast")
+    relay = scene.relay()
+    for _ in range(2):
+        scene.connection(relay.addresses[0], WIFI)
+        scene.connection(relay.addresses[0], LTE)
+    seen: list[float] = []
+    for turn in range(400):
+        for connection in scene.world:
+            connection.download(100, dead=((WIFI, LTE)[turn // 2 % 2],))
+        scene.pass_time(0.1)
+        scene.tell(relay.report())
+        scene.drain()
+        seen += [at for at in moves(scene) if at not in seen]
+    assert seen[0] < 1.0, "the first one is at once"
+    assert 2 * MOST_MOVES <= len(seen) <= MOST_MOVES * (1 + 40 / MOVES_WITHIN_S) and not list(too_many(seen))
+
+
+def test_reflexes_that_are_said_to_fire_as_often_as_they_are_armed_do_not_drive_it_to_and_fro() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.connection(relay.addresses[0], WIFI6, LTE)
+    seen: list[float] = []
+    for _ in range(400):
+        for connection in scene.world:
+            for subflow in connection.subflows:
+                subflow.server.segments_sent += 100
+                subflow.server.bytes_acked += 100_000
+        scene.pass_time(0.1)
+        scene.tell(relay.report(interval_ms=1))
+        scene.drain()
+        if relay.armed.pop("client", None):
+            scene.tell(lie(relay))
+            scene.drain()
+        seen += [at for at in moves(scene) if at not in seen]
+    assert seen[0] < 1.0 and len(seen) >= 2 * MOST_MOVES and not list(too_many(seen))
+
+
+# What is told of it
+
+
+def test_a_reflex_at_an_agent_that_is_gone_is_told_with_the_end_of_its_lease() -> None:
+    scene = Scene()
+    client, _ = scene.client(), scene.connection(SERVER)
+    scene.downloads(2)
+    armed_at = scene.now
+    (one,) = course(scene.core, "client", scene.now, 0.0).reflexes
+    assert one.away is None
+    scene.leave(client)
+    view = course(scene.core, "client", scene.now, 1000.0)
+    (one,) = view.reflexes
+    assert one.away == "is gone (the test ended it)" and armed_at + 1000.0 <= one.until + 1.0 <= armed_at + 1031.0
+    assert view.own_end.nobody == "agent client is gone (the test ended it)" and not view.own_end.agents
+    scene.pass_time(31.0)
+    assert not course(scene.core, "client", scene.now, 0.0).reflexes
+
+
+def test_a_reflex_whose_lease_is_over_is_not_called_armed_because_its_agent_came_back() -> None:
+    scene = Scene()
+    client, _ = scene.client(), scene.connection(SERVER)
+    scene.downloads(2)
+    scene.leave(client)
+    scene.pass_time(100.0)
+    scene.join(client)
+    assert not course(scene.core, "client", scene.now, 0.0).reflexes
+
+
+def test_where_only_the_other_end_tells_it_is_said_who_does_and_who_does_not() -> None:
+    scene = Scene()
+    scene.relay()
+    scene.connection().subflows[1].server.backup = True
+    scene.downloads(3)
+    view = course(scene.core, "client", scene.now, 0.0)
+    assert view.other_end.agents == ("relay-1",) and view.other_end.nobody is None
+    assert view.own_end.nobody == "no agent that is this terminal has come"
+    lte = next(each for each in view.uplinks if each.uplink == "lte")
+    assert lte.because == "nothing that relay-1 told says how it fares"
+    scene.client("client")
+    assert course(scene.core, "client", scene.now, 0.0).own_end.nobody == "agent client has not reported yet"
+    scene.join(FakeHand("client", Role.TERMINAL, (PHONE,), scene.world))
+    told = course(scene.core, "client", scene.now, 0.0).own_end.nobody
+    assert told == "agent client: none of its addresses (10.1.0.7) is of the terminal client"

@@ -1,0 +1,133 @@
+"""What a server reports of a terminal's connections counts where the terminal's own side reports them too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.agents.ownership import AT_RANDOM, KEPT_S, TIMES
+from controller.policy.paths.health import UplinkHealth
+from controller.protocol.reports import Role
+from controller.readout.why import agent_view, course
+from tests.controller import sites
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
+from tests.fakes.hand import FakeConnection, FakeHand
+
+GUEST = "198.51.100.66"
+
+
+def server(scene: Scene, name: str = "www", address: str = RELAY_ADDRESS, **more: object) -> FakeHand:
+    return scene._agent(name, Role.RELAY, (address,), **more)
+
+
+def listed(*names: str) -> Scene:
+    return Scene(written={**sites.document(), "servers": list(names)})
+
+
+def lost(scene: Scene, world: list[FakeConnection], seconds: int) -> None:
+    for _ in range(seconds):
+        for connection in world:
+            connection.download(100, loss=0.3)
+        scene.second()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_server_that_invents_connections_moves_nobody_and_is_ordered_nothing(own: bool) -> None:
+    """It reports losses of connections that nobody has, for each terminal that there is."""
+    scene = listed()
+    client = scene.client() if own else None
+    scene.connection("192.0.2.80").subflows[1].terminal.backup = True
+    invented = [FakeConnection.between(GUEST, WIFI, LTE) for _ in range(4)]
+    guest = FakeHand("guest", Role.RELAY, (GUEST,), invented)
+    scene.join(guest)
+    lost(scene, invented, 40)
+    assert scene.active == "wifi" and not scene.entries() and scene.health("wifi") is UplinkHealth.UNKNOWN
+    assert not prefers(guest) and not guest.armed
+    assert client is None or client.armed, "its own agent is armed as before"
+    (why_not,) = (each.reason for each in agent_view(scene.core.pilot.agents["guest"], 0.0).missing)
+    assert "no agent of those, nor of their gateway, reports the same" in why_not and "`servers`" in why_not
+    assert "guest" in (course(scene.core, "client", scene.now, 0.0).other_end.nobody or "")
+
+
+def test_what_both_ends_report_counts_and_the_terminals_own_agent_moves_it() -> None:
+    scene = listed()
+    client, www = scene.client(), server(scene)
+    connection = scene.connection()
+    connection.subflows[1].terminal.backup = True
+    scene.downloads(2)
+    assert scene.core.pilot.agents["www"].concerns == {"client"}
+    for _ in range(4):
+        connection.download(100, loss=0.3)
+        scene.second()
+    assert scene.active == "lte" and prefers(client) and not prefers(www) and not www.armed
+    (entry,) = scene.entries()
+    assert "wifi is lossy" in entry.because and entry.reporters == ("www",), "the end that sends"
+    (decision,) = course(scene.core, "client", scene.now, 0.0).decisions
+    assert decision.reporters == ("www",)
+
+
+def test_a_listed_server_needs_no_witness_and_moves_by_connection() -> None:
+    scene = listed("www")
+    www, connection = server(scene), scene.connection()
+    connection.subflows[1].server.backup = True
+    scene.downloads(2)
+    assert www.armed
+    for _ in range(4):
+        connection.download(100, loss=0.3)
+        scene.second()
+    assert scene.active == "lte" and prefers(www)
+    assert scene.entries()[0].reporters == ("www",)
+
+
+def test_a_server_whose_only_witness_goes_counts_no_more() -> None:
+    scene = listed()
+    client, connection = scene.client(), scene.connection()
+    server(scene)
+    connection.subflows[1].terminal.backup = True
+    scene.downloads(3)
+    scene.leave(client)
+    scene.pass_time(KEPT_S)
+    lost(scene, [connection], 10)
+    assert scene.active == "wifi" and not scene.core.pilot.agents["www"].concerns
+    assert scene.core.pilot.agents["www"].unconfirmed == {"client"}
+
+
+def test_what_a_server_counted_before_there_was_a_witness_is_no_news() -> None:
+    scene = listed()
+    server(scene)
+    connection = scene.connection()
+    for _ in range(5):
+        connection.download(1000, loss=0.3)
+        scene.second()
+    scene.client()
+    scene.downloads(3)
+    assert scene.health("wifi") is not UplinkHealth.LOSSY
+
+
+def test_a_server_that_names_every_port_has_guessed() -> None:
+    scene = listed()
+    scene.client()
+    scene.connection()
+    scene.downloads(1)
+    port = scene.world[0].subflows[0].port
+    guesses = [replace(FakeConnection.between(RELAY_ADDRESS, WIFI)) for _ in range(AT_RANDOM + TIMES + 1)]
+    guesses[0].subflows[0].port = port
+    guest = FakeHand("www", Role.RELAY, (RELAY_ADDRESS,), guesses)
+    scene.join(guest)
+    lost(scene, guesses, 5)
+    assert scene.core.pilot.agents["www"].unconfirmed == {"client"} and scene.active == "wifi"
+    del guesses[-2:]
+    scene.downloads(1)
+    scene.second()
+    assert not scene.core.pilot.agents["www"].unconfirmed, "so few may be those that have just begun or ended"
+
+
+def test_an_unlisted_server_moves_what_both_report_where_the_own_agent_cannot() -> None:
+    scene = listed()
+    scene.client(unable="the kernel has no MPTCP")
+    www, connection = server(scene), scene.connection("203.0.113.5", WIFI, LTE)
+    connection.subflows[1].server.backup = True
+    scene.downloads(2)
+    scene.switch_to("lte")
+    assert prefers(www)

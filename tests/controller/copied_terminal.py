@@ -1,0 +1,81 @@
+"""A terminal that sends by both of its subflows, in mode auto, with the reports of it four times a second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.features.steering.logbook import LogEntry
+from controller.model.known import Wanted
+from controller.protocol.reports import Role
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS, Scene
+from tests.controller.sites import PORTS
+from tests.fakes.hand import FakeHand
+from tests.fakes.packet import tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+PERIOD_S = 0.25
+ONE_PATH = Wanted(copies={"client": False})
+GATEWAY_MAC = "08:00:27:f9:49:62"
+UPLINKS = {PORTS["wifi0"].number: "wifi", PORTS["lte0"].number: "lte"}
+
+
+class Uploading(Scene):
+    def __init__(self, wanted: Wanted | None = None, mode: str = "auto", written: dict[str, Any] | None = None) -> None:
+        super().__init__(wanted, mode, written)
+        self.connection()
+        self.hand = self.client()
+        self.reports(self.hand)
+
+    def uploads(self, seconds: float, loss: float = 0.0, segments: int = 100) -> None:
+        """Every packet of it may be lost, by whatever it goes."""
+        self.sends(Role.TERMINAL, self.hand, seconds, loss, segments)
+
+    def receives(self, seconds: float, asks: int = 0) -> None:
+        """Its acknowledgements are in nobody's count; `asks` are segments of its own, each time."""
+        for _ in range(round(seconds / PERIOD_S)):
+            for connection in self.world:
+                for subflow in connection.carrying():
+                    subflow.server.bytes_acked += 1_000_000
+                    subflow.terminal.segments_sent += asks
+                    subflow.terminal.bytes_acked += asks * 1400
+            self.pass_time(PERIOD_S)
+            self.reports(self.hand)
+
+    def sends(self, role: Role, hand: FakeHand, seconds: float, loss: float, segments: int = 100) -> None:
+        for _ in range(round(seconds / PERIOD_S)):
+            for connection in self.world:
+                for subflow in connection.carrying():
+                    end = subflow.terminal if role is Role.TERMINAL else subflow.server
+                    end.segments_sent += segments
+                    end.retransmits += round(segments * loss)
+                    end.bytes_acked += segments * 1400
+            self.pass_time(PERIOD_S)
+            self.reports(hand)
+
+    def reports(self, hand: FakeHand) -> None:
+        self.tell(hand.report(int(PERIOD_S * 1000)))
+        self.drain()
+
+    def calls(self, seconds: float, segments: int = 0) -> None:
+        """A call of 50 packets a second, beside so many segments of TCP each quarter of a second."""
+        packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+        for _ in range(round(seconds / PERIOD_S)):
+            for _ in range(round(50 * PERIOD_S)):
+                self.fakes[1].send(packet, PORTS["c1"].number)
+            segment = tcp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+            for _ in range(segments * len(self.world[0].carrying())):
+                self.fakes[1].send(segment, PORTS["c1"].number)
+            self.uploads(PERIOD_S, segments=segments)
+
+    def leaves(self, dpid: int = 1) -> set[str]:
+        """By which uplinks a packet of its TCP does."""
+        return leaves(self.fakes[dpid])
+
+    def copying(self) -> list[LogEntry]:
+        """What was decided of copies, the newest first."""
+        return [entry for entry in self.entries() if entry.copies is not None]
+
+
+def leaves(fake: FakeSwitch) -> set[str]:
+    packet = tcp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+    return {UPLINKS[sent.port] for sent in fake.send(packet, PORTS["c1"].number).sent}

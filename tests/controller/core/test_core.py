@@ -1,0 +1,840 @@
+"""The core against a switch that executes: after anything that may happen, what is installed is what is compiled."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from ipaddress import IPv6Address
+from itertools import count
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from controller.core import overrides
+from controller.model.config import Mode
+from controller.model.known import Port
+from controller.program.diff import AddFlow, Change, DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup
+from controller.program.program import Flow, Group, GroupKind, ToGroup, fields
+from controller.protocol.reports import ReflexFired, Resulted, Role
+from controller.protocol.requests import Impossible, UnknownTerminal
+from controller.protocol.switch_messages import (
+    Apply,
+    Close,
+    FlowsLost,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchApplied,
+    SwitchClosed,
+    SwitchOpened,
+    SwitchRefused,
+)
+from controller.readout.build import snapshot
+from controller.switches.duplicate_dpid import ANSWERS_WITHIN_S, TOLD_FOR_S
+from controller.switches.pacing import ANSWERS_WITHIN_S as ANSWERS_TO_ALL_S
+from controller.switches.switch import TOLD_EVERY_S, GatewayState
+from tests.controller import sites
+from tests.controller.pair import Pair
+from tests.controller.sites import LTE_HOP_MAC, PHONE_MAC, PORTS
+from tests.fakes.admission import Refused
+from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.switch import FakeSwitch
+
+
+def connected(written: dict[str, object] | None = None) -> Pair:
+    pair = Pair(sites.loaded(written or sites.document()), [FakeSwitch(PORTS)])
+    pair.connect()
+    pair.drain()
+    return pair
+
+
+def all_answer(pair: Pair, dpid: int = 1) -> None:
+    """Everybody who is asked for by ARP or discovery tells its MAC."""
+    for (name, address), mac in sites.learned(pair.switch(dpid).site).items():
+        session = pair.switch(dpid).session
+        if name in pair.fakes[dpid].ports and session is not None:
+            pair.tell(NeighbourSeen(session, pair.fakes[dpid].ports[name].number, address, mac))
+    pair.drain()
+
+
+def sent(pair: Pair) -> int:
+    return sum(pair.fakes[1].changes.values())
+
+
+def test_a_new_switch_gets_the_whole_program_and_is_read_again() -> None:
+    pair = connected()
+    assert pair.installed() == pair.compiled()
+    assert pair.switch().state is GatewayState.STEADY
+
+
+def test_a_second_reconcile_sends_nothing() -> None:
+    pair = connected()
+    all_answer(pair)
+    before = sent(pair)
+    for _ in range(3):
+        pair.pass_time(60)
+        pair.drain()
+    pair.connect()
+    pair.drain()
+    assert sent(pair) == before
+
+
+def test_a_restarted_controller_keeps_wishes_and_learned_macs_and_sends_nothing() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.carry(overrides.active(pair.core, "client", "lte", pair.now)[1])
+    pair.drain()
+    before, installed = sent(pair), pair.installed()
+    pair.restart()
+    pair.drain()
+    assert sent(pair) == before and pair.installed() == installed == pair.compiled()
+
+
+def test_mode_switch_and_uplink_state_modify_groups_and_never_a_flow() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.fakes[1].changes.clear()
+    for mode in Mode:
+        pair.carry(overrides.mode(pair.core, "all", mode, pair.now)[1])
+    pair.carry(overrides.active(pair.core, "client", "lte", pair.now)[1])
+    pair.up("wifi0", False)
+    pair.up("wifi0", True)
+    pair.drain()
+    assert pair.fakes[1].changes and set(pair.fakes[1].changes) == {ModifyGroup}
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_port_that_appears_later_is_used() -> None:
+    fake = FakeSwitch({name: port for name, port in PORTS.items() if name != "lte0"})
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    pair.port("lte0", PORTS["lte0"])
+    all_answer(pair)
+    buckets = {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label}
+    assert buckets == {2}
+
+
+def test_what_somebody_else_deleted_is_back_after_the_next_look() -> None:
+    pair = connected()
+    wanted = pair.installed()
+    victims = list(wanted.flows.values())[:5]
+    for flow in victims:
+        pair.fakes[1].change(DeleteFlow(flow))
+    pair.fakes[1].change(DeleteGroup(next(iter(wanted.groups))))
+    pair.pass_time(60)
+    pair.drain()
+    assert pair.installed() == wanted
+
+
+def test_what_somebody_else_deleted_is_back_at_once_where_the_switch_says_so() -> None:
+    pair = connected()
+    wanted = pair.installed()
+    session = pair.switch().session
+    assert session is not None
+    pair.fakes[1].change(DeleteGroup(next(iter(wanted.groups))))
+    pair.tell(FlowsLost(session))
+    pair.drain()
+    assert pair.installed() == wanted
+
+
+def test_who_deletes_flows_all_the_time_causes_a_reading_a_second_and_has_the_last_word_for_a_second() -> None:
+    pair = connected()
+    wanted, readings = pair.installed(), 0
+    session = pair.switch().session
+    assert session is not None
+    for _ in range(10):
+        for _ in range(100):
+            pair.fakes[1].change(DeleteFlow(next(iter(wanted.flows.values()))))
+            effects = list(pair.core.handle(FlowsLost(session), pair.now))
+            readings += sum(isinstance(effect, Read) for effect in effects)
+            pair.carry(effects)
+            pair.drain()
+        pair.pass_time(1.0)
+        pair.drain()
+        assert pair.installed() == wanted
+    assert readings <= 10
+
+
+def test_foreign_flows_and_groups_stay_and_a_conflict_is_named() -> None:
+    site = sites.loaded(sites.document()).sites[0]
+    fake = FakeSwitch(PORTS)
+    fake.add_foreign(Flow(0, 1, fields(in_port=9)))
+    contested = Flow(1, 10, fields())
+    fake.add_foreign(contested)
+    fake.groups[7] = Group(7, GroupKind.ALL, ())
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert fake.flows[contested.key] == contested and 7 in fake.groups
+    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
+    assert len(view.conflicts) == 1 and view.state is GatewayState.STEADY and view.name == site.name
+
+
+def test_leftovers_of_ours_are_taken_away() -> None:
+    fake = FakeSwitch(PORTS)
+    fake.change(AddFlow(Flow(5, 5, fields(in_port=1))))
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_refusal_names_the_group_and_is_tried_again_without_a_storm() -> None:
+    fake = Refusing(PORTS)
+    pair = Pair(sites.loaded(sites.document()), [fake])
+    pair.connect()
+    pair.drain()
+    assert pair.switch().state is GatewayState.REFUSED
+    assert "client bicast from 192.168.110.3" in (pair.switch().last_error or "")
+    refusals = pair.switch().refusals
+    pair.pass_time(1)
+    pair.drain()
+    assert pair.switch().refusals == refusals
+    fake.refuses = False
+    pair.pass_time(60)
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+    assert pair.installed() == pair.compiled()
+
+
+class Refusing(FakeSwitch):
+    refuses = True
+
+    def _put_group(self, group: Group) -> None:
+        if self.refuses and group.label == "client bicast from 192.168.110.3":
+            raise Refused("OFPGMFC_OUT_OF_GROUPS", "the table is full")
+        super()._put_group(group)
+
+
+def test_a_refused_packet_out_is_no_failure_of_the_gateway() -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    pair.tell(SwitchRefused(session, None, None, "bad output port"))
+    assert pair.switch().state is GatewayState.STEADY
+
+
+def test_a_switch_that_refuses_to_be_read_is_asked_again_at_the_next_look() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
+    assert isinstance(read, Read)
+    pair.tell(SwitchRefused(7, read.ticket, None, "too busy"))
+    assert pair.switch().state is GatewayState.REFUSED and "to be read: too busy" in (pair.switch().last_error or "")
+    pair.now += 60
+    assert [type(effect) for effect in pair.core.tick(pair.now) if isinstance(effect, Read)] == [Read]
+
+
+def test_who_complains_of_messages_that_nobody_sent_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    caplog.clear()
+    for at in range(100):
+        pair.tell(SwitchRefused(session, None, None, f"error {at}"))
+    assert ["error 0" in record.message for record in caplog.records if record.levelno >= logging.WARNING] == [True]
+    pair.pass_time(TOLD_EVERY_S)
+    pair.tell(SwitchRefused(session, None, None, "error again"))
+    assert "error again" in caplog.text
+
+
+def test_a_group_that_somebody_deleted_is_back_as_soon_as_a_wish_finds_it_missing() -> None:
+    pair = connected()
+    all_answer(pair)
+    for group_id in pair.installed().groups:
+        pair.fakes[1].change(DeleteGroup(group_id))
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+
+
+def test_a_switch_that_never_modifies_a_group_is_not_asked_for_ever() -> None:
+    pair = Pair(sites.loaded(sites.document()), [Immovable(PORTS)])
+    pair.connect()
+    pair.drain()
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    pair.drain()
+    assert pair.switch().state is GatewayState.REFUSED and pair.switch().refusals < 20
+
+
+class Immovable(FakeSwitch):
+    def change(self, change: Change) -> None:
+        if isinstance(change, ModifyGroup):
+            raise Refused("OFPGMFC_EPERM", "no")
+        super().change(change)
+
+
+def test_a_switch_that_answers_no_reading_is_let_go_and_it_is_said_why() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS)])
+    (read,) = pair.core.handle(pair.fakes[1].opened(7), pair.now)
+    assert isinstance(read, Read)
+    for _ in range(int(ANSWERS_TO_ALL_S) - 1):
+        pair.now += 1
+        assert not [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
+    pair.now += 1
+    (closed,) = [effect for effect in pair.core.tick(pair.now) if isinstance(effect, Close)]
+    assert closed.session == 7 and "what it holds" in closed.reason
+    assert pair.switch().state is GatewayState.ABSENT and closed.reason in (pair.switch().last_error or "")
+    list(pair.core.handle(pair.fakes[1].opened(8), pair.now))
+    assert pair.switch().last_error, "it is shown until all is well"
+    pair.tell(SwitchClosed(8))
+    pair.connect()
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY and pair.switch().last_error is None
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["never", "late"])
+def test_a_switch_that_passes_no_barrier_is_let_go_and_one_that_is_slow_is_not(late: bool) -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    tickets, closed = [], []
+    for at in range(40):
+        pair.now += 0.5
+        mode = (Mode.SINGLE, Mode.BICAST)[at % 2]
+        for effect in (*overrides.mode(pair.core, "client", mode, pair.now)[1], *pair.core.tick(pair.now)):
+            match effect:
+                case Apply():
+                    tickets.append(effect.ticket)
+                case Read():
+                    pair.tell(pair.fakes[1].read(effect))
+                case Close():
+                    closed.append(effect)
+        if late and len(tickets) > 5:  # it is always some behind
+            pair.tell(SwitchApplied(session, tickets[-5]))
+    assert len(closed) == (not late)
+    assert late or ("what was sent" in closed[0].reason and closed[0].reason in (pair.switch().last_error or ""))
+
+
+def test_an_uplink_that_is_down_is_out_at_once_whatever_else_waits() -> None:
+    pair = connected()
+    all_answer(pair)
+    session = pair.switch().session
+    assert session is not None
+    applied, *_ = pair.core.handle(PortSeen(session, "wifi0", replace(PORTS["wifi0"], up=False)), pair.now)
+    assert isinstance(applied, Apply) and {type(change) for change in applied.changes} == {ModifyGroup}
+
+
+def test_ports_that_change_all_the_time_cost_some_compilations_a_second_and_the_last_state_counts() -> None:
+    pair = connected()
+    all_answer(pair)
+    session, before, asked = pair.switch().session, pair.switch().reconciles, len(pair.asked)
+    assert session is not None
+    for at in range(5000):  # 5 s
+        pair.now += 0.001
+        pair.port("wifi0", replace(PORTS["wifi0"], up=bool(at % 2)) if at % 3 else None)
+        if at % 1000 == 999:
+            pair.pass_time(0)
+        pair.drain()
+    assert pair.switch().reconciles - before < 150  # of 5,000 changes
+    assert len(pair.asked) - asked < 100
+    pair.port("wifi0", replace(PORTS["wifi0"], up=False))
+    pair.pass_time(1)
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
+
+
+def test_a_switch_is_not_blamed_for_ports_that_change_while_it_is_read_again() -> None:
+    pair = connected()
+    all_answer(pair)
+    pair.fakes[1].change(DeleteFlow(next(iter(pair.installed().flows.values()))))
+    pair.pass_time(30.0)
+    while pair.switch().state is GatewayState.STEADY:  # until what is missing has been found, and sent
+        assert pair.step()
+    for at in range(100):  # more than are settled at once
+        pair.port("wifi0", replace(PORTS["wifi0"], number=7000 + at))
+        pair.step()
+    assert pair.switch().last_error is None
+    pair.drain()
+    assert pair.switch().state is GatewayState.STEADY
+
+
+def test_a_port_that_goes_down_after_many_others_waits_for_its_turn_and_no_longer_than_100_ms() -> None:
+    pair = connected()
+    all_answer(pair)
+    for at in range(100):
+        pair.port("wifi0", replace(PORTS["wifi0"], up=bool(at % 2)))
+    pair.port("wifi0", replace(PORTS["wifi0"], up=False))
+    due = pair.core.rests_at()
+    assert due is not None and due - pair.now < 0.1
+    pair.now = due
+    pair.drain()
+    assert {len(group.buckets) for group in pair.installed().groups.values() if "bicast" in group.label} == {1}
+    assert pair.core.rests_at() is None
+
+
+def test_a_port_that_comes_and_goes_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    pair = connected()
+    caplog.clear()
+    for _ in range(100):
+        pair.port("wifi0", None)
+        pair.port("wifi0", PORTS["wifi0"])
+    lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(lines) == 1 and "wifi0" in lines[0].message
+
+
+def test_ports_that_are_not_ours_cost_no_compilation() -> None:
+    pair = connected()
+    before = pair.switch().reconciles
+    pair.port("veth-of-somebody", Port(77, "02:00:00:00:00:77", True))
+    pair.drain()
+    assert pair.switch().reconciles == before
+
+
+def test_whoever_asks_all_the_time_is_answered_once_a_second() -> None:
+    pair = connected()
+    session = pair.switch().session
+    assert session is not None
+    gateway, nobody = IPv6Address("fd00:110::2"), IPv6Address("::")
+    for _ in range(30):  # 3 s
+        pair.now += 0.1
+        for _ in range(10):
+            pair.tell(Solicited(session, PORTS["c1"].number, gateway, nobody, PHONE_MAC))
+        pair.drain()
+    assert 3 <= len(pair.advertised) <= 4
+    before = len(pair.advertised)
+    pair.tell(Solicited(session, PORTS["c1"].number, gateway, IPv6Address("fd00:110::3"), PHONE_MAC))
+    pair.drain()
+    assert len(pair.advertised) == before + 1, "another asker does not wait for the one that floods"
+
+
+def test_a_gateway_of_one_address_converges() -> None:
+    written = sites.document()
+    written["sites"]["home"]["subnets"]["one"] = {"gateways": ["10.9.0.1/32", "fd00:9::1/128"]}
+    pair = connected(written)
+    assert pair.switch().state is GatewayState.STEADY
+    values = [value for flow in pair.installed().flows.values() for _, value in flow.match]
+    assert not [value for value in values if str(value).endswith(("/32", "/128"))]
+
+
+def test_an_unknown_dpid_is_let_go_with_nothing_installed() -> None:
+    pair = Pair(sites.loaded(sites.document()), [FakeSwitch(PORTS, dpid=99)])
+    pair.connect(99)
+    pair.drain()
+    assert not pair.fakes[99].changes
+    assert ["0000000000000063" in close.reason for close in pair.closed] == [True]
+
+
+def test_of_two_bridges_with_one_dpid_the_one_that_is_served_stays_and_both_are_named() -> None:
+    pair = connected()
+    served, rival = pair.switch().session, FakeSwitch(PORTS)
+    for _ in range(3):
+        pair.connect_beside(rival)
+        pair.drain()
+        pair.pass_time(1)
+    assert pair.switch().session == served and not rival.changes
+    assert len(pair.closed) == 3 and served not in {close.session for close in pair.closed}
+    assert "dpid 0000000000000001" in pair.closed[0].reason and f"at {pair.switch().peer}," in pair.closed[0].reason
+    (view,) = snapshot(pair.core, "gateway.yaml", pair.now, 0.0).gateways
+    assert view.rival == "fake" and view.state is GatewayState.STEADY
+    pair.pass_time(TOLD_FOR_S)
+    assert pair.switch().door.rival is None
+
+
+def test_a_switch_that_comes_back_while_its_old_connection_is_dead_is_served_soon() -> None:
+    pair = connected()
+    newer = pair.come_back()
+    pair.port("lte0", None)
+    pair.drain()
+    pair.pass_time(ANSWERS_WITHIN_S)
+    pair.drain()
+    assert pair.switch().session == newer and pair.switch().door.rival is None
+    assert pair.switch().state is GatewayState.STEADY and "lte0" not in pair.switch().observed.ports
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_switch_that_connects_again_and_again_is_served_by_its_newest_connection() -> None:
+    pair = connected()
+    newest = 0
+    for _ in range(5):
+        newest = pair.come_back()
+        pair.pass_time(ANSWERS_WITHIN_S / 2)
+    pair.drain()
+    assert newest and pair.switch().session is not None
+    pair.pass_time(ANSWERS_WITHIN_S)
+    pair.drain()
+    assert pair.switch().session == newest and pair.switch().state is GatewayState.STEADY
+
+
+def test_whoever_waits_takes_the_place_of_one_that_ends() -> None:
+    pair = connected()
+    served = pair.switch().session
+    assert served is not None
+    list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
+    (read,) = pair.core.handle(SwitchClosed(served), pair.now)
+    assert isinstance(read, Read) and read.session == pair.switch().session == 77
+
+
+def test_a_site_that_leaves_lets_go_of_the_one_that_waits_too() -> None:
+    pair = connected()
+    list(pair.core.handle(SwitchOpened(77, 1, "elsewhere", PORTS), pair.now))
+    other = sites.document()
+    other["sites"]["home"]["dpid"] = "0000000000000002"
+    effects = list(pair.core.reconfigure(sites.loaded(other), pair.now))
+    assert [effect.session for effect in effects if isinstance(effect, Close)] == [1, 77]
+
+
+def test_next_hops_are_asked_for_until_they_answer_and_seldom_afterwards_where_there_is_one_uplink() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    del home["uplinks"]["wifi"], home["subnets"]["wifi-side"]
+    home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][1:2]
+    pair = connected(written)
+    for _ in range(3):
+        pair.pass_time(1)
+    pair.drain()
+    hop = [ask for ask in pair.asked if str(ask.target) == "192.168.200.1"]
+    assert len(hop) == 3 and hop[0].source_mac == PORTS["lte0"].mac and str(hop[0].source) == "192.168.200.2"
+    all_answer(pair)
+    pair.asked.clear()
+    for _ in range(20):
+        pair.pass_time(1)
+    pair.drain()
+    assert len([ask for ask in pair.asked if str(ask.target) == "192.168.200.1"]) <= 1
+
+
+def test_a_next_hop_with_a_new_mac_is_followed() -> None:
+    pair = connected()
+    all_answer(pair)
+    session = pair.switch().session
+    assert session is not None
+    hop = pair.switch().site.uplink("lte").next_hops[0].address
+    pair.pass_time(1)
+    pair.tell(NeighbourSeen(session, PORTS["lte0"].number, hop, "0a:00:00:00:00:ff"))
+    pair.drain()
+    assert "0a:00:00:00:00:ff" in str(pair.installed().groups)
+    assert pair.installed() == pair.compiled()
+
+
+def test_who_tells_another_mac_all_the_time_costs_one_change_a_second_and_the_newest_counts() -> None:
+    pair = connected()
+    all_answer(pair)
+    session, before = pair.switch().session, pair.switch().reconciles
+    assert session is not None
+    hop = pair.switch().site.uplink("lte").next_hops[0].address
+    for at in range(200):  # 10 s
+        pair.now += 0.05
+        pair.tell(NeighbourSeen(session, PORTS["lte0"].number, hop, f"0a:00:00:00:00:{at:02x}"))
+        pair.drain()
+        if at % 20 == 19:
+            pair.pass_time(0)
+            pair.drain()
+    assert 9 <= pair.switch().reconciles - before <= 12
+    pair.pass_time(1)
+    pair.drain()
+    assert "0a:00:00:00:00:c7" in str(pair.installed().groups)
+    assert pair.installed() == pair.compiled()
+
+
+def test_nobody_takes_an_address_whose_mac_is_written_nor_one_from_another_port() -> None:
+    pair = connected()
+    all_answer(pair)
+    before, session = pair.installed(), pair.switch().session
+    assert session is not None
+    written = pair.switch().site.uplink("wifi").next_hops[0].address
+    learned = pair.switch().site.uplink("lte").next_hops[0].address
+    pair.tell(NeighbourSeen(session, PORTS["wifi0"].number, written, "0a:00:00:00:00:66"))
+    for place in pair.switch().site.terminals[0].addresses:
+        assert place.mac
+        pair.tell(NeighbourSeen(session, PORTS[place.port].number, place.address, "0a:00:00:00:00:66"))
+    pair.tell(NeighbourSeen(session, PORTS["lan0"].number, learned, "0a:00:00:00:00:66"))
+    pair.drain()
+    assert pair.installed() == before
+
+
+@pytest.mark.parametrize(("datapath", "told"), [("netdev", 1), ("system", 2)])
+def test_who_tries_to_take_the_gateways_address_is_told_and_others_where_no_flow_can(datapath: str, told: int) -> None:
+    written = sites.document()
+    written["sites"]["home"]["datapath"] = datapath
+    pair = connected(written)
+    session = pair.switch().session
+    assert session is not None
+    subnet = pair.switch().site.subnet("wifi-side")
+    asker = pair.switch().site.terminals[0].addresses[2].address
+    nobody = IPv6Address("::")
+    pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, nobody, PHONE_MAC))
+    pair.tell(Solicited(session, PORTS["c1"].number, asker, nobody, PHONE_MAC))
+    pair.tell(Solicited(session, PORTS["c1"].number, subnet.gateways[1].ip, asker, PHONE_MAC))
+    pair.drain()
+    answers = [(each.mac, each.out_port) for each in pair.advertised]
+    assert answers == [("08:00:27:f9:49:62", PORTS["c1"].number)] * told
+
+
+def test_wishes_answer_with_what_was_done() -> None:
+    pair = connected()
+    all_answer(pair)
+    first, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    pair.carry(effects)
+    assert first.changed and first.messages == 3 and first.done == ("client is in mode single",)
+    again, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    assert not again.changed and not effects and again.done == ("client is already in mode single",)
+
+
+def test_a_mode_that_is_taken_back_is_the_file_s_again_as_that_changes() -> None:
+    written = sites.document()
+    pair = connected(written)
+    all_answer(pair)
+    pair.carry(overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)[1])
+    back, effects = overrides.mode(pair.core, "all", None, pair.now)
+    pair.carry(effects)
+    assert back.done[0] == "client is left to the file, which has it in mode auto"
+    assert back.done[1].startswith("phone is already left to the file")
+    assert back.changed and back.messages == 3 and not pair.core.wanted.modes
+    again, effects = overrides.mode(pair.core, "client", None, pair.now)
+    assert not again.changed and not effects
+    written["sites"]["home"]["terminals"]["client"]["mode"] = "off"
+    pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
+    pair.drain()
+    assert pair.core.wanted.mode(pair.switch().site.terminals[0]) is Mode.OFF
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_wish_for_a_gateway_that_is_absent_is_kept_and_says_when_it_counts() -> None:
+    pair = connected()
+    pair.disconnect()
+    kept = "; it is kept, and counts when gateway home connects"
+    answer, effects = overrides.mode(pair.core, "client", Mode.SINGLE, pair.now)
+    assert answer.done == (f"client is in mode single{kept}",) and answer.changed and not effects
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
+    assert answer.done == (f"client has lte as its active uplink{kept}",)
+    pair.connect()
+    answer, effects = overrides.mode(pair.core, "client", Mode.BICAST, pair.now)
+    assert answer.done == ("client is in mode bicast; it is kept, and counts when gateway home has been read",)
+    assert not effects
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
+    assert answer.done == ("client has lte already as its active uplink",)
+
+
+def test_a_wish_that_cannot_be_changes_nothing() -> None:
+    written = sites.document()
+    del written["sites"]["home"]["uplinks"]["lte"]["next_hops"][1]
+    written["sites"]["home"]["subnets"]["lte-side"]["gateways"] = ["192.168.210.2/24"]
+    pair = connected(written)
+    with pytest.raises(UnknownTerminal, match="no terminal is named 'nobody'; there are: client"):
+        overrides.mode(pair.core, "nobody", Mode.OFF, pair.now)
+    with pytest.raises(Impossible, match="no uplink named 'dsl'"):
+        overrides.active(pair.core, "client", "dsl", pair.now)
+    with pytest.raises(Impossible, match="no next hop for IPv6"):
+        overrides.active(pair.core, "client", "lte", pair.now)
+    assert not pair.core.wanted.modes and not pair.core.wanted.active
+
+
+def test_a_new_configuration_changes_only_what_is_new() -> None:
+    written = sites.document()
+    pair = connected(written)
+    all_answer(pair)
+    pair.fakes[1].changes.clear()
+    written["sites"]["home"]["terminals"]["tablet"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0"}]}
+    pair.carry(pair.core.reconfigure(sites.loaded(written), pair.now))
+    pair.drain()
+    assert pair.installed() == pair.compiled()
+    assert not {DeleteFlow, DeleteGroup, ModifyFlow, ModifyGroup} & set(pair.fakes[1].changes)
+
+
+def test_a_site_that_left_the_configuration_keeps_its_flows_and_is_let_go() -> None:
+    pair = connected()
+    before = pair.installed()
+    other = sites.document()
+    other["sites"]["home"]["dpid"] = "0000000000000002"
+    pair.carry(pair.core.reconfigure(sites.loaded(other), pair.now))
+    pair.drain()
+    assert len(pair.closed) == 1 and pair.installed() == before
+
+
+class AnyInterleaving(RuleBasedStateMachine):
+    """Whatever comes in whatever order, what is installed ends as what is compiled, and nothing more is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = sites.document()
+        self.lies = count(1)
+        self.pair = Pair(sites.loaded(self.written), [FakeSwitch(PORTS)])
+        self.world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3") for _ in range(2)]
+        addresses = ("192.168.110.3", "192.168.210.3", "fd00:110::3")
+        self.relay = FakeHand("relay", Role.RELAY, ("203.0.113.5",), self.world)
+        self.client = FakeHand("client", Role.TERMINAL, addresses, self.world)
+
+    @rule()
+    def connects(self) -> None:
+        self.pair.connect()
+
+    @rule()
+    def comes_back(self) -> None:
+        self.pair.come_back()
+
+    @rule()
+    def disconnects(self) -> None:
+        self.pair.disconnect()
+
+    @rule()
+    def restarts(self) -> None:
+        self.pair.restart()
+
+    @rule(steps=st.integers(1, 4))
+    def something_arrives(self, steps: int) -> None:
+        for _ in range(steps):
+            self.pair.step()
+
+    @rule(name=st.sampled_from(sorted(PORTS)), up=st.booleans())
+    def a_port_changes_state(self, name: str, up: bool) -> None:
+        self.pair.up(name, up)
+
+    @rule(name=st.sampled_from(sorted(PORTS)))
+    def a_port_goes(self, name: str) -> None:
+        self.pair.port(name, None)
+
+    @rule(name=st.sampled_from(sorted(PORTS)), number=st.integers(0, 1), up=st.booleans())
+    def a_port_comes(self, name: str, number: int, up: bool) -> None:
+        port = PORTS[name]
+        self.pair.port(name, Port(port.number + 10 * number, port.mac, up))
+
+    @rule(name=st.sampled_from(["client", "phone", "all"]), mode=st.sampled_from([*Mode, None]))
+    def somebody_wishes_a_mode(self, name: str, mode: Mode | None) -> None:
+        self.pair.carry(overrides.mode(self.pair.core, name, mode, self.pair.now)[1])
+
+    @rule(name=st.sampled_from(["client", "phone"]), uplink=st.sampled_from(["wifi", "lte", "auto"]))
+    def somebody_switches(self, name: str, uplink: str) -> None:
+        self.pair.carry(overrides.active(self.pair.core, name, uplink, self.pair.now)[1])
+
+    @rule(at=st.integers(0, 5), mac=st.sampled_from([PHONE_MAC, LTE_HOP_MAC]))
+    def somebody_tells_a_mac(self, at: int, mac: str) -> None:
+        places = list(sites.learned(self.pair.switch().site))
+        name, address = places[at % len(places)]
+        session = self.pair.switch().session
+        if session is not None and name in self.pair.fakes[1].ports:
+            self.pair.tell(NeighbourSeen(session, self.pair.fakes[1].ports[name].number, address, mac))
+
+    @rule(tablet=st.booleans(), bicast=st.sampled_from([["tcp"], ["tcp", "udp"], ["all"]]))
+    def the_configuration_changes(self, tablet: bool, bicast: list[str]) -> None:
+        home = sites.document()["sites"]["home"]
+        home["bicast"] = bicast
+        if tablet:
+            home["terminals"]["tablet"] = {"addresses": [{"address": "10.1.0.8", "port": "lan0", "mac": PHONE_MAC}]}
+        self.pair.carry(self.pair.core.reconfigure(sites.loaded({"sites": {"home": home}}), self.pair.now))
+
+    @rule(at=st.integers(0, 100))
+    def somebody_deletes_a_flow(self, at: int) -> None:
+        flows = list(self.pair.installed().flows.values())
+        if flows:
+            self.pair.fakes[1].change(DeleteFlow(flows[at % len(flows)]))
+
+    @rule(at=st.integers(0, 100))
+    def somebody_deletes_a_group(self, at: int) -> None:
+        groups = list(self.pair.installed().groups)
+        if groups:
+            self.pair.fakes[1].change(DeleteGroup(groups[at % len(groups)]))
+
+    @rule(which=st.sampled_from(["relay", "client"]))
+    def an_agent_joins(self, which: str) -> None:
+        self.pair.join(getattr(self, which))
+
+    @rule(which=st.sampled_from(["relay", "client"]))
+    def an_agent_leaves(self, which: str) -> None:
+        self.pair.leave(getattr(self, which))
+
+    @rule(loss=st.sampled_from([0.0, 0.3]), dead=st.sampled_from(["", "192.168.110.3", "192.168.210.3"]))
+    def agents_report(self, loss: float, dead: str) -> None:
+        for connection in self.world:
+            if connection.subflows:
+                connection.download(100, loss=loss, dead=(dead,))
+        for hand in tuple(self.pair.hands.values()):
+            self.pair.tell(hand.report())
+
+    @rule(server=st.sampled_from(["203.0.113.5", "198.51.100.9"]))
+    def a_connection_is_made(self, server: str) -> None:
+        self.world.append(FakeConnection.between(server, "192.168.110.3", "192.168.210.3"))
+        del self.world[:-4]
+
+    @rule()
+    def a_reflex_fires(self) -> None:
+        for hand in tuple(self.pair.hands.values()):
+            for name in tuple(hand.armed):
+                self.pair.tell(hand.fires(name, 200))
+
+    @rule(which=st.sampled_from(["relay", "client"]), name=st.sampled_from(["client", "phone", "nobody"]))
+    def somebody_lies(self, which: str, name: str) -> None:
+        session = getattr(self, which).session
+        self.pair.tell(ReflexFired(session, name, "it did not", 100, 1, next(self.lies)))
+        self.pair.tell(Resulted(session, 1, True, "it was not asked", 1, 1))
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 30.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.pair.pass_time(seconds)
+
+    @invariant()
+    def the_installed_program_points_at_nothing_missing(self) -> None:
+        fake = self.pair.fakes[1]
+        for flow in fake.flows.values():
+            assert all(action.group_id in fake.groups for action in flow.actions if isinstance(action, ToGroup))
+
+    @invariant()
+    def a_terminal_is_where_it_is_wanted(self) -> None:
+        for steered in self.pair.core.pilot.steered.values():
+            assert steered.course.active == self.pair.core.wanted.active_uplink(steered.site, steered.terminal)
+
+    def teardown(self) -> None:
+        if self.pair.switch().session is None:
+            self.pair.connect()
+        self.pair.drain()
+        for _ in range(3):  # a look, and the look behind what it mended
+            self.pair.pass_time(30.0)
+            self.pair.drain()
+        assert self.pair.installed() == self.pair.compiled()
+        before = sum(self.pair.fakes[1].changes.values())
+        self.pair.pass_time(30.0)
+        self.pair.drain()
+        assert sum(self.pair.fakes[1].changes.values()) == before
+        assert self.pair.switch().state is GatewayState.STEADY
+
+
+TestAnyInterleaving = AnyInterleaving.TestCase
+TestAnyInterleaving.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_silent_uplink_port_is_not_asked_through() -> None:
+    pair = connected()
+    pair.up("lte0", False)
+    pair.drain()
+    pair.asked.clear()
+    pair.pass_time(5)
+    pair.drain()
+    assert not [ask for ask in pair.asked if ask.out_port == PORTS["lte0"].number]
+    assert replace(PORTS["lte0"], up=False) == pair.switch().observed.ports["lte0"]
+
+
+def test_all_who_answer_at_once_are_one_change() -> None:
+    written = sites.many(50)
+    for terminal in written["terminals"].values():
+        for place in terminal["addresses"]:
+            del place["mac"]
+    ports = {"big-u1": Port(1, "02:00:00:00:00:01", True), "big-u2": Port(2, "02:00:00:00:00:02", True)}
+    ports["big-lan"] = Port(3, "02:00:00:00:00:03", True)
+    pair = Pair(sites.loaded({"sites": {"big": written}}), [FakeSwitch(ports, dpid=1)])
+    session = pair.connect(1)
+    pair.drain()
+    before = pair.switch().reconciles
+    for terminal in pair.switch().site.terminals:
+        for at in terminal.addresses:
+            pair.tell(NeighbourSeen(session, 3, at.address, PHONE_MAC))
+    pair.drain()
+    assert pair.switch().reconciles == before + 1
+    assert pair.installed() == pair.compiled()
+
+
+def test_a_wish_concerns_its_own_gateway_alone() -> None:
+    written = {f"s{at}": sites.many(2, dpid=at, site=f"s{at}") for at in (1, 2)}
+    pair = Pair(sites.loaded({"sites": written}), [FakeSwitch({}, dpid=dpid) for dpid in (1, 2)])
+    for dpid in (1, 2):
+        pair.connect(dpid)
+    pair.drain()
+    before = pair.switch(2).reconciles
+    overrides.mode(pair.core, "s1-t1", Mode.SINGLE, pair.now)
+    assert pair.switch(2).reconciles == before

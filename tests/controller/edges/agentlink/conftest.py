@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.edges.trust import refusals
+from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.log import Log
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Iterator[Callable[[], House]]:
+    """For a test that changes something before."""
+    built: list[House] = []
+
+    def house() -> House:
+        built.append(House(tmp_path / f"agents{len(built)}"))
+        return built[-1]
+
+    yield house
+    for each in built:
+        each.stop()
+
+
+@pytest.fixture
+def house(build: Callable[[], House]) -> House:
+    return build()
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    lines: Log = queue.SimpleQueue()
+    handler = logging.handlers.QueueHandler(lines)  # type: ignore[arg-type]
+    logging.getLogger(refusals.__name__).addHandler(handler)
+    yield lines
+    logging.getLogger(refusals.__name__).removeHandler(handler)

@@ -1,0 +1,245 @@
+"""Who comes in by which certificate, and until when; who is refused is logged with the peer and counted."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from controller.edges.trust import refusals
+from controller.protocol.enrolment import EnrolmentState, UnknownAgent
+from controller.protocol.reports import AgentClosed, AgentOpened
+from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity, new_key
+from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.log import Log, refused
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_the_ca_comes_in_the_chain_and_the_name_is_the_controllers(house: House) -> None:
+    """By openssl, which has no part in making them."""
+    ca = house.directory.parent / "ca.pem"
+    ca.write_bytes(house.ca_pem)
+    told = subprocess.run(
+        f"openssl s_client -connect {house.agents.join} -alpn h2 -showcerts -verify_hostname bicast-controller"
+        f" -x509_strict -verify_return_error -CAfile {ca}".split(),
+        input="",
+        capture_output=True,
+        encoding="latin-1",  # HTTP/2 may already be there
+    ).stdout
+    assert "Verification: OK" in told and "ALPN protocol: h2" in told and "TLSv1.3" in told
+    assert house.ca_pem.decode().strip() in told
+
+
+def test_a_certificate_is_for_this_name_and_for_clients_alone(house: House) -> None:
+    identity = house.enrolled("phone")
+    made = identity.certificate
+    made.verify_directly_issued_by(identity.ca)
+    assert [each.value for each in made.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["phone"]
+    assert list(made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
+        ExtendedKeyUsageOID.CLIENT_AUTH
+    ]
+    assert not made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert identity.session == f":{house.agents.listen.port}", "at the host that was asked"
+
+
+def signed_by_nobody_we_know(name: str) -> Identity:
+    key = new_key()
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return _signed(subject, subject, key, key, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+def _signed(
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    by: ec.EllipticCurvePrivateKey,
+    purpose: x509.ObjectIdentifier,
+    ended: timedelta = timedelta(days=-1),
+) -> Identity:
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .issuer_name(issuer)
+        .subject_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=2))
+        .not_valid_after(now - ended)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .sign(by, hashes.SHA256())
+    )
+    return Identity(made, made, key, "")
+
+
+def of_our_authority(house: House, purpose: x509.ObjectIdentifier, ended: timedelta) -> Identity:
+    """What only the CA's own key could make."""
+    kept = (house.directory / "ca.pem").read_bytes()
+    by = serialization.load_pem_private_key(kept, None)
+    assert isinstance(by, ec.EllipticCurvePrivateKey)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
+    return _signed(x509.load_pem_x509_certificate(kept).subject, subject, new_key(), by, purpose, ended)
+
+
+def test_a_strangers_certificate_is_refused(house: House, log: Log) -> None:
+    house.enrolled("phone")
+    stream = house.stream(signed_by_nobody_we_know("phone"))
+    assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "its certificate is not one of ours (" in refused(house, log, "handshake")
+    assert house.quiet()
+
+
+def test_who_shows_no_certificate_is_refused(house: House, log: Log) -> None:
+    assert house.stream(None).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "TLS handshake" in refused(house, log, "handshake")
+
+
+@pytest.mark.parametrize(
+    ("purpose", "ended"),
+    [
+        (ExtendedKeyUsageOID.SERVER_AUTH, timedelta(days=-1)),  # the controller's own, stolen
+        (ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=1)),  # over since yesterday
+    ],
+)
+def test_a_certificate_for_something_else_or_some_other_time_is_refused(
+    house: House, log: Log, purpose: x509.ObjectIdentifier, ended: timedelta
+) -> None:
+    stream = house.stream(of_our_authority(house, purpose, ended))
+    assert stream.ended().code is grpc.StatusCode.UNAVAILABLE
+    refused(house, log, "handshake")
+
+
+def test_a_certificate_that_is_not_in_the_ledger_is_refused_whoever_signed_it(house: House, log: Log) -> None:
+    ended = house.stream(of_our_authority(house, ExtendedKeyUsageOID.CLIENT_AUTH, timedelta(days=-1))).ended()
+    assert ended.code is DENIED and "ledger that is lost" in ended.said
+    refused(house, log, "revoked")
+
+
+@pytest.mark.parametrize("door", ["listen", "join"])
+def test_who_does_not_speak_tls_is_refused(house: House, log: Log, door: str) -> None:
+    at = getattr(house.agents, door)
+    with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
+        plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert "TLS handshake" in refused(house, log, "handshake")
+
+
+# Revoking
+
+
+def test_revoking_ends_the_stream_at_once_and_refuses_the_certificate_from_then_on(house: House, log: Log) -> None:
+    identity = house.enrolled("phone")
+    stream, opened = house.served(identity)
+    answer = house.agents.revoke("phone")
+    assert answer.changed and "phone is revoked" in answer.done[0]
+    assert stream.ended().code is DENIED
+    assert house.closed() == AgentClosed(opened.session, "the certificate of phone was revoked")
+    ended = house.stream(identity).ended()
+    assert ended.code is DENIED and "was revoked: " in ended.said and "bicast enroll phone" in ended.said
+    house.again()
+    assert house.stream(identity).ended().code is DENIED, "a restart changes nothing"
+    refused(house, log, "revoked")
+
+
+def test_a_revoked_agent_that_goes_on_trying_is_told_once_and_shown_as_such(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "QUIET_S", 0.0)  # what else is refused is told each time
+    identity = house.enrolled("phone")
+    (before,) = house.agents.enrolled()
+    assert (before.standing, before.tried_at) == (EnrolmentState.AWAY, None)
+    house.agents.revoke("phone")
+    for _ in range(3):
+        assert house.stream(identity).ended().code is DENIED
+    told = log.get(timeout=PATIENCE_S).getMessage()
+    assert "`bicast enroll phone`" in told and "until its agent is stopped; not told again for 60 min" in told
+    assert log.empty() and house.agents.refusals()["revoked"] == 3
+    (after,) = house.agents.enrolled()
+    assert after.standing is EnrolmentState.REVOKED and after.revoked_at is not None
+    assert after.tried_at is not None and after.tried_at >= after.revoked_at
+    assert after.tried_from is not None and after.tried_from.startswith("127.0.0.1:")
+
+
+def test_strangers_do_not_have_it_told_again(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fill what is remembered of them, and that alone."""
+    monkeypatch.setattr(refusals, "REMEMBERED", 1)
+    identity = house.enrolled("phone")
+    house.agents.revoke("phone")
+    told = []
+    for _ in range(2):
+        house.stream(identity).ended()
+        house.join("laptop", "a" * 26)
+        house.join("laptop", "a" * 26, asked=b"")
+    house.join("Laptop", "a" * 26, asked=b"")
+    while "'Laptop'" not in (line := log.get(timeout=PATIENCE_S).getMessage()):
+        told.append(line)
+    assert sum("'phone'" in line for line in told) == 1
+
+
+def test_a_name_goes_from_invited_to_connected_and_away(house: House) -> None:
+    def standing() -> EnrolmentState:
+        return house.agents.enrolled()[0].standing
+
+    house.agents.invite("phone")
+    assert standing() is EnrolmentState.INVITED
+    stream, _ = house.served(house.enrolled("phone"))
+    assert standing() is EnrolmentState.CONNECTED
+    house.agents.revoke("phone")
+    stream.ended()
+    house.agents.invite("phone")
+    assert standing() is EnrolmentState.REVOKED, "until it has joined again"
+    house.enrolled("phone")
+    assert standing() is EnrolmentState.AWAY
+
+
+def test_revoking_twice_is_said_and_an_unknown_name_too(house: House) -> None:
+    house.enrolled("phone")
+    assert house.agents.revoke("phone").changed
+    again = house.agents.revoke("phone")
+    assert again.done == ("phone is already revoked",) and not again.changed
+    with pytest.raises(UnknownAgent, match="there are: phone"):
+        house.agents.revoke("laptop")
+
+
+def test_revoking_reaches_a_token_that_was_not_used_yet(house: House, log: Log) -> None:
+    token = house.agents.invite("phone").token
+    house.agents.revoke("phone")
+    assert isinstance(house.join("phone", token), Ended)
+    refused(house, log, "token_unknown")
+
+
+def test_who_is_revoked_and_enrolled_again_is_served_with_the_new_certificate_alone(house: House) -> None:
+    old = house.enrolled("phone")
+    house.agents.revoke("phone")
+    new = house.enrolled("phone")
+    assert house.stream(old).ended().code is DENIED
+    house.served(new)
+
+
+def test_of_two_certificates_of_a_name_the_older_counts_until_the_newer_was_used(house: House, log: Log) -> None:
+    """The answer that carries the newer may be lost on its way."""
+    old, new = house.enrolled("phone"), house.enrolled("phone")
+    stream, _ = house.served(old)
+    newer = house.stream(new).welcomed()
+    assert stream.ended().code is DENIED, "at once, though it lives"
+    house.closed()
+    assert house.event(AgentOpened).name == "phone"
+    ended = house.stream(old).ended()
+    assert ended.code is DENIED and "a newer certificate" in ended.said
+    refused(house, log, "replaced")
+    newer.finish()
+
+
+def test_a_revoked_agent_loses_its_connection_too(house: House) -> None:
+    identity = house.enrolled("phone")
+    stream, _ = house.served(identity)
+    house.agents.revoke("phone")
+    house.closed()
+    stream.lost()

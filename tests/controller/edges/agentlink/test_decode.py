@@ -1,0 +1,235 @@
+"""Whatever an agent sends is a word that the core can bear, or is refused in a sentence."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import decode
+from controller.edges.agentlink.decode import LONGEST_ACCOUNT
+from controller.edges.trust.refusals import Refused
+from controller.features.caps.holder import MOST_PORTS
+from controller.protocol.enrolment import Binding
+from controller.protocol.reports import MOST_SUBFLOWS, Role
+from tests.controller.edges.agentlink.agent import HELLO
+
+PHONE = Binding(Role.TERMINAL, "phone")
+GOOD = [
+    HELLO,
+    pb.FromAgent(
+        report=pb.Report(
+            sequence=2**64 - 1,
+            connections=[
+                pb.Connection(token=1, subflows=[pb.Subflow(local_address="fd00::1", remote_address="192.0.2.1")])
+            ],
+            cost=pb.Cost(cpu_us=1),
+            elimination=pb.Elimination(
+                window_us=20_000,
+                paths=[pb.PathCopies(name="wifi", first=1, skew=[0, 1]), pb.PathCopies(name="lte\x1b", eliminated=1)],
+                missing=[pb.Missing(port="lte0", because="gone")],
+            ),
+        )
+    ),
+    pb.FromAgent(result=pb.Result(directive=1, said="a\u2028b" * 1000)),
+    pb.FromAgent(fired=pb.Fired(name="\x1b[2J", said="")),
+    pb.FromAgent(
+        probed=pb.Probed(
+            directive=1, because="gone\x1b", transport="udp", trains=[0, 1], lengths=[16, 1440], sent_ns=[1, 2],
+            received_ns=[9, 0], answered_ns=[0, 0], heard_ns=[0, 0],
+        )
+    ),
+    pb.FromAgent(
+        report=pb.Report(
+            answering=pb.Answering(because="\u2028", probes=1),
+            health=[pb.PathHealth(name="wifi", sent=9, lost=1, windows=[pb.HealthWindow(sent=9, lost=1)])],
+        )
+    ),
+    pb.FromAgent(
+        report=pb.Report(
+            relaying=pb.Relaying(because="\u2028", busy_percent=7, congestion="bbr"),
+            taking=pb.Taking(
+                relays=[pb.RelayReached(name="oslo", because="\x1b")], terminals=[pb.TerminalTaken(name="tv")],
+                sought=[pb.Sought(prefix="45.0.30.0/24", address="45.0.30.9", port=443)],
+            ),
+        )
+    ),
+    pb.FromAgent(walked=pb.Walked(ways=[pb.Way(address="45.0.30.9", routers=[pb.Router(address="::1")])])),
+]  # fmt: skip
+
+
+def told(raw: bytes) -> object:
+    """What the core would be told."""
+    word = decode.heard(raw)
+    match word.WhichOneof("word"):
+        case "hello":
+            return decode.opened(1, "phone", "192.0.2.1:5", word.hello, Binding(Role.RELAY))
+        case "report":
+            return decode.reported(1, Role.TERMINAL, word.report)
+        case "result":
+            return decode.resulted(1, word.result)
+        case "fired":
+            return decode.fired(1, word.fired)
+        case "probed":
+            return decode.probed(1, word.probed)
+        case "walked":
+            return decode.walked(1, word.walked)
+    raise AssertionError("a word that nobody knows was let through")
+
+
+def refused_or_borne(raw: bytes) -> None:
+    try:
+        event = told(raw)
+    except Refused as refused:
+        assert len(str(refused)) < 1000 and str(refused).isprintable()
+    else:
+        texts = [each for name in ("version", "said", "name") if (each := getattr(event, name, "")) is not None]
+        assert all(text.isprintable() and len(text) <= LONGEST_ACCOUNT for text in texts)
+        for address in getattr(event, "addresses", ()):
+            assert address == "" or (str(ip_address(address)) == address and address.isprintable())
+
+
+@given(st.binary(max_size=200))
+@example(b"")
+def test_any_bytes_are_refused_or_borne(raw: bytes) -> None:
+    refused_or_borne(raw)
+
+
+@given(st.sampled_from(GOOD), st.integers(min_value=0), st.binary(min_size=1, max_size=4))
+def test_a_good_word_bent_is_refused_or_borne(word: pb.FromAgent, at: int, put: bytes) -> None:
+    raw = bytearray(word.SerializeToString())
+    at %= len(raw)
+    raw[at : at + len(put)] = put
+    refused_or_borne(bytes(raw))
+
+
+@given(st.text(max_size=60))
+@example("fe80::1%\x1b[2J")
+def test_an_address_is_one_or_is_refused(text: str) -> None:
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=[text])).SerializeToString())
+    refused_or_borne(pb.FromAgent(hello=pb.Hello(protocol=1, role=3, version=text)).SerializeToString())
+
+
+def test_an_address_has_one_spelling() -> None:
+    spellings = ("10.9.0.4", "::ffff:10.9.0.4", "0:0:0:0:0:FFFF:0a09:0004")
+    hello = pb.Hello(protocol=1, role=1, addresses=[*spellings, "FD00:0::1", ""])
+    assert decode.opened(1, "phone", "192.0.2.1:5", hello, PHONE).addresses == (*["10.9.0.4"] * 3, "fd00::1", "")
+
+
+EMPTY = pb.Connection()
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [[EMPTY] * (decode.MOST_OF_A_REPORT + 1), [pb.Connection(subflows=[pb.Subflow()] * (decode.MOST_OF_A_REPORT + 1))]],
+    ids=["connections", "subflows"],
+)
+def test_a_report_of_more_than_any_agent_makes_is_refused_before_it_is_looked_into(
+    connections: list[pb.Connection],
+) -> None:
+    with pytest.raises(Refused, match="reports 65537 connections or subflows: expected 65536 at most"):
+        decode.reported(1, Role.RELAY, pb.Report(connections=connections))
+
+
+def test_a_report_of_as_many_as_agents_can_make_is_borne() -> None:
+    """In half of the bytes that a word may have, each subflow with the least that any has."""
+    shortest = pb.Subflow(
+        local_address="1.2.3.4", local_port=200, remote_address="1.2.3.5", remote_port=200, cwnd_segments=1,
+        mss_bytes=200, segments_sent=1,
+    )  # fmt: skip
+    one = pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[shortest])])).ByteSize() - 2
+    assert decode.MOST_BYTES / 2 / one < decode.MOST_OF_A_REPORT
+
+
+GOOD_ONE, BAD_ONE = (pb.Subflow(local_address=each, remote_address="192.0.2.2") for each in ("192.0.2.1", "nowhere"))
+
+
+def of_one_each(subflows: list[pb.Subflow]) -> list[pb.Connection]:
+    return [pb.Connection(subflows=[each]) for each in subflows]
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [
+        of_one_each([GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000),
+        [pb.Connection(subflows=[GOOD_ONE] * MOST_SUBFLOWS + [BAD_ONE] * 10_000)],
+        [*of_one_each([GOOD_ONE]), pb.Connection(subflows=[GOOD_ONE] * (MOST_SUBFLOWS - 1) + [BAD_ONE])],
+    ],
+    ids=["of one each", "of one connection", "in the last connection"],
+)
+def test_of_what_a_terminal_tells_nothing_is_read_behind_more_than_it_can_have(
+    connections: list[pb.Connection],
+) -> None:
+    """What is behind would be refused if anybody read it."""
+    report = pb.Report(connections=connections)
+    told_of = decode.reported(1, Role.TERMINAL, report)
+    assert sum(len(one.subflows) for one in told_of.connections) == MOST_SUBFLOWS and told_of.cut
+    with pytest.raises(Refused, match="nowhere"):
+        decode.reported(1, Role.RELAY, report)
+
+
+def test_connections_without_subflows_are_bounded_alike() -> None:
+    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=[EMPTY] * 10_000))
+    assert len(told_of.connections) == MOST_SUBFLOWS and told_of.cut
+
+
+@pytest.mark.parametrize("number", [0, 1, MOST_SUBFLOWS])
+def test_what_a_terminal_can_have_is_read_whole(number: int) -> None:
+    told_of = decode.reported(1, Role.TERMINAL, pb.Report(connections=of_one_each([GOOD_ONE] * number)))
+    assert len(told_of.connections) == number and not told_of.cut
+
+
+def test_only_a_gateway_tells_of_what_passes_and_of_no_more_than_its_agent_does() -> None:
+    passing = pb.Passing(terminal_address="192.0.2.1", other_address="192.0.2.2")
+    many = pb.Report(capping=pb.Capping(passing=[passing] * decode.MOST_PASSING))
+    capping = decode.reported(1, Role.GATEWAY, many).capping
+    assert capping is not None and len(capping.passing) == decode.MOST_PASSING
+    with pytest.raises(Refused, match="more than 0 connections that pass a terminal"):
+        decode.reported(1, Role.TERMINAL, many)
+    many.capping.passing.append(pb.Passing(terminal_address="nowhere"))
+    with pytest.raises(Refused, match="more than 4096 connections that pass a gateway"):
+        decode.reported(1, Role.GATEWAY, many)
+
+
+def test_a_gateway_none_of_whose_ports_has_a_program_is_heard() -> None:
+    missing = [pb.Missing(port=f"gw-{number}", because="gone") for number in range(MOST_PORTS)]
+    report = pb.Report(capping=pb.Capping(missing=[*missing, pb.Missing(port="all", because="unreadable")]))
+    capping = decode.reported(1, Role.GATEWAY, report).capping
+    assert capping is not None and len(capping.missing) == MOST_PORTS + 1
+    report.capping.missing.append(pb.Missing(port="one more"))
+    with pytest.raises(Refused, match="or 257 ports"):
+        decode.reported(1, Role.GATEWAY, report)
+
+
+@pytest.mark.parametrize(
+    "told_of",
+    [
+        pb.Elimination(paths=[pb.PathCopies(name="wifi")] * 2),
+        pb.Elimination(paths=[pb.PathCopies(name=str(number)) for number in range(65)]),
+        pb.Elimination(paths=[pb.PathCopies(name="wifi", skew=range(65))]),
+        pb.Elimination(missing=[pb.Missing()] * 65),
+    ],
+    ids=["a path twice", "paths", "skews", "ports"],
+)
+def test_of_copies_no_more_is_believed_than_a_site_can_have(told_of: pb.Elimination) -> None:
+    with pytest.raises(Refused, match="copies"):
+        decode.reported(1, Role.GATEWAY, pb.Report(elimination=told_of))
+
+
+def test_good_words_are_borne() -> None:
+    for word in GOOD:
+        assert told(word.SerializeToString())
+
+
+def test_what_an_agent_did_is_heard_whole_and_what_is_too_long_ends_behind_a_word() -> None:
+    sentence = "10.1.0.1:40000 to 10.1.0.2:80, backup 10.2.0.1:40001 to 10.2.0.2:80; "
+    done = sentence * 20
+    assert decode.resulted(1, pb.Result(directive=1, said=done)).said == done
+    assert decode.fired(1, pb.Fired(name="client", said=done)).said == done
+    cut = decode.resulted(1, pb.Result(directive=1, said=sentence * 100)).said
+    assert cut.endswith(" …") and set(cut.split()) == {*sentence.split(), "…"}
+    version = pb.FromAgent(hello=pb.Hello(protocol=1, role=1, version="1" * 1000)).hello
+    assert decode.opened(1, "phone", "192.0.2.1:5", version, PHONE).version == "1" * 398 + " …"

@@ -1,0 +1,303 @@
+"""What the controller keeps of its agents is its own, and is whole or said not to be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import pytest
+
+from controller.edges.agentlink.server import Agents
+from controller.edges.state import files
+from controller.edges.trust import authority, ledger
+from controller.edges.trust.authority import Authority
+from controller.edges.trust.ledger import Issued
+from controller.edges.trust.refusals import AgencyError
+from controller.model.settings import AgentService
+from controller.protocol.enrolment import Binding
+from controller.protocol.reports import Role
+from controller.protocol.requests import Impossible
+from tests.controller.edges.agentlink.agent import Ended, Identity
+from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_ledger_that_nobody_here_has_written_is_not_read_to_its_end(house: House) -> None:
+    house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    good = path.read_bytes()
+    os.truncate(path, 5 << 30)
+    with pytest.raises(AgencyError, match=r"ledger\.json.*it has more than 16 MiB"):
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+    path.write_bytes(good)
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
+@pytest.mark.parametrize("content", [b"", b"garbage", b"{}", b'{"version": 9, "agents": {}}', b"\xff"])
+def test_what_is_damaged_is_named_and_not_begun_anew(house: House, name: str, content: bytes) -> None:
+    identity = house.enrolled("phone")
+    path = house.directory / name
+    good = path.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(AgencyError, match=f"{name}.*: bring it back, or move it away to begin anew"):
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+    path.write_bytes(good)
+    house.again()
+    house.served(identity)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("certificates[0].until", 1e20, "found 1e+20, expected a time in Unix seconds"),
+        ("certificates[0].since", -1, "found -1, expected a time"),
+        ("certificates[0].until", float("nan"), "found nan, expected a time"),
+        ("certificates[0].until", "tomorrow", "found 'tomorrow', expected a time"),
+        ("certificates[0].serial", 7, "found 7, expected a text"),
+        ("certificates", {}, "found {}, expected a list"),
+        ("revoked_at", True, "found True, expected a time"),
+        ("tokens[0].used_at", 10**30, "expected a time"),
+        ("tokens[0].digest", None, "found nothing, expected a text"),
+    ],
+)
+def test_what_no_ledger_can_say_is_refused_in_one_sentence_with_its_place(
+    house: House, place: str, value: object, said: str
+) -> None:
+    house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    kept = json.loads(path.read_text())
+    *steps, last = re.findall(r"\w+", place)
+    part = kept["agents"]["phone"]
+    for step in steps:
+        part = part[int(step) if step.isdecimal() else step]
+    part[last] = value
+    path.write_text(json.dumps(kept))
+    with pytest.raises(AgencyError) as refused:
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+    sentence = str(refused.value)
+    assert sentence.startswith(f"{path}: agents.phone.{place}: ") and said in sentence and "\n" not in sentence
+    assert "bring it back, or move it away to begin anew" in sentence
+
+
+def test_a_ledger_that_is_lost_is_said_once_at_the_start_with_what_to_do(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.again()
+    assert not _warnings(caplog), "where nobody has joined, nothing is lost"
+    identity = house.enrolled("phone")
+    path = house.directory / "ledger.json"
+    path.unlink()
+    house.again()
+    (said,) = _warnings(caplog)
+    assert said.startswith(f"{path} is gone") and "bring the file back" in said and "`bicast enroll NAME`" in said
+    assert house.stream(identity).ended().code is DENIED
+    caplog.clear()
+    house.enrolled("phone")
+    house.again()
+    assert not _warnings(caplog)
+
+
+def test_a_ca_that_is_lost_is_said_once_at_the_start_with_what_to_do(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.agents.invite("laptop")
+    (house.directory / "ca.pem").unlink()
+    house.again()
+    assert not _warnings(caplog), "nobody has joined, and nothing is lost"
+    house.enrolled("phone")
+    (house.directory / "ca.pem").unlink()
+    house.again()
+    (said,) = _warnings(caplog)
+    assert "ca.pem" in said and "bring the file back" in said and "`bicast enroll NAME`" in said
+    caplog.clear()
+    house.again()
+    assert not _warnings(caplog)
+
+
+def _made_after(days: float, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(authority, "_now", lambda: datetime.now(UTC) + timedelta(days=days))
+        Authority(directory)
+
+
+def test_a_ca_of_a_clock_that_was_ahead_is_told_of_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _made_after(400, monkeypatch, tmp_path)
+    Authority(tmp_path)
+    (said,) = (each.getMessage() for each in caplog.records)
+    assert "set the clock" in said and "move the file away" in said and "\n" not in said
+
+
+def test_a_ca_that_has_run_out_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _made_after(-authority.CA_DAYS - 1, monkeypatch, tmp_path)
+    with pytest.raises(AgencyError, match=r"ca\.pem has expired: move it away .* must join again"):
+        Authority(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ca.pem", "ledger.json"])
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(house: House, name: str) -> None:
+    path = house.directory / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(AgencyError, match=f"{name} cannot be read .*no regular file.*: it must be a file"):
+        Agents(AgentService(ANYWHERE, ANYWHERE, str(house.directory)), lambda *_: None, bind)
+    path.unlink()
+
+
+@pytest.mark.parametrize("now", [-5.0, 0.0, 3600.0, 253402300799.0, 1e12])
+def test_by_a_clock_that_cannot_be_nothing_is_given_out_and_the_ledger_stays_good(tmp_path: Path, now: float) -> None:
+    path, right = tmp_path / "ledger.json", 2e9
+    times = [right, now, now, now]
+    ledger_ = ledger.Ledger(path, True, lambda: times.pop(0))
+    ledger_.enrol("phone", "secret", Binding(Role.RELAY))
+    with pytest.raises(AgencyError, match="set the clock"):
+        ledger_.enrol("laptop", "other", Binding(Role.RELAY))
+    ledger_.revoke("phone")
+    entries = ledger.Ledger(path, False).entries()
+    assert set(entries) == {"phone"} and entries["phone"].revoked_at is not None
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == ledger.__name__]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """One of its own, of 32 kB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", disk], check=True)
+    yield disk
+    subprocess.run(["umount", disk], check=True)
+
+
+def _fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "else").open("wb", buffering=0) as file:
+        while file.write(b"x" * 4096):
+            pass
+
+
+def test_a_full_disk_is_called_so_and_nothing_is_left_beside_the_ledger(disk: Path) -> None:
+    house = House(disk / "agents")
+    try:
+        house.agents.invite("phone")
+        _fill(disk)
+        with pytest.raises(
+            Impossible, match=r"ledger\.json cannot be written \(No space left .*: make room on "
+        ) as full:
+            house.agents.invite("laptop")
+        assert "user" not in str(full.value), "its rights are not what is wrong"
+        assert not (house.directory / "ledger.json.new").exists()
+        assert [each.name for each in house.agents.enrolled()] == ["phone"]
+        (disk / "else").unlink()
+        house.agents.invite("laptop")
+    finally:
+        house.stop()
+
+
+def test_a_read_only_disk_is_called_so(disk: Path) -> None:
+    house = House(disk / "agents")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        with pytest.raises(Impossible, match=r"cannot be written \(Read-only file system\): .* mount it writable, or "):
+            house.agents.invite("laptop")
+    finally:
+        house.stop()
+
+
+@pytest.mark.parametrize("unwritable", ["full", "read-only"])
+def test_where_nothing_can_be_written_a_controller_that_has_its_ca_starts_and_serves(
+    disk: Path, unwritable: str
+) -> None:
+    house = House(disk / "agents")
+    try:
+        identity = house.enrolled("phone")
+        if unwritable == "full":
+            _fill(disk)
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        house.again()
+        house.served(identity)
+    finally:
+        house.stop()
+
+
+def test_without_a_ca_a_full_disk_is_said_in_one_sentence(disk: Path) -> None:
+    _fill(disk)
+    with pytest.raises(AgencyError, match=r"ca\.pem cannot be written \(No space left .*: make room on ") as full:
+        Authority(disk / "agents")
+    assert "\n" not in str(full.value)
+
+
+def test_a_lock_on_a_full_disk_is_held_and_what_it_cannot_tell_is_said(
+    disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _fill(disk)
+    lock = disk / "agents" / "lock"
+    with files.locked(lock, "the agents' directory", "go elsewhere"):
+        (said,) = (each.getMessage() for each in caplog.records)
+        assert said.startswith(f"{lock} cannot be written (No space left on device)") and "make room on" in said
+        sentence = "in use by another controller, process of a number that it has not told: .* go elsewhere"
+        with (
+            pytest.raises(files.InUse, match=sentence),
+            files.locked(lock, "the agents' directory", "go elsewhere"),
+        ):
+            pass
+
+
+def test_a_token_that_cannot_be_kept_is_none(house: House) -> None:
+    (house.directory / "ledger.json.new").mkdir()
+    with pytest.raises(Impossible, match="cannot be written"):
+        house.agents.invite("phone")
+    assert house.agents.enrolled() == ()
+
+
+def test_a_joining_that_cannot_be_kept_leaves_the_token_good(house: House) -> None:
+    token = house.agents.invite("phone").token
+    beside = house.directory / "ledger.json.new"
+    beside.mkdir()
+    ended = house.join("phone", token)
+    assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.UNAVAILABLE
+    beside.rmdir()
+    assert isinstance(house.join("phone", token), Identity)
+
+
+def test_the_authority_stays_who_it_is(house: House) -> None:
+    assert Authority(house.directory).pin == Authority(house.directory).pin
+
+
+def test_a_ca_that_others_may_read_is_refused_with_what_to_do(house: House) -> None:
+    path = house.directory / "ca.pem"
+    path.chmod(0o644)
+    with pytest.raises(AgencyError, match=r"every user of this machine may open it: `chmod o= .*ca\.pem`"):
+        Authority(house.directory)
+    path.chmod(0o640)
+    Authority(house.directory)
+
+
+def test_what_is_kept_is_only_the_controllers(house: House) -> None:
+    house.enrolled("phone")
+    assert {each.name for each in house.directory.iterdir()} == {"ca.pem", "ledger.json"}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in house.directory.iterdir()} == {0o600}
+    assert stat.S_IMODE(house.directory.stat().st_mode) == 0o700
+
+
+def test_who_joins_again_and_again_has_two_certificates_that_count(tmp_path: Path) -> None:
+    kept = ledger.Ledger(tmp_path / "ledger.json", True)
+    for number in range(5):
+        kept.enrol("phone", f"secret {number}", Binding(Role.RELAY))
+        issued = Issued(str(number), 1e9, 2e9, Binding(Role.RELAY), "00" * 32, "00" * 32)
+        kept.redeem("phone", f"secret {number}", lambda _, issued=issued: issued)
+    (entry,) = ledger.Ledger(tmp_path / "ledger.json", False).entries().values()
+    assert [each.serial for each in entry.certificates] == ["3", "4"]

@@ -1,0 +1,352 @@
+"""Strangers at the doors: nobody is waited for, and nobody fills the house."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import queue
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import listener as agent_listener
+from controller.edges.agentlink import server, session
+from controller.edges.trust import admission
+from controller.edges.trust.admission import Familiar
+from controller.edges.trust.refusals import AgencyError, Refusals
+from controller.model.settings import AgentService, Endpoint
+from controller.protocol.reports import AgentClosed, AgentOpened, Reported, Role
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Identity, channel_to
+from tests.controller.edges.agentlink.house import House, bind
+from tests.controller.edges.agentlink.log import Log, refused
+
+PEM = serialization.Encoding.PEM
+TREE = Path(__file__).resolve().parents[4]
+
+
+def outside(house: House) -> ssl.SSLSocket:
+    """A connection that says nothing more."""
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    at = house.agents.join
+    plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S)
+    return context.wrap_socket(plain, server_hostname="bicast-controller")
+
+
+def to_the_end(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def test_a_handshake_that_is_not_made_is_not_waited_for(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 0.2)
+    at = house.agents.listen
+    with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
+        plain.sendall(b"\x16\x03\x01\x02\x00")
+        to_the_end(plain)
+    assert "0.2 seconds" in refused(house, log, "handshake")
+
+
+def attending() -> int:
+    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+
+def test_strangers_leave_nothing_that_only_a_search_for_garbage_finds(house: House) -> None:
+    at = house.agents.listen
+    gc.collect()
+    before = attending()
+    gc.disable()
+    try:
+        for _ in range(20):
+            with socket.create_connection((at.host, at.port), timeout=PATIENCE_S):
+                pass
+        deadline = time.monotonic() + PATIENCE_S
+        while (house.agents.refusals()["handshake"], attending()) != (20, before) and time.monotonic() < deadline:
+            time.sleep(0.05)  # what asyncio lets go of is no event
+        assert (house.agents.refusals()["handshake"], attending()) == (20, before)
+    finally:
+        gc.enable()
+
+
+def test_who_joins_does_not_stay(build: Callable[[], House], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "JOINING_WITHIN_S", 0.2)
+    house = build()
+    with outside(house) as connection:
+        to_the_end(connection)
+
+
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    """And nobody leaves one by himself."""
+    monkeypatch.setattr(agent_listener, "MOST_STRANGERS", 8)
+    monkeypatch.setattr(agent_listener, "MOST_JOINING", 8)
+    monkeypatch.setattr(agent_listener, "HANDSHAKE_WITHIN_S", 30 * PATIENCE_S)
+    monkeypatch.setattr(server, "JOINING_WITHIN_S", 30 * PATIENCE_S)
+    return 8
+
+
+def silent(at: Endpoint, beginning: bytes = b"", host: str = "127.0.0.1") -> socket.socket:
+    plain = socket.create_connection((at.host, at.port), timeout=PATIENCE_S, source_address=(host, 0))
+    plain.sendall(beginning)
+    return plain
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00"], ids=["not begun", "begun"])
+def test_strangers_in_every_place_do_not_keep_an_agent_out(
+    few_places: int, build: Callable[[], House], log: Log, beginning: bytes
+) -> None:
+    house = build()
+    identity = house.enrolled("phone")
+    with contextlib.ExitStack() as stack:
+        strangers = [
+            stack.enter_context(silent(at, beginning))
+            for at in (house.agents.listen, house.agents.join)
+            for _ in range(few_places)
+        ]
+        house.served(identity)
+        assert "the oldest of more than 8" in log.get(timeout=PATIENCE_S).getMessage()
+        to_the_end(strangers[0])
+        house.enrolled("laptop")
+        to_the_end(strangers[few_places])
+
+
+def test_strangers_who_know_tls_do_not_keep_out_who_joins(few_places: int, build: Callable[[], House]) -> None:
+    house = build()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(outside(house)) for _ in range(few_places)]
+        house.enrolled("phone")
+        to_the_end(strangers[0])
+
+
+def test_doors_full_of_strangers_cost_less_than_sixty_megabytes(build: Callable[[], House]) -> None:
+    """As large as some of them were found to be, the far ends of their connections, which are ours too, among it."""
+    house, some = build(), 100
+    places = (agent_listener.MOST_STRANGERS, agent_listener.MOST_JOINING)
+    with contextlib.ExitStack() as stack:
+        before = resident_bytes()
+        for _ in range(some):
+            for at in (house.agents.listen, house.agents.join):
+                stack.enter_context(silent(at, b"\x16\x03\x01\x02\x00"))
+        deadline = time.monotonic() + PATIENCE_S
+        while attending() < 2 * some and time.monotonic() < deadline:
+            time.sleep(0.05)  # what asyncio takes is no event
+        each = (resident_bytes() - before) / (2 * some)
+    assert sum(places) * each < 60e6
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def test_the_host_that_has_most_makes_place_first(few_places: int, build: Callable[[], House]) -> None:
+    house = build()
+    with contextlib.ExitStack() as stack:
+        lonely = stack.enter_context(silent(house.agents.join, host="127.0.0.2"))
+        many = [stack.enter_context(silent(house.agents.join, host="127.0.0.3")) for _ in range(few_places + 2)]
+        for stranger in many[:3]:
+            to_the_end(stranger)
+        context = ssl.create_default_context(cadata=house.ca_pem.decode())
+        context.set_alpn_protocols(["h2"])
+        stack.enter_context(context.wrap_socket(lonely, server_hostname="bicast-controller"))
+
+
+def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+    house: House, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = house.enrolled("phone")
+    monkeypatch.setattr(admission, "EACH_S", 0.01)
+    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, of hosts that come from now on
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(silent(house.agents.listen, host="127.0.0.3")) for _ in range(5)]
+        to_the_end(many[4])
+        assert "while 0.01 connections a second come from that host" in log.get(timeout=PATIENCE_S).getMessage()
+        assert house.agents.refusals()["rate"] == 1
+        house.served(identity)
+
+
+def test_who_made_place_leaves_nothing_that_only_a_search_for_garbage_finds(
+    few_places: int, build: Callable[[], House]
+) -> None:
+    house = build()
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.ExitStack() as stack:
+            strangers = [stack.enter_context(silent(house.agents.listen)) for _ in range(few_places + 20)]
+            for stranger in strangers[:20]:
+                to_the_end(stranger)
+            deadline = time.monotonic() + PATIENCE_S
+            while (attending() > few_places) and time.monotonic() < deadline:
+                time.sleep(0.05)  # what asyncio lets go of is no event
+            assert attending() == few_places
+    finally:
+        gc.enable()
+
+
+def test_who_waits_to_be_taken_holds_nobody_up(house: House) -> None:
+    """The kernel has the next one ready each time that it is asked."""
+    seen: list[str] = []
+
+    class Watched(agent_listener.AgentListener):
+        def _receive(self, sock: socket.socket, place: agent_listener.ConnectionSlot) -> None:
+            seen.append("taken")
+            super()._receive(sock, place)
+
+        async def _attend(self, sock: socket.socket, place: agent_listener.ConnectionSlot) -> None:
+            seen.append("attended")
+            sock.close()
+
+    async def serve() -> None:
+        listener = agent_listener.listening(Endpoint("127.0.0.1", 0), "listen")
+        at = Endpoint(*listener.getsockname())
+        waiting = [silent(at) for _ in range(5)]
+        watched = Watched(listener, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "nowhere", {}, Refusals(), Familiar())
+        serving = asyncio.create_task(watched.serve())
+        while seen.count("taken") < len(waiting):
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        for each in waiting:
+            each.close()
+
+    asyncio.run(serve())
+    assert seen == ["taken", "attended"] * 5
+
+
+@pytest.mark.parametrize("listener", ["listen", "join"])
+def test_who_knows_only_an_older_tls_is_refused(house: House, log: Log, tmp_path: Path, listener: str) -> None:
+    identity = house.enrolled("phone")
+    key = identity.key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (tmp_path / "phone.pem").write_bytes(key + identity.certificate.public_bytes(PEM))
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(tmp_path / "phone.pem")
+    at = getattr(house.agents, listener)
+    for newest, welcome in ((ssl.TLSVersion.TLSv1_2, False), (ssl.TLSVersion.TLSv1_3, True)):
+        context.maximum_version = newest
+        with socket.create_connection((at.host, at.port), timeout=PATIENCE_S) as plain:
+            if welcome:
+                context.wrap_socket(plain, server_hostname="bicast-controller").close()
+            else:
+                with pytest.raises(ssl.SSLError):
+                    context.wrap_socket(plain, server_hostname="bicast-controller")
+    assert "UNSUPPORTED_PROTOCOL" in refused(house, log, "handshake")
+
+
+def served(house: House, identity: Identity) -> bool:
+    stream = house.stream(identity)
+    stream.say(HELLO)
+    return isinstance(stream.any_word(), pb.FromController)
+
+
+def test_a_crowd_of_agents_is_told_to_wait_outside(
+    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch, log: Log
+) -> None:
+    monkeypatch.setattr(agent_listener, "MOST", 1)
+    house = build()
+    stream, _ = house.served(house.enrolled("phone"))  # by when the place of who joins is free again
+    laptop = house.enrolled("laptop")
+    assert house.stream(laptop).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "1 connections are open" in refused(house, log, "crowd")
+    stream.close()
+    house.closed()
+    while not served(house, laptop):  # until its place is seen to be free
+        pass
+
+
+def test_a_connection_with_no_stream_in_it_does_not_stay(
+    build: Callable[[], House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(server.OPTIONS, "grpc.max_connection_idle_ms", 500)
+    house = build()
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    with channel_to(str(house.agents.listen), house.ca_pem, house.enrolled("phone")) as channel:
+        channel.subscribe(states.put, try_to_connect=True)
+        while states.get(timeout=PATIENCE_S) is not grpc.ChannelConnectivity.READY:
+            pass
+        assert states.get(timeout=PATIENCE_S) is grpc.ChannelConnectivity.IDLE
+
+
+def test_one_certificate_fills_no_house(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_listener, "MOST_OF_A_NAME", 1)
+    identity = house.enrolled("phone")
+    house.served(identity)
+    assert house.stream(identity).ended().code is grpc.StatusCode.UNAVAILABLE
+    assert "'phone'" in refused(house, log, "crowd")
+    house.served(house.enrolled("laptop"))
+
+
+def test_nobody_else_finds_the_sockets_behind_the_doors(house: House) -> None:
+    """By a name that any user of this machine reads in /proc/net/unix, all descriptors could be had."""
+    house.served(house.enrolled("phone"))
+    names = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "bicast-" in line}
+    behind = {name for name in names if name.endswith("/socket")}
+    assert len(behind) >= 2 and not any(Path(name).parent.exists() for name in behind)
+    taken = names - behind
+    assert taken and all(name.startswith("@bicast-guest-") for name in taken), "ends that connect, and listen to nobody"
+    with socket.socket(socket.AF_UNIX) as borrower, pytest.raises(OSError):
+        borrower.bind("\0" + taken.pop()[1:])
+
+
+@pytest.mark.parametrize("method", ["Agents/Session", "Enrolment/Join"])
+def test_who_did_not_come_through_a_door_is_refused(house: House, method: str) -> None:
+    """Though it is of this process, and has the socket."""
+    house.served(house.enrolled("phone"))
+    sockets = [each for each in Path("/proc/self/fd").iterdir() if "/socket (deleted)" in str(each.resolve())]
+    codes = set()
+    for each in sockets:
+        with grpc.insecure_channel(f"unix:{each}") as channel:
+            call = channel.unary_unary(f"/bicast.agent.v1.{method}")
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(HELLO.SerializeToString(), timeout=PATIENCE_S)
+        codes.add(refusal.value.code())
+    assert codes == {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}, "one of the two serves it"
+
+
+def test_an_address_that_cannot_be_had_is_named(house: House, tmp_path: Path) -> None:
+    for service, key in (
+        (AgentService(house.agents.listen, Endpoint("127.0.0.1", 0), str(tmp_path / "other")), "listen"),
+        (AgentService(Endpoint("127.0.0.1", 0), Endpoint("192.0.2.1", 8656), str(tmp_path / "other")), "join"),
+    ):
+        with pytest.raises(AgencyError, match=rf"set controller\.agents\.{key} "):
+            server.Agents(service, lambda *_: None, bind)
+
+
+def test_a_host_that_went_away_without_a_word_is_missed(
+    build: Callable[[], House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel would hold its connection for hours."""
+    monkeypatch.setattr(session, "QUIET_S", 2.0)
+    monkeypatch.setattr(session, "ANSWERS_WITHIN_S", 1.0)
+    house = build()
+    program, directory = TREE / "build" / "bicast-agent", str(tmp_path / "phone")
+    words = ["--name", "phone", "--token", house.agents.invite("phone", Role.TERMINAL).token, "--directory", directory]
+    subprocess.run([program, "join", str(house.agents.join), *words], check=True, capture_output=True)
+    agent = subprocess.Popen([program, "run", "--directory", directory], stderr=subprocess.DEVNULL)
+    try:
+        house.event(AgentOpened)
+        house.event(Reported)
+        agent.send_signal(signal.SIGSTOP)
+        while isinstance(event := house.any_event(), Reported):
+            pass
+        assert event == AgentClosed(event.session, "silent for 3 s")
+        agent.send_signal(signal.SIGCONT)
+        house.event(AgentOpened)
+    finally:
+        agent.kill()
+        agent.wait()

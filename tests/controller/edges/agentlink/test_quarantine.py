@@ -1,0 +1,39 @@
+"""An agent at whose words the core fails is sent away, and after the second time kept out for a while."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from controller.edges.agentlink.sessions import FAULTS, LASTS_S, WITHIN_S, Quarantine
+from controller.edges.trust.refusals import Refused
+from controller.protocol.orders import HangUp
+from tests.controller.edges.agentlink.agent import HELLO
+from tests.controller.edges.agentlink.house import House
+
+
+def test_who_made_the_core_fail_twice_is_kept_out_and_others_are_not(house: House) -> None:
+    phone, laptop = house.enrolled("phone"), house.enrolled("laptop")
+    for _ in range(FAULTS):
+        stream, opened = house.served(phone)
+        house.agents.perform(HangUp(opened.session, "the controller failed at its word", fault=True))
+        ended = stream.ended()
+        assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "failed at its word" in ended.said
+        house.closed()
+    stream = house.stream(phone)
+    stream.say(HELLO)
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.FAILED_PRECONDITION and "it is let in again in 600 s" in ended.said
+    assert house.agents.refusals()["fault"] == FAULTS + 1
+    house.served(laptop)
+
+
+def test_a_quarantine_ends_and_faults_long_apart_make_none() -> None:
+    quarantine = Quarantine()
+    quarantine.fault("phone", 0.0)
+    quarantine.fault("phone", WITHIN_S + 1.0)
+    quarantine.check("phone", WITHIN_S + 1.0)
+    quarantine.fault("phone", WITHIN_S + 2.0)
+    with pytest.raises(Refused, match="let in again in 600 s"):
+        quarantine.check("phone", WITHIN_S + 2.0)
+    quarantine.check("phone", WITHIN_S + 2.0 + LASTS_S)

@@ -1,0 +1,217 @@
+"""The agent that people install, against the controller that people run: join, report, revoke, join again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.edges.http.client import Client
+from tests.system.test_frameworks import PYTHONS
+
+TREE = Path(__file__).resolve().parents[4]
+PATIENCE_S = 60.0
+SITE = """\
+controller:
+  openflow: {{listen: "127.0.0.1:{0}"}}
+  api: {{listen: "127.0.0.1:{1}"}}
+  agents: {{listen: "127.0.0.1:{2}", join: "127.0.0.1:{3}", directory: agents}}
+  state: state.json
+sites:
+  home:
+    dpid: "0000000000000001"
+    uplinks:
+      wifi: {{port: wifi0, addresses: [192.168.100.2/24], next_hops: [{{address: 192.168.100.1}}]}}
+    subnets:
+      lan: {{gateways: [10.1.0.1/24]}}
+    terminals:
+      phone: {{addresses: [{{address: 10.1.0.7, port: lan0}}]}}
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class House:
+    def __init__(self, directory: Path, python: str) -> None:
+        self.directory, self.python = directory, python
+        ports = free_ports(4)
+        (directory / "gateway.yaml").write_text(SITE.format(*ports))
+        self.client = Client(f"http://127.0.0.1:{ports[1]}")
+        self.environment = {**os.environ, "BICAST_API": f"127.0.0.1:{ports[1]}"}
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.controller = self._begin("controller", self.python, "-m", "controller", "gateway.yaml")
+        self.until(lambda: self.log("controller").count("agents are awaited") > 0)
+
+    def _begin(self, name: str, *words: str) -> subprocess.Popen[bytes]:
+        with (self.directory / f"{name}.log").open("wb") as log:
+            begun = subprocess.Popen(words, cwd=self.directory, env={**os.environ, "PYTHONPATH": str(TREE)}, stderr=log)
+        self.running.append(begun)
+        return begun
+
+    def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([TREE / "build/bicast-agent", *words], cwd=self.directory, capture_output=True, text=True)
+
+    def bicast(self, *words: str) -> str:
+        done = subprocess.run(
+            [TREE / "bicast", *words], env=self.environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def line(self, name: str) -> list[str]:
+        """What `enroll` says to type on the agent's host."""
+        (line,) = [each for each in self.bicast("enroll", name).splitlines() if "bicast-agent join" in each]
+        return [*line.split()[1:], "--directory", name]
+
+    def run_agent(self, name: str) -> subprocess.Popen[bytes]:
+        return self._begin(name, str(TREE / "build/bicast-agent"), "run", "--directory", name)
+
+    def log(self, name: str) -> str:
+        return (self.directory / f"{name}.log").read_text()
+
+    def served(self, name: str) -> dict[str, Any] | None:
+        """The agent, when its report has come."""
+        agents = json.loads(self.bicast("status", "--json"))["agents"]
+        return next((one for one in agents if one["name"] == name and one["reports"] and one["state"] == "here"), None)
+
+    def until(self, so: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not so():
+            assert time.monotonic() < deadline, {each.name: each.read_text() for each in self.directory.glob("*.log")}
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        for each in self.running:
+            each.kill()
+            each.wait()
+
+
+@pytest.fixture(params=PYTHONS)
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    house = House(tmp_path, PYTHONS[request.param])
+    yield house
+    house.stop()
+
+
+def test_from_joining_to_being_sent_away_and_back(house: House) -> None:
+    line = house.line("phone")
+    joined = house.agent(*line)
+    assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
+    replayed = house.agent(*line)
+    assert replayed.returncode == 1 and "was used before" in replayed.stderr
+    agent = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    assert "127.0.0.1:" in house.bicast("agents")
+
+    assert "phone is revoked; its stream, from 127.0.0.1:" in house.bicast("revoke", "phone")
+    house.until(lambda: "the certificate of phone was revoked (PermissionDenied)" in house.log("phone"))
+    assert agent.poll() is None, "it is sent away, and does not end"
+    house.until(lambda: house.served("phone") is None)
+    agent.terminate()
+    agent.wait()
+
+    assert house.agent(*house.line("phone")).returncode == 0
+    house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+
+
+def test_the_line_that_enroll_prints_runs_as_it_stands(house: House) -> None:
+    """In a shell of the controller's machine, whether or not the agent is installed."""
+    told = house.bicast("enroll", "phone").splitlines()
+    (line,) = [each for each in told if "bicast-agent join" in each]
+    typed = ["sh", "-c", f"{line} --directory phone"]
+    joined = subprocess.run(typed, cwd=house.directory, capture_output=True, text=True)
+    assert joined.returncode == 0 and "joined as phone" in joined.stdout, joined.stderr
+    house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+
+
+def test_a_second_controller_on_the_same_files_does_not_start_and_changes_nothing(house: House) -> None:
+    before = {path: path.read_bytes() for path in house.directory.glob("agents/*")}
+    second = subprocess.run(
+        [house.python, "-m", "controller", "gateway.yaml"],
+        cwd=house.directory,
+        env={**os.environ, "PYTHONPATH": str(TREE)},
+        capture_output=True,
+        text=True,
+    )
+    assert second.returncode == 1
+    assert f"state.json is in use by another controller, process {house.controller.pid}: " in second.stderr
+    assert {path: path.read_bytes() for path in house.directory.glob("agents/*")} == before
+    assert "phone" in house.bicast("enroll", "phone"), "the first goes on"
+
+
+def test_of_an_agent_that_was_stopped_it_is_said_and_of_one_that_was_killed_not(house: House) -> None:
+    def said(end: signal.Signals, sentence: str) -> None:
+        phone = house.run_agent("phone")
+        house.until(lambda: house.served("phone"))
+        phone.send_signal(end)
+        phone.wait()
+        house.until(lambda: f"agent phone is gone: {sentence}" in house.log("controller"))
+
+    assert house.agent(*house.line("phone")).returncode == 0
+    said(signal.SIGTERM, "it was stopped")
+    said(signal.SIGKILL, "the connection broke off")
+
+
+def test_who_joins_again_is_served_with_the_new_certificate_at_once(house: House) -> None:
+    def certificates() -> list[str]:
+        kept = json.loads((house.directory / "agents" / "ledger.json").read_text())
+        return [each["serial"] for each in kept["agents"]["phone"]["certificates"]]
+
+    assert house.agent(*house.line("phone")).returncode == 0
+    (old,) = certificates()
+    agent = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    renewed = house.agent(*house.line("phone"))
+    assert renewed.returncode == 0, renewed.stderr
+    house.until(lambda: len(certificates()) == 1)  # the new one was used
+    assert certificates() != [old]
+    house.until(lambda: house.served("phone"))
+    assert agent.poll() is None and "this host has joined again" in house.log("phone")
+
+
+def test_an_agent_ends_when_it_is_stopped_also_where_the_controller_does_not_answer(house: House) -> None:
+    assert house.agent(*house.line("phone")).returncode == 0
+    phone = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    house.controller.send_signal(signal.SIGSTOP)
+    phone.terminate()
+    assert phone.wait(PATIENCE_S) == 0
+    house.controller.send_signal(signal.SIGCONT)
+
+
+def test_a_killed_controller_has_its_agent_back(house: House) -> None:
+    assert house.agent(*house.line("phone")).returncode == 0
+    agent = house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    house.controller.kill()
+    house.controller.wait()
+    house.start()
+    house.until(lambda: house.served("phone"))
+    assert agent.poll() is None
+
+
+def test_a_controller_that_is_asked_to_end_ends_with_agents_in_it(house: House) -> None:
+    assert house.agent(*house.line("phone")).returncode == 0
+    house.run_agent("phone")
+    house.until(lambda: house.served("phone"))
+    house.controller.send_signal(signal.SIGTERM)
+    assert house.controller.wait(PATIENCE_S) == 0
+    house.until(lambda: "the controller stops" in house.log("phone"))

@@ -1,0 +1,183 @@
+"""Relays and gateways know each other by what the controller vouches for, and say nothing that it cannot bear."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import decode
+from controller.edges.trust.authority import Trust
+from controller.edges.trust.refusals import Refused
+from controller.model.known import WEB
+from controller.protocol.enrolment import Binding, Credential
+from controller.protocol.orders import Direct, Relay, RelayClient, Take, TunnelOrder, Tunnels, Walk, WalkTo
+from controller.protocol.reports import Resulted, Role, SoughtDestination, Walked
+from tests.controller.edges.agentlink.agent import Identity, new_key, request
+from tests.controller.edges.agentlink.house import House
+
+STANDS = Relay(443, (RelayClient("home", b"\1" * 32),), WEB, "bbr")
+
+
+def fingerprint(identity: Identity) -> bytes:
+    return hashlib.sha256(identity.certificate.public_bytes(Encoding.DER)).digest()
+
+
+def ordered(house: House, identity: Identity) -> pb.Relay:
+    stream, opened = house.served(identity)
+    house.agents.perform(Direct(opened.session, 5, STANDS))
+    return stream.hear().directive.relay
+
+
+# By what they know each other
+
+
+def test_a_relay_is_given_a_certificate_for_its_own_key_and_name_and_for_serving(house: House) -> None:
+    oslo = house.enrolled("oslo")
+    order = ordered(house, oslo)
+    assert (order.port, order.congestion, order.gateways[0].name) == (443, "bbr", "home")
+    certificate = x509.load_der_x509_certificate(order.certificate)
+    assert certificate.public_key() == oslo.key.public_key()
+    assert certificate.not_valid_after_utc >= oslo.certificate.not_valid_after_utc
+    verifier = PolicyBuilder().store(Store([oslo.ca]))
+    verifier.build_server_verifier(x509.DNSName("oslo")).verify(certificate, [])
+    for shown, name in ((certificate, "bicast-controller"), (oslo.certificate, "oslo")):
+        with pytest.raises(VerificationError):
+            verifier.build_server_verifier(x509.DNSName(name)).verify(shown, [])
+    with pytest.raises(VerificationError):
+        verifier.build_client_verifier().verify(certificate, [])
+
+
+def test_one_that_is_to_be_none_is_told_so_before_it_is_sent_away(house: House) -> None:
+    stream, opened = house.served(house.enrolled("oslo"))
+    house.agents.perform(Direct(opened.session, 5, Relay()))
+    house.agents.revoke("oslo")
+    word = stream.hear().directive
+    assert word.HasField("relay") and not word.relay.port and not word.relay.certificate
+    assert stream.ended().code is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_who_counts_is_told_at_the_start_and_whenever_it_changes(tmp_path: Path) -> None:
+    told: list[dict[str, Credential]] = []
+    trust = Trust(str(tmp_path))
+    trust.ledger.tell(lambda vouched: told.append(dict(vouched)))
+    first = x509.load_der_x509_certificate(joined(trust))
+    second = x509.load_der_x509_certificate(joined(trust))
+    assert told == [{}, {"home": credential(first)}], "the older one is in use until the newer one is"
+    trust.ledger.used("home", f"{second.serial_number:040x}")
+    trust.ledger.revoke("home")
+    assert told[2:] == [{"home": credential(second)}, {}]
+
+
+def credential(certificate: x509.Certificate) -> Credential:
+    key = certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    whole = certificate.public_bytes(Encoding.DER)
+    return Credential(Role.GATEWAY, hashlib.sha256(whole).digest(), hashlib.sha256(key).digest())
+
+
+def joined(trust: Trust) -> bytes:
+    secret = trust.invite("home", Binding(Role.GATEWAY)).token.partition(".")[0]
+    return trust.join("home", secret, request("home", new_key()))[0]
+
+
+def test_a_tunnels_key_follows_the_certificates_of_its_ends_and_nothing_else(house: House) -> None:
+    home, ends = house.enrolled("home"), (b"\1" * 32, b"\2" * 32)
+
+    def keys(*orders: TunnelOrder) -> list[bytes]:
+        stream, opened = house.served(home)
+        house.agents.perform(Direct(opened.session, 5, Tunnels(orders)))
+        found = [one.key for one in stream.hear().directive.tunnels.tunnels]
+        stream.close()
+        house.closed()
+        return found
+
+    one = TunnelOrder("wifi", "wifi0", 10, 4789, None, None, ends=ends)
+    others = (replace(one, vni=11), replace(one, ends=ends[:1]), replace(one, ends=(ends[0], b"\3" * 32)))
+    first = keys(one, *others)
+    assert len(set(first)) == 4 and all(len(key) == 32 for key in first)
+    house.again()
+    assert keys(one, *others) == first, "the same after a restart"
+
+
+# What they say
+
+
+def test_what_came_of_a_walk_comes_once_and_of_one_that_was_ordered(house: House) -> None:
+    stream, opened = house.served(house.enrolled("home"))
+    house.agents.perform(Direct(opened.session, 5, Walk((WalkTo("192.0.2.1", 443, True),))))
+    (to,) = stream.hear().directive.walk.to
+    assert (to.address, to.port, to.routers) == ("192.0.2.1", 443, True)
+    stream.say(pb.FromAgent(result=pb.Result(directive=5, done=True)))
+    house.event(Resulted)
+    way = pb.Way(address="192.0.2.1", rtt_us=900, routers=[pb.Router(address="", rtt_us=0)])
+    stream.say(pb.FromAgent(walked=pb.Walked(directive=5, ways=[way])))
+    walked = house.event(Walked)
+    assert walked.ways[0].rtt_us == 900 and walked.ways[0].routers[0].address == ""
+    stream.say(pb.FromAgent(walked=pb.Walked(directive=5)))
+    assert stream.ended().said == "walked by directive 5, which it was not given or has told of"
+
+
+def test_an_order_to_take_comes_whole(house: House) -> None:
+    stream, opened = house.served(house.enrolled("home"))
+    house.agents.perform(Direct(opened.session, 5, Take("rl-home", block=True, left_alone=("192.0.2.0/24",))))
+    take = stream.hear().directive.take
+    assert (take.port, take.block, list(getattr(take, "except"))) == ("rl-home", True, ["192.0.2.0/24"])
+
+
+def sought(prefix: str = "45.0.30.0/24", address: str = "45.0.30.9", port: int = 443) -> pb.Taking:
+    return pb.Taking(sought=[pb.Sought(prefix=prefix, address=address, port=port)])
+
+
+BAD: dict[str, Callable[[], object]] = {
+    "too many relays": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name=str(n)) for n in range(65)])),
+    "a relay twice": lambda: decode.taking(pb.Taking(relays=[pb.RelayReached(name="oslo")] * 2)),
+    "too many terminals": lambda: decode.taking(
+        pb.Taking(terminals=[pb.TerminalTaken(name=str(n)) for n in range(251)])
+    ),
+    "a terminal twice": lambda: decode.taking(pb.Taking(terminals=[pb.TerminalTaken(name="tv")] * 2)),
+    "too much sought": lambda: decode.taking(pb.Taking(sought=list(sought().sought) * 65)),
+    "no prefix": lambda: decode.taking(sought(prefix="45.0.30/24")),
+    "a prefix of another length": lambda: decode.taking(sought(prefix="45.0.0.0/16")),
+    "bits behind the prefix": lambda: decode.taking(sought(prefix="45.0.30.9/24")),
+    "an address elsewhere": lambda: decode.taking(sought(address="45.0.31.9")),
+    "an address of another family": lambda: decode.taking(sought(address="2a00::1")),
+    "no port": lambda: decode.taking(sought(port=0)),
+    "too many ways": lambda: decode.walked(1, pb.Walked(ways=[pb.Way()] * 65)),
+    "a round trip that nobody waits for": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(rtt_us=60_000_001)])),
+    "too many routers": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router()] * 31)])),
+    "a router that is none": lambda: decode.walked(1, pb.Walked(ways=[pb.Way(routers=[pb.Router(address="x")])])),
+}
+
+
+@pytest.mark.parametrize("said", BAD.values(), ids=BAD)
+def test_what_cannot_be_is_refused_in_a_sentence(said: Callable[[], object]) -> None:
+    with pytest.raises(Refused) as refused:
+        said()
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+
+
+def test_what_is_sought_counts_where_relays_may_reach_it() -> None:
+    near = [
+        ("10.0.0.0/24", "10.0.0.1"),
+        ("127.0.0.0/24", "127.0.0.1"),
+        ("fe80::/48", "fe80::1"),
+        ("224.0.0.0/24", "224.0.0.5"),
+    ]
+    for prefix, address in near:
+        assert decode.taking(sought(prefix, address)).sought == ()
+    assert decode.taking(sought("2a00:1::/48", "2A00:1::1")).sought == (
+        SoughtDestination("2a00:1::/48", "2a00:1::1", 443),
+    )
+
+
+def test_a_processor_is_never_more_than_busy_and_no_text_is_endless() -> None:
+    told = decode.relaying(pb.Relaying(busy_percent=2**32 - 1, because="\x1b" * 5000))
+    assert told.busy_percent == 100 and told.because.isprintable() and len(told.because) <= 400

@@ -1,0 +1,94 @@
+"""Two streams with one certificate: an agent that came back is let in, a thief is seen and changes nothing."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import sessions
+from controller.protocol.orders import Direct, Disarm
+from controller.protocol.reports import AgentClosed, AgentOpened
+from tests.controller.edges.agentlink.agent import HELLO, Stream
+from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.log import Log, refused
+
+
+def asked_for_a_sign_of_life(stream: Stream) -> None:
+    """And gives it, as an agent does with every order."""
+    word = stream.hear()
+    assert word.directive.id == 0 and word.directive.report_every.interval_ms == 1000
+    stream.say(pb.FromAgent(result=pb.Result(directive=0, done=True)))
+
+
+def test_while_the_first_answers_a_second_is_refused_and_both_peers_are_told(house: House, log: Log) -> None:
+    identity = house.enrolled("phone")
+    first, opened = house.served(identity)
+    second = house.stream(identity)
+    second.say(HELLO)
+    asked_for_a_sign_of_life(first)
+    assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
+    line = refused(house, log, "rival")
+    assert f"phone at {opened.peer} is served" in line and "revoke phone" in line
+    assert house.quiet(), "the core knows nothing of it"
+    house.agents.perform(Direct(opened.session, 1, Disarm("x")))
+    assert first.hear().directive.id == 1, "the first goes on"
+
+
+def test_a_report_is_a_sign_of_life_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
+    identity = house.enrolled("phone")
+    first, _ = house.served(identity)
+    second = house.stream(identity)
+    second.say(HELLO)
+    assert first.hear().directive.id == 0
+    first.report(1)
+    assert second.ended().code is grpc.StatusCode.ALREADY_EXISTS
+
+
+def test_a_stream_that_does_not_answer_gives_its_place(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phone that changed its network: nobody told us of the end of its old connection."""
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 0.2)
+    identity = house.enrolled("phone")
+    first, old = house.served(identity)
+    second = house.stream(identity).welcomed()
+    closed, opened = house.event(AgentClosed), house.event(AgentOpened)
+    assert closed.session == old.session and f"came anew, from {opened.peer}" in closed.reason
+    assert opened.session > old.session
+    assert first.ended().code is grpc.StatusCode.ABORTED
+    second.report(1)
+    assert second.hear().taken.sequence == 1
+
+
+def test_who_waits_is_let_in_as_soon_as_the_first_has_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
+    identity = house.enrolled("phone")
+    first, _ = house.served(identity)
+    second = house.stream(identity)
+    second.say(HELLO)
+    assert first.hear().directive.id == 0, "it waits"
+    first.finish()
+    house.closed()
+    assert second.hear().HasField("welcome")
+
+
+def test_who_was_revoked_while_he_waited_is_not_let_in(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "ANSWERS_WITHIN_S", 3600)
+    identity = house.enrolled("phone")
+    first, _ = house.served(identity)
+    second = house.stream(identity)
+    second.say(HELLO)
+    assert first.hear().directive.id == 0, "it waits"
+    house.agents.revoke("phone")
+    assert second.ended().code is grpc.StatusCode.PERMISSION_DENIED
+    house.closed()
+    assert house.quiet()
+
+
+def test_agents_of_other_names_are_not_asked(house: House) -> None:
+    phone, opened = house.served(house.enrolled("phone"))
+    laptop, _ = house.served(house.enrolled("laptop"))
+    house.agents.perform(Direct(opened.session, 1, Disarm("x")))
+    assert phone.hear().directive.id == 1
+    laptop.finish()
+    assert house.closed().session != opened.session

@@ -1,0 +1,74 @@
+"""An agent has the role that its certificate says, and no other."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+from cryptography import x509
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink.server import Agents
+from controller.edges.trust.refusals import AgencyError
+from controller.model.settings import AgentService
+from controller.protocol.reports import AgentOpened, Role
+from tests.controller.edges.agentlink.house import ANYWHERE, House, bind
+
+ROLES = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
+
+
+def hello(role: Role) -> pb.FromAgent:
+    return pb.FromAgent(hello=pb.Hello(protocol=1, role=ROLES[role], addresses=["192.0.2.1"]))
+
+
+@pytest.mark.parametrize("bound", Role)
+@pytest.mark.parametrize("said", Role)
+def test_a_hello_with_another_role_than_the_certificate_s_is_refused(house: House, bound: Role, said: Role) -> None:
+    stream = house.stream(house.enrolled("phone", bound))
+    stream.say(hello(said))
+    if bound is said:
+        assert stream.hear().HasField("welcome")
+        assert house.event(AgentOpened).role is bound
+        return
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.PERMISSION_DENIED and house.quiet()
+    assert ended.said == (
+        f"phone says that it is a {said}, and its certificate is for a {bound}: run it with `--role {bound}`; or "
+        f"`bicast enroll phone --role {said}` on the controller, and join again"
+    )
+    assert house.agents.refusals()["role"] == 1
+
+
+def test_the_role_and_the_terminal_are_signed_into_the_certificate_and_kept(house: House) -> None:
+    tv = house.enrolled("tv", Role.TERMINAL, "TV_1")
+    names = tv.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["urn:bicast:agent:terminal:TV_1"]
+    stream = house.stream(tv)
+    stream.say(hello(Role.TERMINAL))
+    assert house.event(AgentOpened).terminal == "TV_1"
+    kept = json.loads((house.directory / "ledger.json").read_text())["agents"]["tv"]
+    assert kept["certificates"][0]["binding"] == "urn:bicast:agent:terminal:TV_1"
+    (view,) = house.agents.enrolled()
+    assert (view.role, view.terminal) == (Role.TERMINAL, "TV_1")
+
+
+def test_a_token_gives_the_role_with_which_it_was_made(house: House) -> None:
+    """Whoever has the token cannot choose, and the next token is another one's affair."""
+    token = house.agents.invite("phone", Role.TERMINAL).token
+    house.join("phone", token)
+    house.agents.invite("phone", Role.RELAY)
+    assert house.agents.enrolled()[0].role is Role.TERMINAL
+    assert house.enrolled("phone", Role.RELAY) and house.agents.enrolled()[0].role is Role.RELAY
+
+
+def test_a_ledger_without_roles_is_refused_whole_with_what_to_do(house: House) -> None:
+    house.enrolled("phone")
+    house.agents.stop()
+    path = house.directory / "ledger.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+    settings = AgentService(ANYWHERE, ANYWHERE, str(house.directory))
+    with pytest.raises(AgencyError, match=r"version.*2.*this is the ledger of agents.*all agents must join again"):
+        Agents(settings, lambda event, taken: None, bind)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 3}))
+    house.again()

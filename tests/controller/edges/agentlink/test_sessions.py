@@ -1,0 +1,282 @@
+"""A session over real TLS: who speaks when, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import grpc
+import pytest
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import decode
+from controller.edges.agentlink import session as agent_session
+from controller.protocol.orders import Arm, Direct, Directive, Disarm, HangUp, Prefer, ReportEvery
+from controller.protocol.reports import (
+    MOST_SUBFLOWS,
+    AgentClosed,
+    AgentOpened,
+    Connection,
+    PathManager,
+    ReflexFired,
+    Reported,
+    Resulted,
+    Role,
+)
+from tests.controller.edges.agentlink.agent import HELLO, PATIENCE_S, Ended
+from tests.controller.edges.agentlink.house import House
+
+SUBFLOW = pb.Subflow(
+    local_address="192.0.2.1", local_port=5000, remote_address="2001:DB8:0::7", remote_port=443, srtt_us=20_000,
+    backup_by_peer=True, cwnd_segments=10, retransmits=3, since_ack_ms=12,
+)  # fmt: skip
+
+
+def test_the_core_is_told_who_came_and_that_he_left(house: House) -> None:
+    identity = house.enrolled("phone")
+    stream, opened = house.served(identity)
+    assert opened.name == "phone" and opened.version == "of a test"
+    assert opened.role is Role.RELAY and opened.path_manager is PathManager.USERSPACE
+    assert opened.addresses == ("192.0.2.1", "2001:db8::1"), "in the spelling that can be compared"
+    assert opened.peer.startswith("127.0.0.1:")
+    assert house.agents.enrolled()[0].peer == opened.peer
+    stream.finish()
+    assert house.closed() == AgentClosed(opened.session, "it was stopped")
+    assert stream.ended().code is grpc.StatusCode.OK
+
+
+def test_the_welcome_says_the_version_that_both_speak(house: House) -> None:
+    stream = house.stream(house.enrolled("phone"))
+    newer = pb.FromAgent()
+    newer.CopyFrom(HELLO)
+    newer.hello.protocol = 7
+    stream.say(newer)
+    assert stream.hear() == pb.FromController(welcome=pb.Welcome(protocol=1, report_interval_ms=1000))
+
+
+def test_a_report_is_taken_when_the_core_has_taken_it_and_not_before(house: House) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    house.takes = False
+    stream.report(41, pb.Connection(token=7, serves=True, subflows=[SUBFLOW]))
+    reported = house.event(Reported)
+    assert (reported.session, reported.sequence) == (opened.session, 41)
+    assert isinstance(reported.connections[0], Connection) and reported.connections[0].serves
+    (subflow,) = reported.connections[0].subflows
+    assert subflow.remote_address == "2001:db8::7" and subflow.retransmits == 3 and subflow.since_ack_ms == 12
+    house.agents.perform(Direct(opened.session, 5, Disarm("x")))
+    assert stream.hear().directive.id == 5, "and nothing was said before it"
+    house.take()
+    assert stream.hear() == pb.FromController(taken=pb.Taken(sequence=41))
+
+
+def test_a_second_report_in_flight_ends_the_stream(house: House) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    house.takes = False
+    stream.report(1)
+    stream.report(2)
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert ended.said == "sent report 2 while 1 was not taken: expected one at a time"
+    assert house.event(Reported).sequence == 1
+    assert house.closed() == AgentClosed(opened.session, ended.said)
+    assert house.agents.refusals()["speech"] == 1
+
+
+def test_who_reports_as_fast_as_it_can_is_slowed(house: House) -> None:
+    stream, _ = house.served(house.enrolled("phone"))
+    began = time.monotonic()
+    for number in range(4):
+        stream.report(number)
+        assert stream.hear().taken.sequence == number
+    assert time.monotonic() - began >= 3 * 0.25, "a quarter of the interval of 1 s between any two"
+
+
+def test_who_tells_of_much_may_tell_no_oftener_than_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_session, "FIRST_INTERVAL_MS", 400)
+    stream, _ = house.served(house.enrolled("phone"))
+    began = time.monotonic()
+    for number in range(3):
+        stream.report(number, *[pb.Connection(subflows=[SUBFLOW])] * MOST_SUBFLOWS)
+        assert stream.hear().taken.sequence == number
+    assert time.monotonic() - began >= 2 * 0.4, "an interval between any two"
+
+
+def test_who_says_endlessly_that_reflexes_fired_is_slowed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_session, "FIRED_AT_ONCE", 2)
+    monkeypatch.setattr(agent_session, "FIRED_PER_S", 4.0)
+    stream, _ = house.served(house.enrolled("phone"))
+    began = time.monotonic()
+    for _ in range(5):
+        stream.say(pb.FromAgent(fired=pb.Fired(name="a")))
+    for _ in range(5):
+        house.event(ReflexFired)
+    assert time.monotonic() - began >= 3 * 0.25, "two at once, and then four a second"
+
+
+def test_a_large_report_holds_up_nobody_else(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    reads = decode.reported
+
+    def slow(session: int, role: Role, report: pb.Report) -> Reported:
+        if report.connections:
+            reading.set()
+            assert go_on.wait(PATIENCE_S)
+        return reads(session, role, report)
+
+    monkeypatch.setattr(decode, "reported", slow)
+    large, _ = house.served(house.enrolled("large"))
+    small, opened = house.served(house.enrolled("small"))
+    large.report(1, *[pb.Connection(token=7, subflows=[SUBFLOW])] * 2000)
+    assert reading.wait(PATIENCE_S)
+    small.report(2)
+    assert small.hear().taken.sequence == 2
+    assert house.event(Reported).session == opened.session
+    go_on.set()
+    assert len(house.event(Reported).connections) == 2000
+    assert large.hear().taken.sequence == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "word"),
+    [
+        (ReportEvery(100), pb.Directive(id=9, report_every=pb.ReportEvery(interval_ms=100))),
+        (
+            Prefer(("192.0.2.1", "2001:db8::1"), (("192.0.2.2",), ("192.0.2.3",)), True),
+            pb.Directive(
+                id=9,
+                prefer=pb.Prefer(
+                    path=pb.Path(terminal_addresses=["192.0.2.1", "2001:db8::1"]),
+                    others=[pb.Path(terminal_addresses=["192.0.2.2"]), pb.Path(terminal_addresses=["192.0.2.3"])],
+                    hard=True,
+                ),
+            ),
+        ),
+        (
+            Arm("a", ("192.0.2.1",), ("192.0.2.2",), 150, 100, 30_000),
+            pb.Directive(
+                id=9,
+                arm=pb.Arm(
+                    name="a",
+                    watched=pb.Path(terminal_addresses=["192.0.2.1"]),
+                    fallback=pb.Path(terminal_addresses=["192.0.2.2"]),
+                    no_progress_ms=150,
+                    no_progress_many_ms=100,
+                    lease_ms=30_000,
+                ),
+            ),
+        ),
+        (Disarm("a"), pb.Directive(id=9, disarm=pb.Disarm(name="a"))),
+    ],
+)
+def test_an_order_arrives_and_its_result_comes_back(house: House, order: Directive, word: pb.Directive) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    house.agents.perform(Direct(opened.session, 9, order))
+    assert stream.hear() == pb.FromController(directive=word)
+    stream.say(pb.FromAgent(result=pb.Result(directive=9, done=True, said="so\nit is", connections=2, took_us=40)))
+    assert house.event(Resulted) == Resulted(opened.session, 9, True, "so it is", 2, 40)
+
+
+def test_an_order_for_a_stream_that_has_ended_is_nobodys(house: House) -> None:
+    identity = house.enrolled("phone")
+    stream, old = house.served(identity)
+    stream.finish()
+    house.closed()
+    again, opened = house.served(identity)
+    house.agents.perform(Direct(old.session, 1, Disarm("old")))
+    house.agents.perform(Direct(opened.session, 2, Disarm("new")))
+    assert again.hear().directive.id == 2
+
+
+def test_a_reflex_that_fired_is_told(house: House) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    stream.say(pb.FromAgent(fired=pb.Fired(name="a", said="moved", stalled_ms=151, connections=3, monotonic_us=9)))
+    assert house.event(ReflexFired) == ReflexFired(opened.session, "a", "moved", 151, 3, 9)
+
+
+def test_the_core_may_hang_up(house: House) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    house.agents.perform(HangUp(opened.session, "no terminal has this address"))
+    assert stream.ended() == Ended(grpc.StatusCode.FAILED_PRECONDITION, "no terminal has this address")
+    assert house.closed().reason == "no terminal has this address"
+
+
+NOWHERE = pb.Subflow(local_address="x")
+NO_HELLO = "did not say hello first"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([pb.FromAgent(report=pb.Report(sequence=1))], NO_HELLO),
+        ([b"\xff\xff\xff"], "no FromAgent"),
+        ([b""], "says nothing"),
+        ([b"\xfa\x01\x00"], "says nothing"),
+        ([pb.FromAgent(hello=pb.Hello(role=pb.ROLE_TERMINAL))], "protocol 0"),
+        ([pb.FromAgent(hello=pb.Hello(protocol=1))], "expected terminal, gateway or relay"),
+        ([pb.FromAgent(hello=pb.Hello(protocol=1, role=99))], "expected terminal, gateway or relay"),
+        ([pb.FromAgent(hello=pb.Hello(protocol=1, role=3, addresses=["192.0.2.256"]))], "for an address"),
+        ([pb.FromAgent(hello=pb.Hello(protocol=1, role=1, addresses=["192.0.2.1"] * 65))], "more than 64"),
+        ([HELLO, HELLO], "hello twice"),
+        ([HELLO, b"\x0a"], "no FromAgent"),
+        ([HELLO, b"\x00" * (1 + (4 << 20))], "4194305 bytes"),
+        ([HELLO, pb.FromAgent(result=pb.Result(directive=3))], "answered directive 3"),
+        (
+            [HELLO, pb.FromAgent(report=pb.Report(connections=[pb.Connection(subflows=[NOWHERE])]))],
+            "'x' for an address",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_against_the_contract_ends_the_stream_and_is_said(
+    house: House, words: list[pb.FromAgent | bytes], says: str
+) -> None:
+    stream = house.stream(house.enrolled("phone"))
+    for word in words:
+        stream.say(word)
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
+    if words[0] is HELLO:
+        assert house.closed_after_opening().reason == ended.said
+    assert house.quiet()
+    assert house.agents.refusals()["speech"] == 1
+
+
+def test_a_word_that_fills_the_memory_is_not_read(house: House) -> None:
+    stream, _ = house.served(house.enrolled("phone"))
+    stream.say(b"\x00" * (9 << 20))
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.RESOURCE_EXHAUSTED and "larger" in ended.said
+    house.closed()
+
+
+def test_who_says_nothing_is_not_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_session, "HELLO_WITHIN_S", 0.2)
+    stream = house.stream(house.enrolled("phone"))
+    assert stream.ended() == Ended(grpc.StatusCode.DEADLINE_EXCEEDED, "said nothing for 0.2 s: expected a hello")
+    assert house.quiet()
+
+
+def test_who_does_not_answer_the_core_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_session, "MOST_UNREAD", 4)
+    stream = house.stream(house.enrolled("phone"), reads=1).welcomed()
+    session = house.event(AgentOpened).session
+    for number in range(1, 65):  # 64 MiB: more than the network would hold for it
+        house.agents.perform(Direct(session, number, Disarm("x" * (1 << 20))))
+    assert "does not read" in house.closed().reason
+    stream.lost()
+
+
+def test_a_controller_that_stops_says_so(house: House) -> None:
+    stream, opened = house.served(house.enrolled("phone"))
+    house.again()
+    ended = stream.ended()
+    assert ended.code is grpc.StatusCode.UNAVAILABLE and "the controller stops" in ended.said
+    assert house.closed().session == opened.session
+
+
+def test_an_agent_is_served_again_after_the_controllers_restart(house: House) -> None:
+    identity = house.enrolled("phone")
+    _, before = house.served(identity)
+    house.again()
+    house.closed()
+    _, after = house.served(identity)
+    assert before.name == after.name == "phone"

@@ -1,0 +1,180 @@
+"""A token is good once, soon, for one name and for a request of that name; what is refused is logged and counted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+import ssl
+import threading
+
+import grpc
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from controller.edges.trust import ledger
+from controller.protocol.requests import Impossible
+from tests.controller.edges.agentlink.agent import PATIENCE_S, Ended, Identity, new_key, request
+from tests.controller.edges.agentlink.house import House
+from tests.controller.edges.agentlink.log import Log, refused
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_token_says_whom_to_trust_and_is_kept_as_its_hash_alone(house: House) -> None:
+    invited = house.agents.invite("phone")
+    secret, _, pin = invited.token.partition(".")
+    assert len(base64.b32decode(secret.upper() + "======")) == 16
+    ca = x509.load_pem_x509_certificate(house.ca_pem).public_bytes(serialization.Encoding.DER)
+    assert pin == base64.b32encode(hashlib.sha256(ca).digest()).decode().lower().rstrip("=")
+    assert invited.join == str(house.agents.join)
+    kept = (house.directory / "ledger.json").read_text()
+    assert secret not in kept and hashlib.sha256(secret.encode()).hexdigest() in kept
+
+
+def test_a_token_is_good_once(house: House, log: Log) -> None:
+    token = house.agents.invite("phone").token
+    assert isinstance(house.join("phone", token), Identity)
+    replayed = house.join("phone", token)
+    assert isinstance(replayed, Ended) and replayed.code is UNAUTHENTICATED and "was used before" in replayed.said
+    assert "`bicast enroll phone` makes a new one" in replayed.said
+    assert "'phone'" in refused(house, log, "token_used")
+
+
+def test_who_was_cut_off_before_an_answer_comes_again_with_the_same_token(house: House) -> None:
+    token = house.agents.invite("phone").token
+    context = ssl.create_default_context(cadata=house.ca_pem.decode())
+    context.set_alpn_protocols(["h2"])
+    at = house.agents.join
+    with (
+        socket.create_connection((at.host, at.port)) as plain,
+        context.wrap_socket(plain, server_hostname="bicast-controller") as begun,
+    ):
+        begun.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert isinstance(house.join("phone", token), Identity)
+
+
+def test_of_many_who_come_with_one_token_at_once_one_gets_in(house: House) -> None:
+    token = house.agents.invite("phone").token
+    outcomes: list[Identity | Ended] = []
+    racers = [threading.Thread(target=lambda: outcomes.append(house.join("phone", token))) for _ in range(8)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sum(isinstance(each, Identity) for each in outcomes) == 1 and len(outcomes) == 8
+
+
+def test_a_token_outlives_a_restart_and_its_use_does_too(house: House) -> None:
+    token = house.agents.invite("phone").token
+    house.again()
+    assert isinstance(house.join("phone", token), Identity)
+    house.again()
+    assert isinstance(house.join("phone", token), Ended)
+
+
+def test_a_token_ends_after_a_quarter_of_an_hour(house: House, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "TOKEN_LIVES_S", -1)
+    ended = house.join("phone", house.agents.invite("phone").token)
+    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "too old" in ended.said
+    refused(house, log, "token_old")
+
+
+def test_a_token_is_for_one_name_and_stays_good_for_it(house: House, log: Log) -> None:
+    token = house.agents.invite("phone").token
+    ended = house.join("laptop", token)
+    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED and "for another name" in ended.said
+    refused(house, log, "token_of_another")
+    assert isinstance(house.join("phone", token), Identity)
+
+
+def test_a_token_that_was_never_made_is_refused(house: House, log: Log) -> None:
+    ended = house.join("phone", "a" * 26)
+    assert isinstance(ended, Ended) and ended.code is UNAUTHENTICATED
+    refused(house, log, "token_unknown")
+
+
+def test_a_new_token_ends_the_one_before(house: House) -> None:
+    old, new = house.agents.invite("phone").token, house.agents.invite("phone").token
+    assert isinstance(house.join("phone", old), Ended)
+    assert isinstance(house.join("phone", new), Identity)
+
+
+@pytest.mark.parametrize("name", ["", "Phone", "-phone", "a" * 64, "phone\n", "té", "../phone", "all"])
+def test_a_name_that_no_agent_may_have_is_refused_everywhere(house: House, name: str, log: Log) -> None:
+    with pytest.raises(Impossible, match="no name of an agent"):
+        house.agents.invite(name)
+    ended = house.join(name, "a" * 26, asked=request("phone", new_key()))
+    assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.INVALID_ARGUMENT
+    refused(house, log, "name")
+
+
+def test_why_nobody_is_called_all_is_said(house: House) -> None:
+    with pytest.raises(Impossible, match="'all' is no name of an agent: it stands for every terminal"):
+        house.agents.invite("all")
+
+
+def test_a_stranger_who_takes_another_name_each_time_does_not_fill_the_log(house: House, log: Log) -> None:
+    for number in range(3):
+        house.join(f"phone{number}", "a" * 26)
+    assert "'phone0'" in log.get(timeout=PATIENCE_S).getMessage()
+    assert log.empty() and house.agents.refusals()["token_unknown"] == 3
+
+
+# Signing requests
+
+
+def bent(request: bytes) -> bytes:
+    return request[:-1] + bytes([request[-1] ^ 1])
+
+
+def of_rsa() -> bytes:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
+    key = rsa.generate_private_key(65537, 2048)
+    made = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.DER)
+
+
+def of_two_names() -> bytes:
+    names = [x509.NameAttribute(NameOID.COMMON_NAME, each) for each in ("phone", "relay")]
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(new_key(), hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (request("relay", new_key()), "is for 'relay': expected 'phone'"),
+        (of_two_names(), "is for 'phone', 'relay': expected 'phone'"),
+        (bent(request("phone", new_key())), "not signed with its own key"),
+        (of_rsa(), "expected ECDSA P-256"),
+        (b"", "PKCS #10"),
+        (b"\x30\x03\x02\x01\x00", "PKCS #10"),
+    ],
+)
+def test_a_signing_request_that_is_no_good_leaves_the_token_good(
+    house: House, log: Log, asked: bytes, says: str
+) -> None:
+    token = house.agents.invite("phone").token
+    ended = house.join("phone", token, asked=asked)
+    assert isinstance(ended, Ended) and ended.code is grpc.StatusCode.INVALID_ARGUMENT and says in ended.said
+    refused(house, log, "request")
+    assert isinstance(house.join("phone", token), Identity)
+
+
+def test_a_request_for_more_than_an_agent_gets_gets_no_more(house: House) -> None:
+    key = new_key()
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phone")])
+    greedy = x509.CertificateSigningRequestBuilder().subject_name(name)
+    greedy = greedy.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    greedy = greedy.add_extension(x509.SubjectAlternativeName([x509.DNSName("bicast-controller")]), critical=False)
+    asked = greedy.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+    identity = house.join("phone", house.agents.invite("phone").token, asked=asked)
+    assert isinstance(identity, Identity)
+    assert not identity.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    names = identity.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [each.value for each in names] == ["urn:bicast:agent:relay"], "its role, and no name of the controller's"

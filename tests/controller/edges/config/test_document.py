@@ -1,0 +1,106 @@
+"""The file that people write is taken whole or refused, and reading it always ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from controller.edges.config import load
+from controller.edges.config.settings import DEFAULT_AGENTS
+from controller.model.config import ConfigError
+from lab.stage.addresses import CONTROLLER
+from lab.stage.isolate import RUN_DIRECTORY
+
+OLD_S = 1_000_000_000
+HALF = b"sites:\n"
+WHOLE = HALF + b"  home: {}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.yaml"
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"/nowhere/gateway\.yaml: top level: found 'No such file or dir"):
+        load.load("/nowhere/gateway.yaml")
+
+
+def test_a_huge_file_is_not_read(file: Path) -> None:
+    file.write_bytes(b"#" * (2 << 20))
+    with pytest.raises(ConfigError, match="at most 524288 bytes"):
+        load.load(str(file))
+
+
+def _said_of(path: Path) -> str:
+    said: list[str] = []
+
+    def read() -> None:
+        try:
+            load.load(str(path))
+        except ConfigError as error:
+            said.append(str(error))
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    reader.join(5)
+    assert not reader.is_alive(), "it waits"
+    return said[0]
+
+
+def test_a_pipe_in_the_files_place_is_refused_and_not_waited_for(file: Path) -> None:
+    os.mkfifo(file)
+    assert "expected a regular file" in _said_of(file)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/"])
+def test_what_is_no_file_is_refused(path: str) -> None:
+    assert f"{path}: top level: found" in _said_of(Path(path))
+
+
+def test_a_file_that_is_half_written_is_read_when_it_is_whole(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(HALF)
+    rest = [b"{}\n", b"  home: "]  # each a while after the other
+
+    def meanwhile(_s: float) -> None:
+        if rest:
+            file.write_bytes(file.read_bytes() + rest.pop())
+
+    monkeypatch.setattr(load.time, "sleep", meanwhile)
+    assert load.read(str(file)) == WHOLE
+
+
+def test_a_file_that_is_never_whole_is_refused_in_the_end(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_bytes(WHOLE)
+
+    def more(_s: float) -> None:
+        file.write_bytes(file.read_bytes() + b"#\n")
+
+    monkeypatch.setattr(load.time, "sleep", more)
+    monkeypatch.setattr(load, "PATIENCE_S", 0.01)
+    with pytest.raises(ConfigError, match="write another, and rename it"):
+        load.read(str(file))
+
+
+@pytest.mark.parametrize("age_s", [OLD_S, -OLD_S])
+def test_a_file_is_waited_for_only_while_it_is_new(file: Path, monkeypatch: pytest.MonkeyPatch, age_s: float) -> None:
+    file.write_bytes(WHOLE)
+    at = file.stat().st_mtime - age_s
+    os.utime(file, (at, at))
+    waits: list[float] = []
+    monkeypatch.setattr(load.time, "sleep", waits.append)
+    assert load.read(str(file)) == WHOLE
+    assert len(waits) == (age_s < 0)
+
+
+@pytest.mark.parametrize("name", ["twin", "natted", "beyond"])
+def test_two_sites_laboratories_serve_agents_apart_from_an_installed_controller_s(name: str) -> None:
+    """The lines of README run on them as they are."""
+    settings = load.load(str(Path(__file__).resolve().parents[4] / "topologies" / f"{name}.yaml")).settings
+    assert settings.agents is not None
+    assert {RUN_DIRECTORY} == {Path(each).parent for each in (settings.state_file, settings.agents.directory)}
+    reached = CONTROLLER if name == "natted" else DEFAULT_AGENTS.join.host
+    assert {settings.agents.listen.host, settings.agents.join.host} == {reached}

@@ -1,0 +1,68 @@
+"""docs/gateway-yaml.md tells every key that can be written, and none that cannot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from controller.edges.config import classes, document, load, relaying, settings, uplinks
+from controller.edges.config.document import Mapped, Node
+from tests.controller import sites
+
+TREE = Path(__file__).resolve().parents[4]
+REFERENCE = (TREE / "docs" / "gateway-yaml.md").read_text(encoding="utf-8")
+EXAMPLE = REFERENCE.split("## Everything at once")[1].split("```")[1].removeprefix("yaml\n")
+MODULES = (load, settings, classes, uplinks, relaying)
+NAMED = re.compile(r"\b(uplinks|subnets|terminals|access_points|classes|sites)\.[^.\[]+")
+
+
+def _told() -> dict[str, set[str]]:
+    """By the place, which is a headline, what the first column of its table names."""
+    told = {}
+    for section in REFERENCE.split("\n## ")[1:]:
+        headline = section.splitlines()[0]
+        keys = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+        if keys:
+            told["" if headline == "The top" else headline.strip("`")] = keys
+    return told
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """By the place, the keys that may stand there, as the example of everything is read."""
+    known: dict[str, set[str]] = {}
+    asked = Node.mapping
+
+    def noted(place: Node, *allowed: str, required: tuple[str, ...] = ()) -> Mapped:
+        where = re.sub(r"\[\d+\]", "[]", NAMED.sub(r"\1.NAME", place.where))
+        known[where] = {*allowed, *required}
+        return asked(place, *allowed, required=required)
+
+    monkeypatch.setattr(document.Node, "mapping", noted)
+    load.parse(EXAMPLE)
+    return known
+
+
+def test_every_key_that_is_known_stands_in_the_reference_and_nothing_else(known: dict[str, set[str]]) -> None:
+    assert _told() == known
+
+
+def test_the_example_of_everything_reaches_every_place_that_is_read(known: dict[str, set[str]]) -> None:
+    sources = (Path(module.__file__ or "").read_text(encoding="utf-8") for module in MODULES)
+    assert sum(source.count(".mapping(") for source in sources) == len(known)
+
+
+def test_every_key_stands_in_the_example_of_everything(known: dict[str, set[str]]) -> None:
+    for key in set().union(*known.values()):
+        assert re.search(rf"\b{key}:", EXAMPLE), key
+
+
+def test_the_defaults_that_are_told_are_those_that_count() -> None:
+    nobody = sites.loaded(sites.document()).settings
+    agents = settings.DEFAULT_AGENTS
+    defaults = (nobody.openflow, nobody.api, nobody.state_file, agents.listen, agents.join, agents.directory)
+    for default in defaults:
+        assert re.search(rf"^\| `\w+` \|.*\| `{re.escape(str(default))}` \|", REFERENCE, re.MULTILINE), default
+    assert nobody.agents is None

@@ -1,0 +1,75 @@
+"""`measure` at an uplink: what may be written, and where."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from controller.model.config import ConfigError
+from controller.model.uplink import Measure
+from tests.controller import sites
+from tests.controller.features.peer_sites.test_peer_program import document
+from tests.controller.features.peer_sites.test_tunnels import tunnelled
+
+BETWEEN = {"local": "198.51.100.7", "remote": "203.0.113.9"}
+OF_WIFI = ("sites", "home", "uplinks", "wifi", "measure")
+
+
+def measured() -> dict[str, Any]:
+    written = document()
+    written["controller"] = {"agents": {}}
+    written["sites"]["home"]["uplinks"]["wifi"]["measure"] = dict(BETWEEN)
+    return written
+
+
+def test_an_uplink_is_measured_between_the_hosts_that_are_written() -> None:
+    home, far = sites.loaded(measured()).sites
+    assert home.uplink("wifi").measure == Measure(ip_address("198.51.100.7"), ip_address("203.0.113.9"))
+    assert home.uplink("lte").measure is None and far.uplink("wifi").measure is None
+
+
+WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
+    ("no other end", ("sites", "far"), None, "wifi.measure", "nothing: no site of this file is at the other end"),
+    ("no agents", ("controller",), {}, "wifi.measure", "controller.agents beside it"),
+    ("at both ends", ("sites", "far", "uplinks", "wifi", "measure"), BETWEEN, "wifi.measure", "one end starts"),
+    ("half", (*OF_WIFI, "remote"), None, "wifi.measure.remote", "a value"),
+    ("one host", (*OF_WIFI, "remote"), "198.51.100.7", "wifi.measure.remote", "another address than `local`"),
+    ("two families", (*OF_WIFI, "remote"), "2001:db8::1", "wifi.measure.remote", "an IPv4 address, as `local` is"),
+    ("a group", (*OF_WIFI, "remote"), "224.0.0.1", "wifi.measure.remote", "one machine"),
+    ("the bridge's", (*OF_WIFI, "local"), "192.168.100.2", "wifi.measure.local", "the address of the host of home"),
+    (
+        "the other bridge's",
+        (*OF_WIFI, "remote"),
+        "192.168.0.1",
+        "wifi.measure.remote",
+        "the address of the host of far",
+    ),
+    ("more", (*OF_WIFI, "port"), "8620", "wifi.measure.port", "one of the keys local, remote"),
+]
+
+
+@pytest.mark.parametrize(("at", "value", "where", "expected"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
+def test_what_cannot_be_measured_is_refused_with_its_place(
+    at: tuple[str, ...], value: Any, where: str, expected: str
+) -> None:
+    written = inner = measured()
+    *way, last = at
+    for step in way:
+        inner = inner[step]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = deepcopy(value)
+    with pytest.raises(ConfigError) as error:
+        sites.loaded(written)
+    assert where in str(error.value) and expected in str(error.value)
+
+
+def test_a_tunnel_is_measured_without_a_word() -> None:
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["wifi"]["measure"] = dict(BETWEEN)
+    with pytest.raises(ConfigError, match=r"wifi.measure.*nothing at an uplink of kind tunnel"):
+        sites.loaded(written)

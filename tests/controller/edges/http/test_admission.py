@@ -1,0 +1,138 @@
+"""Strangers, floods and other formats stay outside."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from controller.edges.http import access_control
+from controller.edges.http.access_control import LARGEST_BODY_BYTES
+from controller.edges.http.server import Serving
+from tests.controller.edges.http.checks import problem
+from tests.controller.edges.http.desk import HEAD, START, TOKEN, Desk
+
+OFF = {"mode": "off"}
+
+
+@pytest.fixture
+def outside(serving: Serving) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=f"http://{serving.endpoint}", trust_env=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "given", [None, "Bearer", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Bearer \xe9"]
+)
+def test_without_the_token_nothing_is_read_and_nothing_done(
+    outside: httpx.Client, desk: Desk, given: str | None
+) -> None:
+    headers = [] if given is None else [(b"Authorization", given.encode("latin-1"))]
+    for path in ("/api/v1/terminals", "/metrics", "/healthz", "/api/v1/openapi.json", "/nothing"):
+        answer = outside.get(path, headers=headers)
+        problem(answer, 401)
+        assert answer.headers["www-authenticate"] == "Bearer"
+    problem(outside.put("/api/v1/mode", json=OFF, headers=headers), 401)
+    assert desk.snapshot is START
+
+
+def test_with_the_token_all_is_answered_under_any_name(outside: httpx.Client) -> None:
+    outside.headers = httpx.Headers({"Authorization": f"bearer {TOKEN}", "Host": "gateway.example"})
+    assert outside.get("/metrics").status_code == 200
+    assert outside.put("/api/v1/mode", json=OFF).json()["changed"]
+    assert outside.get("/api/v1/openapi.json").json()["security"] == [{"token": []}]
+
+
+def test_too_many_without_the_token_wait_and_who_has_it_does_not(
+    outside: httpx.Client, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 0)
+    before = refusals(http)
+    answer = outside.get("/metrics")
+    problem(answer, 429)
+    assert answer.headers["retry-after"] == "1"
+    assert refusals(http) == before + 1
+
+
+def refusals(http: httpx.Client) -> float:
+    lines = http.get("/metrics").text.splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("bicast_api_refusals_total ")))
+
+
+def test_the_log_tells_of_refusals_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    some = access_control.TokenRefusals()
+    late = [some.note("192.0.2.1", now) for now in (0.0, 0.5, 59.0, 60.0)]
+    first, second = caplog.messages
+    assert "from 192.0.2.1 without the token" in first and "2 more since" in second
+    assert not any(late)
+
+
+def test_of_one_second_so_many_refusals_have_a_word_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_control, "REFUSALS_EACH_S", 2)
+    some = access_control.TokenRefusals()
+    assert [some.note("192.0.2.1", now) for now in (5.0, 5.1, 5.2, 6.0)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "garbage", ""]
+)
+def test_a_body_that_is_not_json_is_not_looked_at(http: httpx.Client, desk: Desk, kind: str) -> None:
+    answer = http.put("/api/v1/mode", content=b'{"mode": "off"}', headers={"Content-Type": kind})
+    problem(answer, 415)
+    assert desk.snapshot is START
+
+
+def test_a_body_of_no_type_is_not_looked_at(http: httpx.Client, desk: Desk) -> None:
+    problem(http.put("/api/v1/mode", content=b'{"mode": "off"}'), 415)
+    assert desk.snapshot is START
+
+
+def test_a_huge_body_is_refused_before_it_is_sent(serving: Serving, desk: Desk) -> None:
+    answer = _raw(
+        serving,
+        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
+        b"Content-Length: 1000000000000\r\n\r\n",
+    )
+    assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
+    assert desk.snapshot is START
+
+
+def test_a_body_that_grows_without_saying_so_is_refused_when_it_is_huge(serving: Serving, desk: Desk) -> None:
+    chunk = b"%x\r\n%s\r\n" % (1024, b" " * 1024)
+    answer = _raw(
+        serving,
+        b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (LARGEST_BODY_BYTES // 1024 + 1),
+    )
+    assert answer.startswith(b"HTTP/1.1 413 ") and b"application/problem+json" in answer
+    assert desk.snapshot is START
+
+
+def test_half_a_body_is_not_taken_for_a_whole_one(serving: Serving, desk: Desk, http: httpx.Client) -> None:
+    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
+        connection.sendall(
+            b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"mode": "off"}'
+        )
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(65536) == b"", "it is closed, and so it was looked at"
+    assert http.get("/healthz").status_code == 200
+    assert desk.snapshot is START
+
+
+def test_garbage_on_the_socket_disturbs_nobody(serving: Serving, http: httpx.Client) -> None:
+    assert _raw(serving, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert _raw(serving, b"GET /" + b"a" * 100_000).startswith(b"HTTP/1.1 4")
+    assert http.get("/healthz").status_code == 200
+
+
+def _raw(serving: Serving, request: bytes) -> bytes:
+    """All that comes back; the server closes after an answer to half a request."""
+    with socket.create_connection((serving.endpoint.host, serving.endpoint.port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = bytearray()
+        while part := connection.recv(65536):
+            answer += part
+    return bytes(answer)

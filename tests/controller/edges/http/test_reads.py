@@ -1,0 +1,101 @@
+"""What is read is what the snapshot says, and names what is not there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from tests.controller.edges.http.checks import problem
+from tests.controller.edges.http.desk import SHARED, Desk
+
+
+def test_gateways_terminals_and_status_are_of_the_snapshot(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = replace(desk.snapshot, config_failures=2, config_error="gateway.yaml: sites: found 'x'")
+    status = http.get("/api/v1/status").json()
+    assert status["config_error"] == "gateway.yaml: sites: found 'x'"
+    assert status["config_failures"] == 2
+    gateways = http.get("/api/v1/gateways").json()
+    assert gateways == status["gateways"]
+    assert [one["state"] for one in gateways] == ["steady", "absent"]
+    home = http.get("/api/v1/gateways/home").json()
+    assert home == gateways[0]
+    assert home["dpid"] == "0000000000000001"
+    assert home["uplinks"][0]["counters"]["sent"] == {"packets": 3001, "bytes": 4000}
+    assert home["uplinks"][0]["next_hops"] == [
+        {"address": "192.168.100.1", "mac": "08:00:27:33:6d:a7"},
+        {"address": "fd00:100::1", "mac": None},
+    ]
+    terminals = http.get("/api/v1/terminals").json()
+    assert terminals == status["terminals"]
+    assert http.get("/api/v1/terminals/tablet").json() == terminals[1]
+    assert terminals[0]["mode"] == "bicast"
+
+
+def test_what_led_a_terminal_to_where_it_is_is_told_with_its_numbers(http: httpx.Client) -> None:
+    course = http.get("/api/v1/terminals/client/decisions").json()
+    assert course["active_uplink"] == "lte" and course["active_by"] == "policies" and course["movers"] == ["relay-1"]
+    assert [one["health"] for one in course["uplinks"]] == ["lossy", "good"]
+    newest = course["decisions"][0]
+    assert newest["by"] == "policy" and newest["hands"][1]["connections"] == 3 and newest["at"] == 1_700_000_001.0
+    assert http.get("/api/v1/status").json()["agents"][1]["state"] == "silent"
+
+
+def test_who_shares_the_air_is_told_with_each_pair_of_addresses(http: httpx.Client, desk: Desk) -> None:
+    assert http.get("/api/v1/caps").json() == []
+    desk.snapshot = SHARED
+    (air,) = http.get("/api/v1/caps").json()
+    assert [air] == http.get("/api/v1/status").json()["access_points"]
+    assert (air["rule"], air["active"], air["missing"][0][0]) == ("ideal", 2, "gw-c2")
+    assert air["terminals"][0]["windows"][0]["most_segments"] == 5
+    assert [one["agent"] for one in air["terminals"]] == ["client", None]
+
+
+def test_a_program_is_listed_in_the_order_in_which_a_switch_looks(http: httpx.Client) -> None:
+    program = http.get("/api/v1/gateways/home/program").json()
+    assert [(flow["table"], flow["priority"]) for flow in program["flows"]] == [(0, 20), (0, 10), (1, 100)]
+    assert program["flows"][2]["actions"] == [{"do": "dec_ttl"}, {"do": "to_group", "group_id": 0x62000001}]
+    assert program["flows"][2]["match"] == {"eth_type": 0x0800, "in_port": 3}
+    assert program["groups"][0]["buckets"][0]["actions"] == [
+        {"do": "set_field", "field": "eth_dst", "value": "08:00:27:33:6d:a7"},
+        {"do": "output", "port": 1},
+    ]
+    assert program["meters"] == [{"meter_id": 0x6200, "rate_kbps": 100, "burst_kbits": 20}]
+    assert http.get("/api/v1/program", params={"gateway": "home"}).json() == [program]
+    assert http.get("/api/v1/program").json() == [program], "the gateway without a program is left out"
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/api/v1/gateways/attic", "attic"),
+        ("/api/v1/gateways/attic/program", "attic"),
+        ("/api/v1/program?gateway=attic", "attic"),
+        ("/api/v1/gateways/shed/program", "0000000000000002"),
+        ("/api/v1/terminals/phone", "phone"),
+        ("/api/v1/terminals/phone/decisions", "phone"),
+        ("/api/v1/terminals/%F0%9F%93%B1%00%22", "no terminal is named"),
+        ("/api/v1/nothing", "/api/v1/openapi.json"),
+        ("/api/v1/gateways/", "/api/v1/openapi.json"),
+        ("/", "/api/v1/openapi.json"),
+    ],
+)
+def test_what_is_not_there_is_named(http: httpx.Client, path: str, named: str) -> None:
+    assert named in problem(http.get(path), 404)["detail"]
+
+
+def test_a_method_that_a_route_lacks_is_told_with_those_it_has(http: httpx.Client) -> None:
+    answer = http.delete("/api/v1/terminals/client/mode")
+    assert "PUT" in problem(answer, 405)["detail"]
+    assert answer.headers["allow"] == "PUT"
+
+
+def test_a_failure_of_ours_is_a_problem_that_shows_nothing_of_the_inside(http: httpx.Client, desk: Desk) -> None:
+    desk.snapshot = None  # type: ignore[assignment]
+    body = problem(http.get("/api/v1/gateways"), 500)
+    assert "NoneType" not in str(body)
+
+
+def test_health_is_answered(http: httpx.Client) -> None:
+    assert http.get("/healthz").json() == {"status": "ok"}

@@ -1,0 +1,151 @@
+"""The API's socket: bound or handed in, taken or not, and given back at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from controller.edges.http.access_control import CannotServe
+from controller.edges.http.app import make_app
+from controller.edges.http.server import serve
+from controller.model.settings import Endpoint
+from tests.controller.edges.http.desk import BEARER, SETTINGS, TOKEN, Desk
+
+CHILD = """
+import sys
+from tests.controller.edges.http.desk import SETTINGS, TOKEN, Desk
+from controller.edges.http.app import make_app
+from controller.edges.http.access_control import CannotServe
+from controller.edges.http.server import serve
+desk = Desk()
+try:
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+except CannotServe as error:
+    sys.exit(str(error))
+print(running.endpoint, flush=True)
+sys.stdin.read()
+running.stop()
+"""
+
+
+def test_an_address_that_is_taken_is_one_sentence(desk: Desk) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        endpoint = Endpoint("127.0.0.1", other.getsockname()[1])
+        settings = replace(SETTINGS, api=endpoint)
+        with pytest.raises(CannotServe) as refused:
+            serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
+    assert str(endpoint) in str(refused.value) and "taken" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_address_of_another_machine_is_one_sentence(desk: Desk) -> None:
+    with pytest.raises(CannotServe, match=r"192\.0\.2\.1:8653"):
+        serve(
+            make_app(desk.read, desk.program, desk.decisions, desk, TOKEN),
+            replace(SETTINGS, api=Endpoint("192.0.2.1", 8653)),
+        )
+
+
+def test_a_stop_ends_the_thread_and_gives_the_address_back(desk: Desk) -> None:
+    app = make_app(desk.read, desk.program, desk.decisions, desk, TOKEN)
+    before = _servers()
+    running = serve(app, SETTINGS)
+    endpoint = running.endpoint
+    assert _servers() > before
+    with httpx.Client(base_url=f"http://{endpoint}", headers=BEARER, trust_env=False) as idle:
+        assert idle.get("/healthz").status_code == 200
+        running.stop()
+    assert _servers() == before
+    again = serve(app, replace(SETTINGS, api=endpoint))
+    again.stop()
+
+
+@pytest.mark.timed
+def test_a_small_answer_waits_for_no_delayed_ack(http: httpx.Client) -> None:
+    took = []
+    for _ in range(40):
+        started = time.monotonic()
+        http.get("/healthz")
+        took.append(time.monotonic() - started)
+    assert min(took[20:]) < 0.040  # Linux' shortest delay of an ACK; a connection's first ones are not delayed
+
+
+def test_whoever_asks_for_the_head_gets_that_of_the_answer_and_no_body(http: httpx.Client) -> None:
+    for path in ("/api/v1/status", "/api/v1/nothing"):
+        whole, head = http.get(path), http.head(path)
+        assert (head.status_code, head.content) == (whole.status_code, b"")
+        assert head.headers["content-type"] == whole.headers["content-type"]
+    assert http.head("/api/v1/mode").headers["allow"] == "PUT"
+    assert http.get("/healthz").status_code == 200, "what followed on the connection was not taken for a body"
+
+
+def test_the_document_is_answered_over_ipv6_too(desk: Desk) -> None:
+    settings = replace(SETTINGS, api=Endpoint("::1", 0))
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), settings)
+    try:
+        answer = httpx.get(f"http://{running.endpoint}/api/v1/openapi.json", headers=BEARER, trust_env=False)
+        assert answer.json()["openapi"].startswith("3.1")
+    finally:
+        running.stop()
+
+
+def _servers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "api"}
+
+
+def _child(handed_in: int, **environment: str) -> subprocess.Popen[str]:
+    """A process that serves what stands at its file descriptor 3."""
+    script = 'exec 3<&"$1" && exec "$2" -c "$3"'
+    return subprocess.Popen(
+        ["bash", "-c", script, "child", str(handed_in), sys.executable, CHILD],
+        pass_fds=[handed_in],
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_socket_that_was_handed_in_is_served() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        endpoint = Endpoint(*listener.getsockname())
+        child = _child(listener.fileno(), LISTEN_FDS="1")
+        assert json.loads(httpx.get(f"http://{endpoint}/healthz", headers=BEARER, trust_env=False).text) == {
+            "status": "ok"
+        }
+        told, complaints = child.communicate("")
+    assert (told.strip(), complaints, child.returncode) == (str(endpoint), "", 0)
+
+
+def test_a_socket_for_another_process_is_left_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        child = _child(listener.fileno(), LISTEN_FDS="1", LISTEN_PID="1")
+        told, complaints = child.communicate("")
+        assert told.strip() != str(Endpoint(*listener.getsockname()))
+    assert (complaints, child.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"), [("file", "no socket"), ("datagram", "a listening TCP socket"), ("open", "token_file")]
+)
+def test_what_cannot_be_served_is_one_sentence(kind: str, named: str) -> None:
+    if kind == "file":
+        handed_in, close = (read_end := os.pipe()[0]), lambda: os.close(read_end)
+    else:
+        bound = socket.create_server(("0.0.0.0", 0)) if kind == "open" else socket.socket(type=socket.SOCK_DGRAM)
+        handed_in, close = bound.fileno(), bound.close
+    child = _child(handed_in, LISTEN_FDS="1")
+    told, complaints = child.communicate("")
+    close()
+    assert (told, child.returncode) == ("", 1)
+    assert named in complaints and complaints.count("\n") == 1

@@ -1,0 +1,167 @@
+"""Who asks half a question, or takes no answer, is waited for a while and keeps nobody else from being answered."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from controller.edges.http import server
+from controller.edges.http.app import make_app
+from controller.edges.http.server import Serving, serve
+from controller.model.settings import Endpoint
+from tests.controller.edges.http.desk import BEARER, HEAD, SETTINGS, START, TOKEN, Desk
+from tests.controller.edges.http.test_server import CHILD
+
+HALF_A_HEAD = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X-Slow: "
+HALF_A_BODY = (
+    b"PUT /api/v1/mode HTTP/1.1\r\n" + HEAD + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+)
+WHOLE = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
+SHORT_S = 0.3
+LONGER_S = 3.0  # than a loaded machine stalls
+DESCRIPTORS = 128
+LARGE = 30_000_000  # more than two sockets hold
+
+
+@pytest.fixture
+def impatient(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", SHORT_S)
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    yield running
+    running.stop()
+
+
+def _connected(endpoint: Endpoint) -> socket.socket:
+    return socket.create_connection((endpoint.host, endpoint.port), timeout=60)
+
+
+def _until_closed(asking: socket.socket) -> bytes:
+    said = b""
+    with suppress(ConnectionResetError):
+        while part := asking.recv(65536):
+            said += part
+    return said
+
+
+@pytest.mark.parametrize("half", [b"", b"G", HALF_A_HEAD, HALF_A_BODY])
+def test_half_a_request_is_not_waited_for(impatient: Serving, desk: Desk, half: bytes) -> None:
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(half)
+        assert _until_closed(asking) == b""
+    assert desk.snapshot is START
+
+
+@pytest.mark.parametrize("half", [HALF_A_HEAD, HALF_A_BODY])
+def test_a_request_that_drips_has_no_more_time_than_another(impatient: Serving, half: bytes) -> None:
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(half)
+        asking.settimeout(SHORT_S / 10)
+        for _ in range(2000):  # each well before the time is over
+            try:
+                asking.sendall(b" ")
+                assert asking.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                break
+        else:
+            pytest.fail("it is held as long as it drips")
+
+
+def test_a_connection_that_was_answered_and_asks_no_more_is_closed(
+    impatient: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "REQUEST_WITHIN_S", LONGER_S)  # or the request may come too late
+    for more in (b"", HALF_A_HEAD):
+        with _connected(impatient.endpoint) as asking:
+            asking.sendall(WHOLE)
+            while not asking.recv(65536).endswith(b'{"status":"ok"}'):
+                pass
+            asking.sendall(more)
+            assert _until_closed(asking) == b""
+
+
+def test_an_answer_that_nobody_takes_is_given_up(
+    impatient: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "ANSWER_WITHIN_S", SHORT_S)
+    desk.snapshot = replace(START, config_error="x" * LARGE)
+    with _connected(impatient.endpoint) as asking:
+        asking.sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
+        with suppress(ConnectionResetError):
+            asking.recv(1)
+        present = impatient._server.server_state.connections
+        deadline = time.monotonic() + 60
+        while present and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not present
+        assert len(_until_closed(asking)) < LARGE
+
+
+def test_untaken_answers_in_every_place_keep_nobody_from_being_answered(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+    desk.snapshot = replace(START, config_error="x" * (LARGE // 3))
+    running = serve(make_app(desk.read, desk.program, desk.decisions, desk, TOKEN), SETTINGS)
+    with ExitStack() as attack:
+        asking = []
+        for _ in range(8):
+            asking.append(attack.enter_context(_connected(running.endpoint)))
+            asking[-1].sendall(b"GET /api/v1/status HTTP/1.1\r\n" + HEAD + b"\r\n")
+            assert asking[-1].recv(1), "it is being answered"
+        for _ in range(2):
+            with _connected(running.endpoint) as late:
+                late.sendall(WHOLE)
+                assert late.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert len(_until_closed(asking[0])) < LARGE // 3, "it gave its place"
+        running.stop()
+
+
+def test_a_client_that_asks_on_and_on_keeps_its_connection(
+    serving: Serving, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("REQUEST_WITHIN_S", "ANSWER_WITHIN_S"):
+        monkeypatch.setattr(server, limit, LONGER_S)
+    with httpx.Client(base_url=f"http://{serving.endpoint}", headers=BEARER, trust_env=False) as client:
+        ports, end = set(), time.monotonic() + 1.5 * LONGER_S
+        while time.monotonic() < end:
+            answer = client.get("/healthz")
+            ports.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+        assert len(ports) == 1
+
+
+def test_hundreds_of_half_requests_keep_nobody_from_being_answered() -> None:
+    script = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}))\n{CHILD}"
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        env={name: value for name, value in os.environ.items() if not name.startswith("LISTEN_")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    host, _, port = child.stdout.readline().strip().rpartition(":")
+    with ExitStack() as attack:
+        for _ in range(4 * DESCRIPTORS):
+            half = attack.enter_context(_connected(Endpoint(host, int(port))))
+            half.sendall(HALF_A_HEAD)
+        for _ in range(10):
+            assert (
+                httpx.get(f"http://{host}:{port}/healthz", headers=BEARER, trust_env=False, timeout=60).status_code
+                == 200
+            )
+        _, complaints = child.communicate("", timeout=30)
+    assert child.returncode == 0
+    assert complaints.count("\n") == 1 and f"the API has {DESCRIPTORS // 4} connections" in complaints

@@ -1,0 +1,147 @@
+"""The API's token: made for this machine, or people's own; secret and strong."""
+
+from __future__ import annotations
+
+import grp
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller.edges.http import client, token
+from controller.edges.http.client import Client, Denied, NoToken
+from controller.edges.http.server import Serving
+from tests.controller.edges.http.desk import TOKEN
+
+NOBODY = 65534
+READ = (
+    "import sys; from controller.edges.http import token; "
+    "token.DIRECTORY = token.Path(sys.argv[1]); print(token.found(7))"
+)
+
+
+@pytest.fixture
+def run(public_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(token, "DIRECTORY", public_path / "run")
+    return public_path / "run"
+
+
+def found_by(uid: int, gid: int, run: Path) -> str:
+    words = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", sys.executable, "-c", READ, str(run)]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_each_start_makes_another_token_of_256_bits_and_takes_it_away(run: Path) -> None:
+    made = []
+    for _ in range(2):
+        with token.of_api(None, 7) as one:
+            assert token.found(7) == one
+            made.append(one)
+        assert token.found(7) is None and list(run.iterdir()) == []
+    assert made[0] != made[1] and all(re.fullmatch("[0-9a-f]{64}", each) for each in made)
+
+
+def test_the_token_is_read_by_root_and_its_group_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token, "GROUP", grp.getgrgid(os.getgid()).gr_name)
+    with token.of_api(None, 7) as one:
+        assert token.path_of(7).stat().st_mode & 0o7777 == 0o640
+        assert found_by(NOBODY, NOBODY, run) == "None"
+        assert found_by(NOBODY, os.getgid(), run) == one
+
+
+def test_without_the_group_the_token_is_the_controllers_users_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token, "GROUP", "no-such-group")
+    with token.of_api(None, 7):
+        assert token.path_of(7).stat().st_mode & 0o7777 == 0o600
+
+
+def test_a_token_that_another_left_is_replaced_and_that_of_a_later_one_is_left(run: Path) -> None:
+    run.mkdir()
+    token.path_of(7).write_text("of one who was killed\n")
+    with token.of_api(None, 7) as one:
+        assert token.found(7) == one
+        token.path_of(7).write_text("of another\n")
+    assert token.found(7) == "of another"
+
+
+def test_where_none_can_be_kept_one_sentence_says_what_to_do(run: Path) -> None:
+    run.write_text("a file, and no directory")
+    with pytest.raises(token.BadToken, match=r"api-7.token cannot be kept|cannot be kept at .*token_file"):
+        token.of_api(None, 7).__enter__()
+
+
+def test_a_client_of_this_machine_finds_the_token_without_being_told(run: Path, serving: Serving) -> None:
+    url = f"http://{serving.endpoint}"
+    with pytest.raises(NoToken):
+        Client(url).get("status")
+    with token.kept(serving.endpoint.port, TOKEN):
+        assert Client(url).get("status")["terminals"]
+        assert Client(url.replace("127.0.0.1", "localhost")).get("status")
+        with pytest.raises(Denied):
+            Client(url, token="another").get("status")
+
+
+def test_a_client_that_asks_while_the_controller_starts_finds_its_token(
+    run: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([None, TOKEN])
+    monkeypatch.setattr(client, "found", lambda _: next(told))
+    assert Client(f"http://{serving.endpoint}").get("status")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("0123456789abcdef0123456789abcdef", "d2Vhay10b2tlbi1vZi0xMjhi", "f" * 10 + "0123456789abcdef" * 4),
+        *("952851713302469570283719462508571246903", "s0me-Words.and_more~of=them"),
+    ],
+)
+def test_a_token_of_128_bits_is_taken(tmp_path: Path, word: str) -> None:
+    assert written(tmp_path, word + "\n", 0o640) == word
+
+
+@pytest.mark.parametrize(
+    "word", ["x", "secret", "0123456789abcdef0123456789abcde", "a" * 64, "abc" * 30, "3141592653589793238462643383279"]
+)
+def test_a_token_that_can_be_guessed_is_refused(tmp_path: Path, word: str) -> None:
+    with pytest.raises(token.BadToken, match=r"can be guessed: .* `openssl rand -hex 32`"):
+        written(tmp_path, word, 0o600)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o602, 0o601])
+def test_a_token_that_others_may_open_is_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(token.BadToken, match=f"chmod o= {tmp_path}"):
+        written(tmp_path, TOKEN, mode)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"two words", b"\xff\xfe"])
+def test_a_token_that_is_none_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+        file.chmod(0o600)
+    with pytest.raises(token.BadToken, match=re.escape(str(file))):
+        token.written(str(file))
+
+
+def test_a_pipe_is_no_token_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "token", 0o600)
+    with pytest.raises(token.BadToken):
+        token.written(str(tmp_path / "token"))
+
+
+def test_the_copy_that_systemd_gives_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "given").mkdir()
+    written(tmp_path / "given", TOKEN, 0o400)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "given"))
+    assert token.written(str(tmp_path / "unreadable" / "token")) == TOKEN
+
+
+def written(directory: Path, word: str, mode: int) -> str:
+    file = directory / "token"
+    file.write_text(word)
+    file.chmod(mode)
+    return token.written(str(file))

@@ -1,0 +1,202 @@
+"""Real messages, bent: whatever a peer makes of OpenFlow, its connection ends at most, and the core lives on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from controller.core.core import Core
+from controller.edges.config.load import parse
+from controller.edges.openflow.connection import versions_offered
+from controller.edges.openflow.frames import advertise, ask
+from controller.edges.openflow.framework import SwitchError
+from controller.edges.openflow.speaker import SwitchSession, packet_out
+from controller.model.known import Port, Wanted
+from controller.program.diff import Change, DeleteFlow, DeleteMeter
+from controller.program.render import describe
+from controller.protocol.switch_messages import Advertise, Apply, Ask, Effect, Read, SwitchEvent, SwitchOpened
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.home import DPID, GATEWAY
+from tests.controller.edges.openflow.peers import FEATURES_REQUEST, MULTIPART_REQUEST, Peer
+from tests.controller.edges.openflow.recorded import ODD, messages
+
+REAL = messages()
+REPLIES = ["flows", "groups", "meters", "group-counters", "port-counters", "meter-counters"]
+SAID = [*REPLIES, "barrier", "error", "arp", "solicitation"]
+PORTS = {name: Port(number, "aa:55:aa:55:00:01", True) for number, name in enumerate(("own1", "own2"), 1)}
+NOTHING_WRITTEN = re.sub(r', mac: "02:00:00:00:0[24]:\d\d"', "", GATEWAY)  # what groups show counts as learned
+
+Bend = Callable[[bytes], bytes]
+
+
+def _cut(at: int) -> Bend:
+    return lambda data: data[: at % (len(data) + 1)]
+
+
+def _write(at: int, value: bytes) -> Bend:
+    def bend(data: bytes) -> bytes:
+        place = at % (len(data) + 1)
+        return data[:place] + value + data[place + len(value) :]
+
+    return bend
+
+
+def _insert(at: int, value: bytes) -> Bend:
+    def bend(data: bytes) -> bytes:
+        place = at % (len(data) + 1)
+        return data[:place] + value + data[place:]
+
+    return bend
+
+
+def _repeat(at: int, size: int) -> Bend:
+    def bend(data: bytes) -> bytes:
+        place = at % (len(data) + 1)
+        return data[: place + size] + data[place:]
+
+    return bend
+
+
+def _remove(at: int, size: int) -> Bend:
+    def bend(data: bytes) -> bytes:
+        place = at % (len(data) + 1)
+        return data[:place] + data[place + size :]
+
+    return bend
+
+
+def _true_length(data: bytes) -> bytes:
+    """So that what is bent inside is looked at."""
+    return data[:2] + len(data).to_bytes(2, "big") + data[4:] if 4 <= len(data) <= 0xFFFF else data
+
+
+PLACES = some.integers(0, 4096)
+WORDS = some.integers(0, 0xFFFF) | some.sampled_from([0, 1, 3, 4, 7, 8, 16, 0x7FFF, 0x8000, 0xFFFF])
+BENDS = some.one_of(
+    some.builds(_cut, PLACES),
+    some.builds(_write, PLACES, some.binary(min_size=1, max_size=8)),
+    some.builds(_write, PLACES.map(lambda place: 2 * place), WORDS.map(lambda word: word.to_bytes(2, "big"))),
+    some.builds(_insert, PLACES, some.binary(min_size=1, max_size=16)),
+    some.builds(_repeat, PLACES, some.integers(1, 80)),
+    some.builds(_remove, PLACES, some.integers(1, 80)),
+)
+
+
+def bent(names: list[str]) -> some.SearchStrategy[bytes]:
+    def make(name: str, bends: list[Bend], honest: bool) -> bytes:
+        data = REAL[name]
+        for bend in bends:
+            data = bend(data)
+        return _true_length(data) if honest else data
+
+    return some.builds(make, some.sampled_from(names), some.lists(BENDS, max_size=4), some.booleans())
+
+
+class _Talk:
+    """The core and one session, with no socket: what the switch says is heard, what the core orders is written."""
+
+    def __init__(self) -> None:
+        self.core = Core(parse(NOTHING_WRITTEN), Wanted(), 0.0)
+        self.session = SwitchSession(1, DPID, "")
+        self.changes: list[Change] = []
+        self._hear(SwitchOpened(1, DPID, "", PORTS))
+
+    def said(self, data: bytes) -> None:
+        for event in self.session.hear(data[1], int.from_bytes(data[4:8], "big"), data):
+            self._hear(event)
+
+    def look(self) -> None:
+        self._perform(self.core.tick(3600.0))
+
+    def _hear(self, event: SwitchEvent) -> None:
+        self._perform(self.core.handle(event, 0.0))
+        self._perform(self.core.rest(0.0))
+
+    def _perform(self, effects: object) -> None:
+        for effect in list(effects):  # type: ignore[call-overload]
+            self._write(effect)
+
+    def _write(self, effect: Effect) -> None:
+        match effect:
+            case Apply():
+                self.changes += effect.changes
+                self.session.apply(effect)
+                for change in effect.changes:
+                    describe(change, PORTS)  # as the core does when one is refused
+            case Read():
+                self.session.read(effect)
+            case Ask():
+                packet_out(effect.out_port, ask(effect))
+            case Advertise():
+                packet_out(effect.out_port, advertise(effect))
+
+
+def test_what_was_recorded_is_understood() -> None:
+    talk = _Talk()
+    for name in REPLIES:
+        talk.said(REAL[name])
+    assert len(talk.core.switches[DPID].observed.macs) == 4
+    gone = [change for change in talk.changes if isinstance(change, DeleteFlow | DeleteMeter)]
+    assert len(gone) >= len(ODD) + 1
+
+
+@settings(max_examples=400, deadline=None)
+@given(some.lists(bent(SAID), min_size=1, max_size=3), some.sampled_from(range(len(REPLIES) + 1)))
+def test_no_bent_reply_does_more_than_end_its_connection(sent: list[bytes], when: int) -> None:
+    """It comes in place of what was asked for, or behind it; whatever the core makes of it can be written."""
+    talk = _Talk()
+    with contextlib.suppress(SwitchError):
+        for name in REPLIES[:when]:
+            talk.said(REAL[name])
+        for data in sent:
+            if len(data) >= 8:
+                talk.said(data)
+        for name in REPLIES[when:]:
+            talk.said(REAL[name])
+        talk.look()
+
+
+@given(bent(["hello"]))
+def test_no_bent_hello_does_more_than_be_refused(data: bytes) -> None:
+    with contextlib.suppress(SwitchError):
+        assert all(version >= 0 for version in versions_offered(data[0] if data else 0, data))
+
+
+OPENING = [("hello", None), ("features", FEATURES_REQUEST), ("ports", MULTIPART_REQUEST)]  # and what they answer
+
+
+def _become(peer: Peer, steps: int) -> None:
+    """The first steps of a switch's opening."""
+    for name, asked in OPENING[:steps]:
+        xid = peer.wait(asked)[0] if asked is not None else 0
+        peer.send(REAL[name][:4] + xid.to_bytes(4, "big") + REAL[name][8:])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some.lists(bent(list(REAL)), min_size=1, max_size=4), some.integers(0, len(OPENING)), some.booleans())
+def test_no_bent_message_at_any_moment_does_more_than_end_its_connection(
+    desk: Desk,
+    bridge: SwitchOpened,
+    caplog: pytest.LogCaptureFixture,
+    sent: list[bytes],
+    steps: int,
+    at_once: bool,
+) -> None:
+    with Peer(desk.wire.address) as peer:
+        _become(peer, steps)
+        if steps == len(OPENING):
+            opened = desk.wait(SwitchOpened, lambda event: event.peer == peer.name)
+            desk.perform(Read(opened.session, 99))
+        with contextlib.suppress(OSError):  # it has been ended already
+            for data in [b"".join(sent)] if at_once else sent:
+                peer.send(data)
+            peer.finish()
+        assert peer.is_ended()
+    assert desk.read(bridge.session).program.flows == {}
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -1,0 +1,293 @@
+"""The traps of both frameworks, each of which was seen by running it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from controller.edges.openflow import app, connection, framework
+from controller.edges.openflow.connection import ECHO_S, SILENT_ECHOES
+from controller.edges.openflow.errors import FrameworkError
+from controller.model.settings import Endpoint, Tls
+from controller.protocol.switch_messages import (
+    Ask,
+    Close,
+    PortSeen,
+    SwitchClosed,
+    SwitchEvent,
+    SwitchOpened,
+    SwitchRefused,
+)
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.home import GATEWAY
+from tests.controller.edges.openflow.peers import BARRIER_REPLY, ECHO_REPLY, ECHO_REQUEST, ERROR, Peer, message
+from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
+
+HOUSE = Path(__file__).parents[4]
+SILENCE_S = ECHO_S * SILENT_ECHOES  # after which a switch is given up
+MODULES = [
+    "framework",
+    "connection",
+    "listener",
+    "oxm",
+    "speaker",
+    "multipart",
+    "frames",
+    "app",
+]
+
+
+def _python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _run("-c", code, **environment)
+
+
+def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=HOUSE,
+        env={**os.environ, **environment},
+    )
+
+
+def _listening() -> set[tuple[str, int]]:
+    """Addresses on which this process listens, of either family."""
+    ours = {str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in ours:
+                host, port = local.split(":")
+                found.add((host, int(port, 16)))
+    return found
+
+
+def test_the_venv_decides_which_framework_is_tried() -> None:
+    assert ("ryu" if ".venv-ryu" in sys.prefix else "os_ken") == framework.NAME
+
+
+def test_an_unknown_framework_is_refused_by_name() -> None:
+    done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK="pox")
+    assert done.returncode == 1
+    assert "FrameworkError: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu" in done.stderr
+
+
+def test_a_framework_that_is_not_installed_is_refused_by_name() -> None:
+    other = "os_ken" if framework.NAME == "ryu" else "ryu"
+    done = _python("import controller.edges.openflow.framework", BICAST_FRAMEWORK=other)
+    assert done.returncode == 1
+    assert f"FrameworkError: {other} is installed nowhere here" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("-m", "controller"), ("-m", "cli", "run")], ids=" ".join)
+def test_whoever_runs_the_controller_is_told_so_in_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(GATEWAY)
+    done = _run(*words, str(file), BICAST_FRAMEWORK="pox")
+    assert done.returncode == 1
+    assert done.stderr == "bicast: BICAST_FRAMEWORK is 'pox'; expected one of os_ken, ryu\n"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_can_be_the_first_one_imported(module: str) -> None:
+    done = _python(f"import controller.edges.openflow.{module}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_nothing_is_monkey_patched() -> None:
+    names = "socket.socket, threading.Thread, threading.Lock, time.sleep, ssl.SSLSocket, select.select, queue.Queue"
+    done = _python(
+        "import socket, threading, time, ssl, select, queue\n"
+        f"before = [{names}]\n"
+        "import controller.edges.openflow.app\n"
+        f"assert before == [{names}]"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_the_framework_module_knows_the_frameworks() -> None:
+    for path in (HOUSE / "controller").rglob("*.py"):
+        if path.name != "framework.py":
+            assert not re.search(r"\b(os_ken|ryu|eventlet)\b", path.read_text()), path
+
+
+def test_no_event_of_the_hub_is_waited_for() -> None:
+    """Its wait(timeout) never times out on native threads."""
+    for path in (HOUSE / "controller").rglob("*.py"):
+        assert "hub.Event" not in path.read_text().replace("hub's own Event", ""), path
+
+
+def test_the_app_module_holds_one_app_class() -> None:
+    """The app manager takes the first in the alphabet and forgets the others."""
+    apps = [
+        found
+        for _, found in inspect.getmembers(app, inspect.isclass)
+        if issubclass(found, framework.App) and found.__module__ == app.__name__
+    ]
+    assert apps == [app.Bicast]
+
+
+def test_it_listens_where_it_was_told_and_nowhere_else() -> None:
+    before = _listening()
+    desk = Desk()
+    try:
+        assert _listening() - before == {("0100007F", desk.wire.address.port)}
+    finally:
+        desk.wire.stop()
+    until(lambda: _listening() == before, "the listening ends")
+
+
+def test_it_listens_on_ipv6() -> None:
+    wire = app.Wire(Endpoint("::1", 0), None, lambda _: None)
+    try:
+        socket.create_connection(("::1", wire.address.port)).close()
+    finally:
+        wire.stop()
+
+
+def test_an_address_in_use_is_refused_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            FrameworkError, match=f"cannot listen for switches on 127.0.0.1:{port}: Address already in use"
+        ):
+            app.Wire(Endpoint("127.0.0.1", port), None, lambda _: None)
+
+
+def test_a_missing_certificate_is_refused_in_words(tmp_path: Path) -> None:
+    missing = str(tmp_path / "controller.pem")
+    with pytest.raises(FrameworkError, match=f"TLS certificate {missing}"):
+        app.Wire(Endpoint("127.0.0.1", 0), Tls(missing, missing, missing), lambda _: None)
+
+
+def test_one_process_can_stop_and_start_again(ovs: Ovs) -> None:
+    for dpid in (0xA1, 0xA2):
+        desk = Desk()
+        ovs.bridge("again", dpid, desk.target)
+        session = desk.opened(dpid).session
+        desk.wire.stop()
+        assert desk.drain() == [SwitchClosed(session)]
+        ovs.remove("again")
+
+
+@pytest.mark.parametrize("ending", ["wire.stop()", "pass"])
+def test_a_process_ends_with_switches_connected(ending: str) -> None:
+    code = (
+        "import queue\n"
+        "from controller.edges.openflow.app import Wire\n"
+        "from controller.model.settings import Endpoint\n"
+        "from tests.controller.edges.openflow.peers import Peer\n"
+        "events = queue.SimpleQueue()\n"
+        "wire = Wire(Endpoint('127.0.0.1', 0), None, events.put)\n"
+        "peer = Peer(wire.address)\n"
+        "peer.become_switch(7)\n"
+        "assert events.get(timeout=60).dpid == 7\n"
+        f"{ending}\n"
+    )
+    done = _python(code)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_an_error_in_a_handler_ends_its_connection_and_nothing_else(ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
+    """The native hub takes every Exception for a wish to exit, and its event loop would end."""
+    opened: list[SwitchOpened] = []
+    closed: list[SwitchClosed] = []
+
+    def post(event: SwitchEvent) -> None:
+        if isinstance(event, PortSeen):
+            raise ZeroDivisionError("a bug of the core")
+        if isinstance(event, SwitchOpened):
+            opened.append(event)
+        if isinstance(event, SwitchClosed):
+            closed.append(event)
+
+    wire = app.Wire(Endpoint("127.0.0.1", 0), None, post)
+    try:
+        ovs.bridge("buggy", 0xE1, f"tcp:127.0.0.1:{wire.address.port}")
+        ovs.bridge("other", 0xE2, f"tcp:127.0.0.1:{wire.address.port}")
+        until(lambda: {event.dpid for event in opened} == {0xE1, 0xE2}, "both connect")
+        ovs.appctl("netdev-dummy/set-admin-state", "buggy1", "down")
+        until(lambda: len(opened) > 2, "it comes back")
+        assert opened[2].dpid == 0xE1
+        assert "on_port failed" in caplog.text
+        assert "a bug of the core" in caplog.text
+        (other,) = (event.session for event in opened if event.dpid == 0xE2)
+        assert closed
+        assert other not in [event.session for event in closed]
+    finally:
+        ovs.remove("buggy", "other")
+        wire.stop()
+
+
+def test_a_vanished_switch_is_noticed_by_its_silence(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    assert SILENCE_S < 5
+    ovs.pause(True)
+    try:
+        assert desk.wait(SwitchClosed).session == bridge.session
+    finally:
+        ovs.pause(False)
+    desk.opened(0xB1)
+
+
+def test_a_switch_that_hangs_up_is_noticed_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # its silence goes unnoticed
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+    assert desk.wait(SwitchClosed).session == session
+
+
+def test_a_silent_but_living_switch_stays(desk: Desk) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        desk.opened(5)
+        for _ in range(6):  # more than the silence that would end it
+            xid, body = peer.wait(ECHO_REQUEST)
+            peer.send(message(ECHO_REPLY, body, xid))
+        assert not [event for event in desk.drain() if isinstance(event, SwitchClosed)]
+
+
+def test_orders_never_wait_for_a_switch_that_does_not_read(
+    desk: Desk, bridge: SwitchOpened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The frameworks' queues hold 16 and 128 and then block whoever puts."""
+    monkeypatch.setattr(connection, "SILENT_ECHOES", 3600)  # the deaf switch is never given up
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        deaf = desk.opened(5).session
+        started = time.monotonic()
+        for _ in range(3000):
+            desk.perform(Ask(deaf, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+        assert time.monotonic() - started < PATIENCE_S, "an order waited for the deaf switch"
+        assert desk.read(bridge.session).program.flows == {}
+
+
+def test_more_messages_than_a_queue_holds_all_arrive(desk: Desk, bridge: SwitchOpened) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+        peer.send(b"".join(message(BARRIER_REPLY, xid=number) for number in range(5000)))
+        peer.send(message(ERROR, b"\x00\x05\x00\x02", xid=77))  # OFPET_FLOW_MOD_FAILED, OFPFMFC_BAD_TABLE_ID
+        refused = desk.wait(SwitchRefused)
+        assert refused.session == session
+    assert desk.read(bridge.session).program.flows == {}
+
+
+def test_an_order_for_an_ended_session_is_dropped(desk: Desk, bridge: SwitchOpened) -> None:
+    desk.perform(Close(bridge.session, "the test wants it"))
+    desk.wait(SwitchClosed)
+    desk.perform(Close(bridge.session, "once more"))
+    desk.perform(Ask(bridge.session, 1, "08:00:27:81:6b:cf", IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+    assert desk.opened(0xB1).session > bridge.session

@@ -1,0 +1,126 @@
+"""What somebody did to a switch under our cookie, in words that we do not have, is gone after the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from controller.program.diff import AddFlow, AddGroup, DeleteFlow
+from controller.program.program import (
+    COOKIE,
+    GROUP_IDS,
+    METER_IDS,
+    Bucket,
+    Flow,
+    Group,
+    GroupKind,
+    Output,
+    ToGroup,
+    fields,
+)
+from controller.protocol.switch_messages import FlowsLost, SwitchOpened
+from controller.switches.switch import GatewayState
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.home import DPID, Home
+from tests.controller.edges.openflow.switches import Ovs
+
+
+@pytest.fixture
+def home(desk: Desk, ovs: Ovs) -> Iterator[Home]:
+    """Installed and steady on bridge `own`."""
+    ovs.bridge("own", DPID, desk.target)
+    made = Home(desk)
+    made.hear(desk.opened(DPID))
+    assert made.switch.state is GatewayState.STEADY
+    yield made
+    ovs.remove("own")
+
+
+MATCHES = [
+    "ip,nw_ttl=3",
+    "ip,nw_frag=first",
+    "ip,nw_ecn=1",
+    "tcp,tcp_flags=+syn",
+    "tcp,tcp_flags=+syn-ack",
+    "tcp,tcp_flags=0xfff",
+    "ct_state=+trk+est,tcp,ct_nw_proto=6",
+    "ct_mark=0x5/0xff,in_port=1",
+    "ct_label=0x5,ip",
+    "reg0=0x5/0xff,ip,nw_src=10.0.0.0/8",
+    "xxreg1=0x5",
+    "tun_id=7,tun_src=10.0.0.1",
+    "tun_gbp_id=5",
+    "conj_id=8,ip",
+    "pkt_mark=3",
+    "dl_vlan=5,dl_vlan_pcp=3",
+    "vlan_tci=0x1000/0x1000",
+    "ipv6,ipv6_label=5",
+    "mpls,mpls_label=3,mpls_ttl=4",
+    "icmp6,icmp_type=135,nd_target=fe80::1,nd_sll=02:00:00:00:00:01",
+    "icmp6,icmp_type=136,nd_options_type=2",
+    "rarp,arp_op=3",
+    "dl_dst=01:00:00:00:00:00/01:00:00:00:00:00",
+    "udp,tp_dst=0x50/0xfff0",
+    "metadata=0x5/0xff,actset_output=1",
+    "dl_type=0x894f,nsh_spi=5",
+]
+
+
+def _shown(ovs: Ovs) -> list[str]:
+    flows = ovs.ofctl("own", "dump-flows", "--no-stats")
+    return sorted(f"{flows}{ovs.ofctl('own', 'dump-groups')}{ovs.ofctl('own', 'dump-meters')}".splitlines())
+
+
+def _flow(match: str, actions: str = "drop") -> str:
+    return f"cookie={COOKIE:#x},table=1,priority=77,{match},actions={actions}"
+
+
+@pytest.mark.parametrize("match", MATCHES)
+def test_a_flow_of_any_match_under_our_cookie_is_gone_after_the_next_look(home: Home, ovs: Ovs, match: str) -> None:
+    before = _shown(ovs)
+    ovs.ofctl("own", "add-flow", _flow(match))
+    assert _shown(ovs) != before
+    home.look()
+    assert _shown(ovs) == before
+    assert (home.switch.state, home.switch.refusals) == (GatewayState.STEADY, 0)
+    sent = home.switch.changes_sent
+    home.look()
+    assert home.switch.changes_sent == sent
+
+
+def test_groups_and_meters_of_kinds_that_we_do_not_know_are_mended_too(home: Home, ovs: Ovs) -> None:
+    before = _shown(ovs)
+    stray, meter = GROUP_IDS[-1], METER_IDS[-1]
+    ovs.ofctl(
+        "own", "add-group", f"group_id={stray},type=select,selection_method=hash,bucket=weight:3,actions=output:1"
+    )
+    ovs.ofctl("own", "add-meter", f"meter={meter},kbps,burst,stats,bands=type=drop,rate=7,burst_size=7")
+    ovs.ofctl("own", "add-flow", _flow("ip,nw_frag=later", f"meter:{meter},group:{stray}"))
+    ours = next(iter(home.switch.installed.program.groups))
+    ovs.ofctl("own", "mod-group", f"group_id={ours},type=indirect,bucket=actions=dec_ttl,output:1")
+    assert _shown(ovs) != before
+    home.look()
+    assert _shown(ovs) == before
+    assert (home.switch.state, home.switch.refusals) == (GatewayState.STEADY, 0)
+
+
+@pytest.mark.parametrize("deletes", [("del-flows", "table=0"), ("del-groups",)], ids=" ".join)
+def test_what_somebody_deletes_is_heard_of_at_once(
+    desk: Desk, bridge: SwitchOpened, ovs: Ovs, deletes: tuple[str, ...]
+) -> None:
+    group = Group(GROUP_IDS[0], GroupKind.ALL, (Bucket((Output(2),)),))
+    assert desk.apply(bridge.session, AddGroup(group), AddFlow(Flow(0, 1, fields(), (ToGroup(group.group_id),)))) == []
+    ovs.ofctl("br", *deletes)
+    assert desk.wait(FlowsLost).session == bridge.session
+
+
+def test_what_we_delete_ourselves_is_no_news(desk: Desk, bridge: SwitchOpened, ovs: Ovs) -> None:
+    flows = [Flow(0, 1, fields(in_port=number), (Output(8),)) for number in range(1, 8)]
+    assert desk.apply(bridge.session, *map(AddFlow, flows)) == []
+    assert desk.apply(bridge.session, *map(DeleteFlow, flows[:-1])) == []
+    assert desk.apply(bridge.session, AddFlow(flows[0])) == []
+    ovs.ofctl("br", "add-flow", "table=9,actions=drop")
+    ovs.ofctl("br", "del-flows", "table=9")
+    desk.read(bridge.session)
+    assert not [said for said in desk.drain() if isinstance(said, FlowsLost)]

@@ -1,0 +1,199 @@
+"""What is sent to a real switch is what is read back from it: whatever a Program can say."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.program.diff import AddFlow, AddGroup, AddMeter, Change
+from controller.program.program import (
+    GROUP_IDS,
+    METER_IDS,
+    Action,
+    Bucket,
+    DecTtl,
+    Fields,
+    Flow,
+    Group,
+    GroupKind,
+    Meter,
+    Move,
+    Output,
+    OutputInPort,
+    Program,
+    Resubmit,
+    SetField,
+    ToController,
+    ToGroup,
+    fields,
+)
+from controller.protocol.switch_messages import SwitchOpened
+from tests.controller.edges.openflow.conftest import Desk
+
+MAC = "08:00:27:81:6b:cf"
+OTHER = "08:00:27:33:6d:a7"
+G, M = GROUP_IDS[0], METER_IDS[0]
+
+MATCHES = {
+    "everything": fields(),
+    "port": fields(in_port=3),
+    "local port": fields(in_port=0xFFFFFFFE),
+    "macs": fields(eth_src=MAC, eth_dst=OTHER),
+    "masked mac": fields(eth_dst="01:00:00:00:00:00/01:00:00:00:00:00"),
+    "ipv4": fields(eth_type=0x0800, ipv4_src="192.168.110.3", ipv4_dst="10.0.0.1", in_port=1),
+    "ipv4 networks": fields(eth_type=0x0800, ipv4_src="10.0.0.0/8", ipv4_dst="224.0.0.0/4"),
+    "ipv4 odd mask": fields(eth_type=0x0800, ipv4_src="10.0.0.1/255.0.0.255"),
+    "ipv6": fields(eth_type=0x86DD, ipv6_src="fd00:110::3", ipv6_dst="fd00:100::1"),
+    "ipv6 networks": fields(eth_type=0x86DD, ipv6_src="fe80::/10", ipv6_dst="ff00::/8"),
+    "tcp": fields(eth_type=0x0800, ip_proto=6, tcp_dst=80),
+    "tcp over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_dst=443),
+    "udp": fields(eth_type=0x0800, ip_proto=17, udp_dst=53),
+    "sctp": fields(eth_type=0x0800, ip_proto=132),
+    "udp ports of one mask": fields(eth_type=0x0800, ip_proto=17, udp_dst="0x13c4/0xfffc"),
+    "tcp ports of one mask over ipv6": fields(eth_type=0x86DD, ip_proto=6, tcp_src="0x8000/0x8000"),
+    "sctp ports of one mask": fields(eth_type=0x86DD, ip_proto=132, sctp_src="0x50/0xfff0"),
+    "sctp port": fields(eth_type=0x0800, ip_proto=132, sctp_dst=80),
+    "all that a class is told apart by": fields(
+        eth_type=0x86DD,
+        in_port=1,
+        ipv6_src="fd00:110::3",
+        ipv6_dst="2001:db8::/32",
+        ip_proto=17,
+        ip_dscp=46,
+        udp_dst="0x2710/0xfff0",
+    ),
+    "dscp": fields(eth_type=0x0800, ip_dscp=46),
+    "icmp": fields(eth_type=0x0800, ip_proto=1, icmpv4_type=8),
+    "icmpv6": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=128),
+    "solicitation": fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::2"),
+    "solicitation that no router touched": fields(
+        eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::/64", ipv6_src="::", nw_ttl=255
+    ),
+    "arp for a network": fields(eth_type=0x0806, arp_op=1, arp_tpa="192.168.110.0/24", in_port=1),
+    "arp": fields(eth_type=0x0806, arp_op=1, arp_spa="192.168.110.3", arp_tpa="192.168.110.2", arp_sha=MAC),
+    "metadata": fields(metadata=5),
+    "masked metadata": fields(metadata="0x5/0xff"),
+}
+
+IPV4, IPV6, ARP = fields(eth_type=0x0800), fields(eth_type=0x86DD), fields(eth_type=0x0806)
+ACTIONS: dict[str, tuple[Fields, tuple[Action, ...]]] = {
+    "drop": (fields(), ()),
+    "macs": (fields(), (SetField("eth_src", MAC), SetField("eth_dst", OTHER), Output(2))),
+    "ipv4": (IPV4, (SetField("ipv4_src", "10.1.2.3"), SetField("ipv4_dst", "10.1.2.4"), Output(2))),
+    "ipv6": (IPV6, (SetField("ipv6_src", "fd00::1"), SetField("ipv6_dst", "fd00::2"), Output(2))),
+    "ttl": (IPV4, (DecTtl(), Output(2))),
+    "hop limit": (IPV6, (DecTtl(), Output(2))),
+    "dscp": (IPV4, (SetField("ip_dscp", 46), Output(2))),
+    "ports": (fields(eth_type=0x0800, ip_proto=6), (SetField("tcp_dst", 8080), Output(2))),
+    "several outputs": (fields(), (Output(2), SetField("eth_src", MAC), Output(3), OutputInPort())),
+    "local port": (fields(), (Output(0xFFFFFFFE),)),
+    "controller": (fields(), (ToController(),)),
+    "group": (fields(), (ToGroup(G),)),
+    "arp responder": (
+        fields(eth_type=0x0806, arp_op=1, arp_tpa="192.168.110.2", in_port=1),
+        (
+            Move("eth_src", "eth_dst"),
+            SetField("eth_src", MAC),
+            SetField("arp_op", 2),
+            Move("arp_sha", "arp_tha"),
+            SetField("arp_sha", MAC),
+            Move("arp_spa", "arp_tpa"),
+            SetField("arp_spa", "192.168.110.2"),
+            OutputInPort(),
+        ),
+    ),
+    "echo responder": (
+        fields(eth_type=0x0800, ip_proto=1, icmpv4_type=8),
+        (
+            Move("eth_src", "eth_dst"),
+            SetField("eth_src", MAC),
+            Move("ipv4_src", "ipv4_dst"),
+            SetField("ipv4_src", "192.168.110.2"),
+            SetField("icmpv4_type", 0),
+            SetField("nw_ttl", 64),
+            OutputInPort(),
+        ),
+    ),
+    "echo responder of ipv6": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=128),
+        (
+            Move("ipv6_src", "ipv6_dst"),
+            SetField("ipv6_src", "fd00::2"),
+            SetField("icmpv6_type", 129),
+            SetField("nw_ttl", 64),
+            OutputInPort(),
+        ),
+    ),
+    "advertisement of the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=136, ipv6_nd_target="fd00:110::3"),
+        (
+            SetField("icmpv6_nd_options_type", 2),
+            SetField("icmpv6_nd_reserved", 0x40000000),
+            Move("eth_src", "ipv6_nd_tll"),
+            OutputInPort(),
+        ),
+    ),
+    "solicitation by the sender": (
+        fields(eth_type=0x86DD, ip_proto=58, icmpv6_type=135, ipv6_nd_target="fd00:110::3"),
+        (Move("ipv6_src", "ipv6_nd_target"), Move("eth_src", "ipv6_nd_sll"), OutputInPort()),
+    ),
+}
+
+GROUPS = {
+    "none": Group(G + 1, GroupKind.ALL, ()),
+    "one": Group(G + 2, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(1))),)),
+    "to where it came from": Group(G + 3, GroupKind.ALL, (Bucket((OutputInPort(),)),)),
+    "a table on the way": Group(G + 6, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Resubmit(10))),)),
+    "eight": Group(
+        G + 4,
+        GroupKind.ALL,
+        tuple(Bucket((SetField("eth_src", MAC), SetField("eth_dst", OTHER), Output(port))) for port in range(1, 9)),
+    ),
+    "failover": Group(
+        G + 5,
+        GroupKind.FAST_FAILOVER,
+        tuple(Bucket((SetField("eth_src", MAC), Output(port)), watch_port=port) for port in (2, 1)),
+    ),
+}
+
+
+def _installed(desk: Desk, session: int, wanted: Program) -> Program:
+    changes: list[Change] = [
+        *(AddMeter(meter) for meter in wanted.meters.values()),
+        *(AddGroup(group) for group in wanted.groups.values()),
+        *(AddFlow(flow) for flow in wanted.flows.values()),
+    ]
+    assert desk.apply(session, *changes) == []
+    return desk.read(session).program
+
+
+@pytest.mark.parametrize("match", MATCHES.values(), ids=MATCHES)
+def test_every_match_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened, match: Fields) -> None:
+    wanted = Program.of([Flow(1, 100, match, (Output(2),))])
+    assert _installed(desk, bridge.session, wanted) == wanted
+
+
+@pytest.mark.parametrize(("match", "actions"), ACTIONS.values(), ids=ACTIONS)
+def test_every_action_is_read_as_it_was_sent(
+    desk: Desk, bridge: SwitchOpened, match: Fields, actions: tuple[Action, ...]
+) -> None:
+    wanted = Program.of([Flow(0, 7, match, actions)], [Group(G, GroupKind.ALL, ())])
+    assert _installed(desk, bridge.session, wanted) == wanted
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_every_group_is_read_as_it_was_sent(desk: Desk, bridge: SwitchOpened, group: Group) -> None:
+    wanted = Program.of(groups=[group])
+    assert _installed(desk, bridge.session, wanted) == wanted
+
+
+def test_meters_and_later_tables_are_read_as_they_were_sent(desk: Desk, bridge: SwitchOpened) -> None:
+    wanted = Program.of(
+        [
+            Flow(0, 1, fields(in_port=1), (ToController(),), goto=3, meter=M),
+            Flow(0, 2, fields(in_port=2), goto=1),
+            Flow(3, 0, fields(), (), meter=M),
+        ],
+        meters=[Meter(M, 100, 50), Meter(METER_IDS[-1], 1, 1)],
+    )
+    assert _installed(desk, bridge.session, wanted) == wanted
+    assert desk.read(bridge.session).meter_passed == {M: 0, METER_IDS[-1]: 0}

@@ -1,0 +1,378 @@
+"""What orders do to a real switch, and what it says of itself."""
+
+from __future__ import annotations
+
+import gc
+import struct
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import pytest
+
+from controller.edges.openflow.frames import ask
+from controller.edges.openflow.speaker import SwitchSession, encode, reason_of
+from controller.model.known import Port
+from controller.program.diff import (
+    AddFlow,
+    AddGroup,
+    AddMeter,
+    Change,
+    DeleteFlow,
+    DeleteGroup,
+    DeleteMeter,
+    ModifyFlow,
+    ModifyGroup,
+    ModifyMeter,
+)
+from controller.program.program import (
+    COOKIE,
+    GROUP_IDS,
+    METER_IDS,
+    Bucket,
+    Counters,
+    DecTtl,
+    Flow,
+    Group,
+    GroupKind,
+    Meter,
+    Output,
+    Program,
+    SetField,
+    ToController,
+    ToGroup,
+    fields,
+)
+from controller.protocol.switch_messages import (
+    Advertise,
+    Apply,
+    Ask,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchApplied,
+    SwitchOpened,
+    SwitchRead,
+    SwitchRefused,
+)
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.peers import (
+    BARRIER_REQUEST,
+    ERROR,
+    FLOW_MOD,
+    MULTIPART_REQUEST,
+    Peer,
+    message,
+    multipart,
+)
+from tests.controller.edges.openflow.switches import Ovs
+
+MAC, OTHER = "08:00:27:81:6b:cf", "08:00:27:33:6d:a7"
+G, M = GROUP_IDS[0], METER_IDS[0]
+FLOW = Flow(0, 5, fields(in_port=1), (ToGroup(G),))
+GROUP = Group(G, GroupKind.ALL, (Bucket((SetField("eth_dst", MAC), Output(2))),))
+METER = Meter(M, 100, 10)
+
+
+def test_a_switch_is_known_by_its_ports(desk: Desk, bridge: SwitchOpened) -> None:
+    assert bridge.dpid == 0xB1
+    assert bridge.peer.startswith("127.0.0.1:")
+    assert set(bridge.ports) == {"br", *(f"br{number}" for number in range(1, 9))}
+    assert bridge.ports["br"].number == 0xFFFFFFFE
+    assert [bridge.ports[f"br{number}"].number for number in range(1, 9)] == list(range(1, 9))
+    assert bridge.ports["br1"].up
+    assert len(bridge.ports["br1"].mac.split(":")) == 6
+
+
+def test_a_port_that_goes_and_comes_is_told(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    port = bridge.ports["br3"]
+    for word, up in (("down", False), ("up", True)):
+        ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
+        desk.wait(PortSeen, PortSeen(bridge.session, "br3", Port(port.number, port.mac, up)).__eq__)
+    ovs.ofctl("br", "mod-port", "br3", "down")
+    assert desk.wait(PortSeen, lambda event: event.name == "br3" and event.port is not None and not event.port.up)
+
+
+@pytest.mark.timed
+def test_a_port_that_goes_and_comes_is_told_within_100_ms(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    port = bridge.ports["br3"]
+    took: dict[str, list[float]] = {"down": [], "up": []}
+    for word, up in 5 * (("down", False), ("up", True)):
+        ovs.appctl("netdev-dummy/set-admin-state", "br3", word)
+        said = time.monotonic()
+        wanted = PortSeen(bridge.session, "br3", Port(port.number, port.mac, up))
+        desk.wait(PortSeen, wanted.__eq__)
+        took[word].append(time.monotonic() - said)
+    assert max(map(min, took.values())) < 0.1, "the quickest of each: what is left is the machine's other work"
+
+
+def test_a_port_that_is_added_and_removed_is_told(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    ovs.vsctl("add-port", "br", "late", "--", "set", "interface", "late", "type=dummy", "ofport_request=77")
+    added = desk.wait(PortSeen, lambda event: event.name == "late")
+    assert added.port is not None
+    assert added.port.number == 77
+    ovs.vsctl("del-port", "br", "late")
+    assert desk.wait(PortSeen, lambda event: event.name == "late" and event.port is None)
+
+
+def test_changes_change_what_they_name(desk: Desk, bridge: SwitchOpened) -> None:
+    other = Flow(0, 6, fields(in_port=2), (Output(1),))
+    steps: list[tuple[list[Change], Program]] = [
+        (
+            [AddMeter(METER), AddGroup(GROUP), AddFlow(FLOW), AddFlow(other)],
+            Program.of([FLOW, other], [GROUP], [METER]),
+        ),
+        (
+            [
+                ModifyMeter(Meter(M, 200, 20)),
+                ModifyGroup(Group(G, GroupKind.FAST_FAILOVER, (Bucket((Output(3),), watch_port=3),))),
+                ModifyFlow(Flow(0, 5, FLOW.match, (Output(4),), goto=2, meter=M)),
+            ],
+            Program.of(
+                [Flow(0, 5, FLOW.match, (Output(4),), goto=2, meter=M), other],
+                [Group(G, GroupKind.FAST_FAILOVER, (Bucket((Output(3),), watch_port=3),))],
+                [Meter(M, 200, 20)],
+            ),
+        ),
+        ([DeleteFlow(FLOW), DeleteGroup(G), DeleteMeter(M)], Program.of([other])),
+    ]
+    for changes, wanted in steps:
+        assert desk.apply(bridge.session, *changes) == []
+        assert desk.read(bridge.session).program == wanted
+
+
+def test_a_refusal_names_the_change_and_the_reason(desk: Desk, bridge: SwitchOpened) -> None:
+    lost = Flow(0, 5, fields(in_port=1), (ToGroup(G + 9),))
+    bad = Flow(0, 5, fields(tcp_dst=80), (Output(1),))
+    good = Flow(0, 9, fields(in_port=4), (Output(1),))
+    changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), AddGroup(GROUP)]
+    changes += [AddFlow(lost), AddFlow(good), AddFlow(bad), AddMeter(METER)]
+    refused = desk.apply(bridge.session, *changes)
+    assert [(event.change, event.reason) for event in refused] == [
+        (AddGroup(GROUP), "group mod failed: group exists"),
+        (AddFlow(lost), "bad action: bad out group"),
+        (AddFlow(bad), "bad match: bad prereq"),
+        (AddMeter(METER), "meter mod failed: meter exists"),
+    ]
+    assert desk.read(bridge.session).program == Program.of([good], [GROUP], [METER])
+
+
+def test_an_error_nobody_asked_for_is_told_without_a_change(desk: Desk, bridge: SwitchOpened) -> None:
+    desk.perform(Ask(bridge.session, 0xFFFF0000, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")))
+    assert desk.wait(SwitchRefused) == SwitchRefused(bridge.session, None, None, "bad action: bad out port")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        (5, 2, "flow mod failed: bad table id"),
+        (6, 0, "group mod failed: group exists"),
+        (12, 0, "meter mod failed: unknown"),
+        (77, 3, "error type 77: code 3"),
+        (0xFFFF, 2600, "experimenter error 2600"),
+    ],
+)
+def test_reasons_are_words(kind: int, code: int, words: str) -> None:
+    assert reason_of(kind, code) == words
+
+
+def test_foreign_things_stay_and_are_left_out(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    foreign = [
+        "table=0,priority=5,in_port=1,actions=output:3",
+        "table=0,priority=3,reg0=0x5/0xff,ip,nw_src=10.0.0.0/8,actions=learn(table=9,NXM_OF_IN_PORT[]),clone(output:1)",
+        "table=1,priority=1,ct_state=+trk,ipv6,tun_id=7,actions=ct(commit,nat(src=fd00::1)),resubmit(,2),note:00.01",
+        "table=2,priority=1,dl_vlan=5,actions=pop_vlan,set_queue:3,write_actions(output:1),goto_table:9",
+        "table=3,priority=9,tcp_flags=+syn,tcp,actions=load:5->NXM_NX_REG0[3..7],bundle(eth_src,50,hrw,ofport,slaves:1,2)",
+        "table=4,conj_id=8,ip,actions=controller(max_len=9,reason=no_match)",
+        "table=4,udp,actions=conjunction(3,1/2)",
+    ]
+    for flow in foreign:
+        ovs.ofctl("br", "add-flow", flow)
+    ovs.ofctl("br", "add-group", "group_id=5,type=select,bucket=weight:3,actions=output:1")
+    ovs.ofctl("br", "add-meter", "meter=5,kbps,band=type=drop,rate=5")
+    ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
+    changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
+    assert desk.apply(bridge.session, *changes) == []
+    before = ovs.ofctl("br", "dump-groups"), ovs.ofctl("br", "dump-meters")
+
+    read = desk.read(bridge.session)
+
+    assert read.program == ours
+    assert len(read.foreign_flows) == len(foreign)
+    assert (0, 5, fields(in_port=1)) in read.foreign_flows
+    assert (0, 3, fields(eth_type=0x0800, ipv4_src="10.0.0.0/8", reg0="0x5/0xff")) in read.foreign_flows
+    # Deleting and changing with our cookie leaves a foreign flow of the same key alone.
+    desk.apply(bridge.session, DeleteFlow(FLOW), ModifyFlow(FLOW))
+    assert before == (ovs.ofctl("br", "dump-groups"), ovs.ofctl("br", "dump-meters"))
+    assert "priority=5,in_port=1 actions=output:3\n" in ovs.ofctl("br", "dump-flows").replace("br1", "1").replace(
+        "br3", "3"
+    )
+
+
+def test_what_somebody_made_of_ours_is_seen_as_changed(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    ours = Program.of([Flow(0, 9, fields(in_port=4), (Output(1),))], [GROUP], [METER])
+    changes: list[Change] = [AddMeter(METER), AddGroup(GROUP), *map(AddFlow, ours.flows.values())]
+    desk.apply(bridge.session, *changes)
+    ovs.ofctl("br", "add-flow", f"cookie={COOKIE:#x},priority=9,in_port=4,actions=set_queue:1,output:1")
+    ovs.ofctl("br", "mod-group", f"group_id={G},type=select,bucket=actions=output:2")
+    ovs.ofctl("br", "mod-meter", f"meter={M},kbps,band=type=drop,rate=100")
+    read = desk.read(bridge.session).program
+    assert read.flows.keys() == ours.flows.keys()
+    assert read.flows != ours.flows
+    assert read.groups.keys() == ours.groups.keys()
+    assert read.groups != ours.groups
+    assert read.meters.keys() == ours.meters.keys()
+    assert read.meters != ours.meters
+
+
+def test_packets_are_counted_by_flow_bucket_and_port(desk: Desk, ovs: Ovs, bridge: SwitchOpened) -> None:
+    desk.apply(bridge.session, AddGroup(GROUP), AddFlow(FLOW))
+    frame = ask(Ask(0, 1, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"))) + bytes(18)
+    before = desk.read(bridge.session)
+    for _ in range(3):
+        ovs.receive("br1", frame)
+    ovs.appctl("revalidator/purge")  # counters reach the tables when the cached flows go
+    after = desk.read(bridge.session)
+    counted = Counters(3, 3 * len(frame))
+    assert after.flow_counters[FLOW.key] == counted
+    assert after.bucket_counters[G] == (counted,)
+    assert after.port_counters[1].received.packets == before.port_counters[1].received.packets + 3
+    assert after.port_counters[2].sent.packets == before.port_counters[2].sent.packets + 3
+
+
+def test_neighbours_are_heard_asked_and_answered(desk: Desk, ovs: Ovs, bridge: SwitchOpened, directory: Path) -> None:
+    capture = directory / "br2.pcap"
+    ovs.vsctl("set", "interface", "br2", f"options:tx_pcap={capture}")
+    desk.apply(bridge.session, AddFlow(Flow(0, 1, fields(), (ToController(),))))
+    asker, target = IPv6Address("fd00::3"), IPv6Address("fd00::2")
+    ovs.receive("br1", ask(Ask(0, 1, MAC, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"))))
+    assert desk.wait(NeighbourSeen) == NeighbourSeen(bridge.session, 1, IPv4Address("10.0.0.1"), MAC)
+    ovs.receive("br1", ask(Ask(0, 1, MAC, asker, target)))
+    assert desk.wait(Solicited) == Solicited(bridge.session, 1, target, asker, MAC)
+    question = Ask(bridge.session, 2, OTHER, target, asker)
+    desk.perform(question)
+    desk.perform(Advertise(bridge.session, 2, OTHER, target, asker, MAC))
+    desk.read(bridge.session)
+    sent = capture.read_bytes()
+    assert ask(question) in sent
+    assert bytes.fromhex((MAC + OTHER).replace(":", "")) in sent
+
+
+def _requests(peer: Peer) -> list[int]:
+    kinds: list[int] = []
+    while kinds.count(BARRIER_REQUEST) < 3:
+        found = peer.next()
+        assert found is not None
+        if found[0] in (FLOW_MOD, 15, BARRIER_REQUEST):
+            kinds.append(found[0])
+    return kinds
+
+
+def test_a_barrier_stands_where_the_kind_changes_and_at_the_end(desk: Desk) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+        changes = (AddGroup(GROUP), AddGroup(GROUP), ModifyGroup(GROUP), AddFlow(FLOW), AddFlow(FLOW))
+        desk.perform(Apply(session, 1, changes))
+        assert _requests(peer) == [15, 15, BARRIER_REQUEST, 15, BARRIER_REQUEST, FLOW_MOD, FLOW_MOD, BARRIER_REQUEST]
+
+
+def test_an_empty_order_is_answered_too(desk: Desk, bridge: SwitchOpened) -> None:
+    assert desk.apply(bridge.session) == []
+
+
+def test_orders_are_answered_by_their_tickets(desk: Desk, bridge: SwitchOpened) -> None:
+    for ticket in range(100, 110):
+        desk.perform(Apply(bridge.session, ticket, (AddFlow(FLOW), DeleteFlow(FLOW))))
+        desk.perform(Read(bridge.session, ticket + 100))
+    assert [desk.wait(SwitchApplied).ticket for _ in range(10)] == list(range(100, 110))
+    assert [desk.wait(SwitchRead).ticket for _ in range(10)] == list(range(200, 210))
+
+
+def test_a_datapath_that_refuses_to_tell_its_meters_is_read_all_the_same(desk: Desk) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+        desk.perform(Read(session, 9))
+        for _ in range(6):
+            xid, body = peer.wait(MULTIPART_REQUEST)
+            (kind,) = struct.unpack_from("!H", body)
+            refused = message(ERROR, struct.pack("!HH", 1, 2), xid)
+            peer.send(refused if kind in (9, 10) else multipart(kind, b"", xid))
+        assert desk.wait(SwitchRead).installed.program == Program()
+
+
+def test_a_read_that_is_refused_is_told_by_its_ticket(desk: Desk) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+        desk.perform(Read(session, 9))
+        xid, _ = peer.wait(MULTIPART_REQUEST)
+        peer.send(message(ERROR, struct.pack("!HH", 1, 5), xid))
+        assert desk.wait(SwitchRefused) == SwitchRefused(session, 9, None, "bad request: eperm")
+
+
+def test_a_field_that_does_not_exist_is_our_own_error() -> None:
+    with pytest.raises(ValueError, match="'ipv5_src' is no field of OpenFlow"):
+        encode(AddFlow(Flow(0, 1, fields(ipv5_src="1.2.3.4"))), 1)
+
+
+def large() -> tuple[Change, ...]:
+    """A gateway of 250 terminals: 500 groups and 1,000 flows, all different."""
+    macs = [f"02:00:00:00:{each >> 8:02x}:{each & 255:02x}" for each in range(500)]
+    groups = [
+        Group(
+            G + each,
+            GroupKind.ALL,
+            tuple(Bucket((SetField("eth_src", mac), SetField("eth_dst", MAC), Output(port))) for port in (3, 4)),
+        )
+        for each, mac in enumerate(macs)
+    ]
+    flows = [
+        Flow(
+            1,
+            100,
+            fields(eth_type=0x0800, in_port=1, ip_proto=6, ipv4_src=f"10.0.{each >> 8}.{each & 255}"),
+            (DecTtl(), ToGroup(G + each % 500)),
+        )
+        for each in range(1000)
+    ]
+    return (*map(AddGroup, groups), *map(AddFlow, flows))
+
+
+@pytest.fixture
+def a_heap_of_its_own() -> Iterator[None]:
+    """What other tests of this process have made is not gone through by the collector, which would take long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.timed
+@pytest.mark.usefixtures("a_heap_of_its_own")
+def test_a_large_program_is_encoded_in_less_than_150_ms() -> None:
+    changes = large()
+    began = time.thread_time()
+    SwitchSession(1, 1, "").apply(Apply(1, 1, changes))
+    assert time.thread_time() - began < 0.150, "of a processor; the first time, with nothing remembered"
+
+
+def install_and_read_large(desk: Desk, session: int) -> None:
+    assert desk.apply(session, *large()) == []
+    read = desk.read(session)
+    assert (len(read.program.flows), len(read.program.groups)) == (1000, 500)
+
+
+def test_a_large_program_is_installed_and_read(desk: Desk, bridge: SwitchOpened) -> None:
+    install_and_read_large(desk, bridge.session)
+
+
+@pytest.mark.timed
+@pytest.mark.usefixtures("a_heap_of_its_own")
+def test_a_large_program_is_installed_and_read_in_a_moment(desk: Desk, bridge: SwitchOpened) -> None:
+    began = time.process_time()
+    install_and_read_large(desk, bridge.session)
+    assert time.process_time() - began < 1, "of a processor, in all threads of the controller"

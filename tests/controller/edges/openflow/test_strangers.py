@@ -1,0 +1,301 @@
+"""What is no switch of ours is told once in the log and gone, and nobody else notices."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import struct
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from controller.edges.openflow import connection, listener
+from controller.edges.openflow.connection import OPENING_S
+from controller.edges.trust import admission
+from controller.protocol.switch_messages import Read, SwitchClosed, SwitchOpened
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.peers import (
+    ECHO_REQUEST,
+    ERROR,
+    FEATURES_REPLY,
+    HELLO,
+    MULTIPART_REPLY,
+    MULTIPART_REQUEST,
+    PACKET_IN,
+    PORT_STATUS,
+    Peer,
+    message,
+    multipart,
+)
+from tests.controller.edges.openflow.switches import PATIENCE_S, Ovs, until
+
+HALF = message(FEATURES_REPLY, bytes(24))[:5]
+BITMAP_1_3 = struct.pack("!HHI", 1, 8, 1 << 4 | 1 << 6)
+BITMAP_1_0 = struct.pack("!HHI", 1, 8, 1 << 1)
+GARBAGE = {
+    "http": b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    "an older version": message(HELLO, version=1),
+    "a hello without our version": message(HELLO, BITMAP_1_0, version=6),
+    "an element of no length": message(HELLO, struct.pack("!HHI", 1, 0, 0)),
+    "no hello": message(FEATURES_REPLY, bytes(24)),
+    "a length of 0": message(HELLO, length=0),
+    "a length of 7": message(HELLO, length=7),
+    "an unknown type": message(HELLO) + message(77),
+    "another version after the hello": message(HELLO) + message(ECHO_REQUEST, version=1),
+    "a truncated features reply": message(HELLO) + message(FEATURES_REPLY, b"12345"),
+    "a terminal's escape": b"\x1b[2J\x1b]0;owned\x07" * 10,
+    "a flood": bytes(range(256)) * 40000,
+}
+
+
+def _told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_ends_its_connection_and_is_told_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
+    for _ in range(3):
+        with Peer(desk.wire.address) as peer:
+            try:
+                peer.send(garbage)
+            except ConnectionError:
+                continue  # ended while it was still talking
+            assert peer.is_ended()
+    assert [line[:23] for line in _told(caplog)] == ["OpenFlow peer 127.0.0.1"]
+    assert _told(caplog)[0].isprintable()
+    assert desk.drain() == []
+
+
+def test_who_stops_halfway_is_gone_after_five_seconds(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    began = time.monotonic()
+    peers = [Peer(desk.wire.address) for _ in range(4)]
+    for peer, beginning in zip(peers, (b"", HALF, message(HELLO), message(HELLO) + HALF), strict=True):
+        peer.send(beginning)
+    for peer in peers:
+        assert peer.is_ended()
+        assert time.monotonic() - began > OPENING_S / 2
+        peer.close()
+    (told,) = _told(caplog)
+    assert "was not known as a switch within 5 s" in told
+
+
+def test_who_keeps_talking_without_being_a_switch_is_gone_after_five_seconds(desk: Desk) -> None:
+    with Peer(desk.wire.address) as peer:
+        began = time.monotonic()
+        peer.send(message(HELLO))
+        while time.monotonic() - began < PATIENCE_S:
+            try:
+                peer.send(message(ECHO_REQUEST, b"x" * 100))
+                if not peer.socket.recv(65536):
+                    break
+            except ConnectionError:
+                break
+            time.sleep(0.05)  # it talks all the time, but floods nobody
+        assert OPENING_S / 2 < time.monotonic() - began < PATIENCE_S
+
+
+@pytest.mark.parametrize("hello", [message(HELLO, version=1), message(HELLO, BITMAP_1_0, version=6)])
+def test_another_version_gets_a_refusal_in_words_and_nothing_else(
+    desk: Desk, caplog: pytest.LogCaptureFixture, hello: bytes
+) -> None:
+    for _ in range(3):
+        with Peer(desk.wire.address) as peer:
+            peer.send(hello)
+            got = list(iter(peer.next, None))
+            assert [kind for kind, _, _ in got] == [HELLO, ERROR]
+            assert got[1][2] == struct.pack("!HH", 0, 0) + b"OpenFlow 1.3 is needed"
+    (told,) = _told(caplog)
+    assert told.startswith("OpenFlow peer 127.0.0.1:")
+    assert "offers OpenFlow versions 0x01; 1.3 (0x04) is needed" in told
+    assert desk.drain() == []
+
+
+def test_a_hello_with_elements_of_another_time_is_understood(desk: Desk) -> None:
+    """Read without its padding it ends in an element of length 0, from which the framework's parser never returns."""
+    unknown = struct.pack("!HH12x", 9, 12)
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5, hello=message(HELLO, unknown + BITMAP_1_3, version=6))
+        assert desk.opened(5).dpid == 5
+
+
+def test_a_switch_of_another_version_is_told_of_and_one_of_several_is_served(
+    desk: Desk, ovs: Ovs, caplog: pytest.LogCaptureFixture
+) -> None:
+    ovs.bridge("old", 0x01D, desk.target, protocols="OpenFlow10")
+    ovs.bridge("new", 0x4E3, desk.target, protocols="OpenFlow10,OpenFlow13,OpenFlow15")
+    try:
+        session = desk.opened(0x4E3).session
+        until(lambda: _told(caplog) != [], "the old one is told of")
+        assert "offers OpenFlow versions 0x01; 1.3 (0x04) is needed" in _told(caplog)[0]
+        assert desk.read(session).program.flows == {}
+        assert not [event for event in desk.drain() if isinstance(event, SwitchOpened | SwitchClosed)]
+    finally:
+        ovs.remove("old", "new")
+
+
+def _fifty() -> list[bytes]:
+    dice = random.Random(13)
+    sorts = [*GARBAGE.values(), b"", message(HELLO), message(HELLO)[:6]]
+    return [
+        sorts[number % len(sorts)] if number % 2 else dice.randbytes(dice.randrange(1, 3000)) for number in range(50)
+    ]
+
+
+def test_two_switches_do_not_notice_fifty_strangers(desk: Desk, ovs: Ovs, caplog: pytest.LogCaptureFixture) -> None:
+    ovs.bridge("left", 0x1E, desk.target)
+    ovs.bridge("right", 0x2E, desk.target)
+    try:
+        sessions = [desk.opened(dpid).session for dpid in (0x1E, 0x2E)]
+        peers = []
+        began = time.monotonic()
+        for garbage in _fifty():
+            peer = Peer(desk.wire.address)
+            peers.append(peer)
+            with contextlib.suppress(ConnectionError):
+                peer.send(garbage)
+            for session in sessions:
+                assert desk.read(session).program.flows == {}
+        assert time.monotonic() - began < len(peers) * OPENING_S / 2, "each waited until a stranger was given up"
+        for peer in peers:
+            assert peer.is_ended()
+            peer.close()
+        assert desk.drain() == []
+        assert len(_told(caplog)) == 1
+    finally:
+        ovs.remove("left", "right")
+
+
+@pytest.fixture
+def few_places(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
+    return 8
+
+
+@pytest.fixture
+def nobody_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves makes place for another."""
+    monkeypatch.setattr(connection, "OPENING_S", 3600.0)
+
+
+def test_strangers_in_every_place_do_not_keep_a_switch_out(
+    desk: Desk, few_places: int, nobody_given_up: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(Peer(desk.wire.address)) for _ in range(few_places)]
+        for stranger in strangers:
+            stranger.wait(HELLO)  # it has its place
+        for dpid in (5, 6):
+            stack.enter_context(Peer(desk.wire.address)).become_switch(dpid)
+            desk.opened(dpid)
+        assert strangers[0].is_ended()
+        (told,) = _told(caplog)
+        assert "the oldest of more than 8 unknown peers" in told
+        for stranger in strangers[1:]:
+            stranger.finish()
+            assert stranger.is_ended()
+
+
+def test_the_host_that_has_most_makes_place_first(desk: Desk, few_places: int, nobody_given_up: None) -> None:
+    with contextlib.ExitStack() as stack:
+        lonely = stack.enter_context(Peer(desk.wire.address, host="127.0.0.2"))
+        many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(few_places + 2)]
+        assert all(stranger.is_ended() for stranger in many[:3])
+        lonely.become_switch(5)
+        assert desk.opened(5).peer == lonely.name
+
+
+def test_a_host_that_comes_too_often_is_turned_away_and_no_other_is(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(admission, "EACH_S", 0.01)
+    monkeypatch.setattr(admission, "BURST_S", 400)  # and so four at once, and another after 100 s
+    with contextlib.ExitStack() as stack:
+        many = [stack.enter_context(Peer(desk.wire.address, host="127.0.0.3")) for _ in range(5)]
+        assert many[4].is_ended()
+        many[0].wait(HELLO)
+        stack.enter_context(Peer(desk.wire.address, host="127.0.0.2")).become_switch(5)
+        desk.opened(5)
+        (told,) = _told(caplog)
+        assert "while 0.01 connections a second come from that host" in told
+
+
+READ_FLOWS, READ_GROUPS, READ_PORTS = 0, 1, 4  # places in the row of a Read's requests
+FLOW = struct.pack("!HBxIIHHHH4xQQQ", 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NONSENSE: dict[str, Callable[[int], bytes]] = {
+    "a multipart reply without a type": lambda first: message(MULTIPART_REPLY, b"0"),
+    "a flow of no length": lambda first: multipart(1, bytes(100), first + READ_FLOWS),
+    "a flow longer than its message": lambda first: multipart(1, b"\xff\xff" + bytes(100), first + READ_FLOWS),
+    "a match longer than its flow": lambda first: multipart(
+        1, FLOW + struct.pack("!HH12x", 1, 400), first + READ_FLOWS
+    ),
+    "a field longer than its match": lambda first: multipart(
+        1, FLOW + struct.pack("!HHHBB8x", 1, 12, 0x8000, 0, 200), first + READ_FLOWS
+    ),
+    "groups in place of flows": lambda first: multipart(7, b"", first + READ_FLOWS),
+    "a bucket of no length": lambda first: multipart(
+        7, struct.pack("!HBxI16x", 24, 0, 0x62000000), first + READ_GROUPS
+    ),
+    "half a port's counters": lambda first: multipart(4, bytes(17), first + READ_PORTS),
+    "a packet-in of nothing": lambda first: message(PACKET_IN),
+    "a packet-in with half a match": lambda first: message(PACKET_IN, bytes(16) + struct.pack("!HH", 1, 4000)),
+    "a packet-in from nowhere": lambda first: message(PACKET_IN, bytes(16) + struct.pack("!HH6x", 1, 4)),
+    "half a port": lambda first: message(PORT_STATUS, b"0"),
+    "half an error": lambda first: message(ERROR, b"0"),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+def test_a_switch_that_answers_nonsense_is_gone(
+    desk: Desk, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, nonsense: Callable[[int], bytes]
+) -> None:
+    with Peer(desk.wire.address) as peer:
+        peer.become_switch(5)
+        session = desk.opened(5).session
+        desk.perform(Read(session, 99))
+        first, _ = peer.wait(MULTIPART_REQUEST)
+        peer.send(nonsense(first))
+        assert desk.wait(SwitchClosed).session == session
+        assert peer.is_ended()
+    assert len(_told(caplog)) == 1
+    assert desk.read(bridge.session).program.flows == {}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    some.lists(
+        some.one_of(
+            some.binary(max_size=200),
+            some.builds(
+                message,
+                some.integers(0, 40),
+                some.binary(max_size=100),
+                some.integers(0, 9),
+                some.sampled_from([4, 4, 4, 1, 6]),
+            ),
+            some.builds(
+                multipart, some.integers(0, 14), some.binary(max_size=120), some.integers(0, 9), some.booleans()
+            ),
+        ),
+        max_size=8,
+    ),
+    some.booleans(),
+)
+def test_no_bytes_whatever_raise_anything_or_disturb_the_others(
+    desk: Desk, bridge: SwitchOpened, caplog: pytest.LogCaptureFixture, sent: list[bytes], opens_first: bool
+) -> None:
+    with Peer(desk.wire.address) as peer:
+        if opens_first:
+            peer.become_switch(5)
+            desk.perform(Read(desk.opened(5).session, 99))
+        with contextlib.suppress(ConnectionError):
+            peer.send(b"".join(sent))
+    if opens_first:
+        desk.wait(SwitchClosed)
+    assert desk.read(bridge.session).program.flows == {}
+    assert not [record for record in caplog.records if record.exc_info]

@@ -1,0 +1,205 @@
+"""With TLS configured, a switch without a certificate of our authority is refused, the second as the first."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.edges.openflow import connection, listener
+from controller.edges.openflow.connection import OPENING_S
+from controller.edges.openflow.errors import FrameworkError
+from controller.edges.openflow.listener import server_context
+from controller.model.settings import Tls
+from controller.program.diff import AddFlow
+from controller.program.program import Flow, Output, Program, fields
+from controller.protocol.switch_messages import SwitchClosed, SwitchOpened
+from tests.controller.edges.openflow.conftest import Desk
+from tests.controller.edges.openflow.peers import FEATURES_REQUEST, HELLO, Peer, features, message
+from tests.controller.edges.openflow.switches import Ovs
+
+TLS_1_2 = ssl.TLSVersion.TLSv1_2
+
+
+class Authority:
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory, self._name = directory, name
+        self.certificate = str(directory / f"{name}.pem")
+        self._key = str(directory / f"{name}.key")
+        self._openssl(
+            "req", "-x509", "-days", "2", "-subj", f"/CN={name}", "-out", self.certificate, *self._new(self._key)
+        )
+
+    def sign(self, name: str, *more: str) -> tuple[str, str]:
+        """A certificate, which is made out to more names too, and its key."""
+        base = self._directory / f"{self._name}-{name}"
+        certificate, key = f"{base}.pem", f"{base}.key"
+        named = ["-addext", "subjectAltName=" + ",".join(f"DNS:{each}" for each in more)] if more else []
+        signing = ["-x509", "-CA", self.certificate, "-CAkey", self._key, "-days", "2"]
+        self._openssl("req", *signing, "-subj", f"/CN={name}", *named, "-out", certificate, *self._new(key))
+        return certificate, key
+
+    @staticmethod
+    def _new(key: str) -> list[str]:
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key]
+
+    @staticmethod
+    def _openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def dpid(number: int) -> str:
+    return f"{number:016x}"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "ours")
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"), "theirs")
+
+
+@pytest.fixture
+def secured(authority: Authority) -> Iterator[Desk]:
+    made = Desk(Tls(*authority.sign("controller"), authority.certificate))
+    yield made
+    made.wire.stop()
+
+
+def _client(authority: Authority, identity: tuple[str, str] | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.certificate)
+    context.check_hostname = False
+    if identity is not None:
+        context.load_cert_chain(*identity)
+    return context
+
+
+def test_switches_with_a_certificate_are_served(secured: Desk, authority: Authority, ovs: Ovs) -> None:
+    certificate, key = authority.sign("switch", *(dpid(number) for number in (1, 2, 3)))
+    ovs.vsctl("set-ssl", key, certificate, authority.certificate)
+    names = ["safe1", "safe2", "safe3"]
+    for number, name in enumerate(names, 1):
+        ovs.bridge(name, number, f"ssl:127.0.0.1:{secured.wire.address.port}")
+    try:
+        for number in (1, 2, 3):
+            session = secured.opened(number).session
+            wanted = Program.of(Flow(0, each, fields(in_port=1), (Output(2),)) for each in range(1, 2000))
+            assert secured.apply(session, *(AddFlow(flow) for flow in wanted.flows.values())) == []
+            assert secured.read(session).program == wanted
+    finally:
+        ovs.remove(*names)
+
+
+def test_who_shows_no_certificate_is_refused_every_time(
+    secured: Desk, authority: Authority, stranger: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    for identity in (None, stranger.sign("switch"), None, stranger.sign("switch")):
+        try:
+            with Peer(secured.wire.address, _client(authority, identity)) as peer:
+                peer.send(message(HELLO))
+                assert peer.next() is None
+        except (ssl.SSLError, ConnectionError):
+            continue  # how a client hears of it depends on when it asks
+    assert secured.drain() == []
+    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(told) == 1
+    assert "TLS handshake refused: PEER_DID_NOT_RETURN_A_CERTIFICATE" in told[0]
+
+
+@pytest.mark.parametrize("names", [("switch",), ("switch", dpid(8)), (dpid(8),), (dpid(9)[1:],)], ids=" ".join)
+def test_a_switch_whose_certificate_names_another_dpid_is_refused(
+    secured: Desk, authority: Authority, caplog: pytest.LogCaptureFixture, names: tuple[str, ...]
+) -> None:
+    with Peer(secured.wire.address, _client(authority, authority.sign(*names))) as peer:
+        peer.send(message(HELLO))
+        xid, _ = peer.wait(FEATURES_REQUEST)
+        peer.send(features(9, xid))
+        assert peer.is_ended()
+    assert secured.drain() == []
+    assert f"has dpid {dpid(9)}, and its certificate is made out to {' and '.join(sorted(names))}; " in caplog.text
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
+        good.become_switch(9)
+        assert secured.opened(9).dpid == 9
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")  # that is why they are refused
+def test_a_switch_that_knows_only_an_older_tls_is_refused(secured: Desk, authority: Authority) -> None:
+    """A client that would take any version from TLS 1 on, but none that is sound."""
+    older = _client(authority, authority.sign("switch"))
+    older.set_ciphers("ALL:@SECLEVEL=0")
+    older.minimum_version, older.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)), Peer(secured.wire.address, older):
+        pass
+    assert server_context(Tls(*authority.sign("controller"), authority.certificate)).minimum_version >= TLS_1_2
+
+
+def test_the_copies_that_systemd_gives_are_read(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = authority.sign("controller")
+    names = {certificate: "controller.pem", key: "controller.key", authority.certificate: "ca.pem"}
+    for file, name in names.items():
+        (tmp_path / name).write_bytes(Path(file).read_bytes())
+    tls = Tls(*(f"/etc/bicast/no-such/{name}" for name in names.values()))
+    with pytest.raises(FrameworkError, match=r"/etc/bicast/no-such/controller\.pem"):
+        server_context(tls)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert server_context(tls).cert_store_stats()["x509_ca"] == 1
+
+
+def test_who_speaks_no_tls_is_refused(secured: Desk, authority: Authority) -> None:
+    with Peer(secured.wire.address) as peer:
+        peer.send(message(HELLO))
+        peer.is_ended()
+    assert secured.drain() == []
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as good:
+        good.become_switch(9)
+        assert secured.opened(9).dpid == 9
+
+
+def test_who_stops_in_the_handshake_is_gone_after_five_seconds(secured: Desk) -> None:
+    began = time.monotonic()
+    with Peer(secured.wire.address) as silent:
+        assert silent.is_ended()
+        assert time.monotonic() - began > OPENING_S / 2
+
+
+def test_who_stops_in_the_handshake_keeps_nobody_waiting(
+    secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "OPENING_S", 3600.0)
+    client = _client(authority, authority.sign(dpid(9)))
+    with Peer(secured.wire.address), Peer(secured.wire.address, client) as good:
+        good.become_switch(9)
+        secured.opened(9)
+    secured.wait(SwitchClosed)
+
+
+def test_handshakes_in_every_place_do_not_keep_a_switch_out(
+    secured: Desk, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "OPENING_AT_ONCE", 8)
+    for module in (listener, connection):
+        monkeypatch.setattr(module, "OPENING_S", 3600.0)  # whoever leaves makes place for another
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(Peer(secured.wire.address)) for _ in range(8)]
+        good = stack.enter_context(Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))))
+        good.become_switch(9)
+        secured.opened(9)
+        assert silent[0].is_ended()
+
+
+def test_the_death_of_a_secured_switch_is_noticed(secured: Desk, authority: Authority) -> None:
+    with Peer(secured.wire.address, _client(authority, authority.sign(dpid(9)))) as peer:
+        peer.become_switch(9)
+        opened: SwitchOpened = secured.opened(9)
+        assert secured.wait(SwitchClosed).session == opened.session  # it answers no echo request

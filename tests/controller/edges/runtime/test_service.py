@@ -1,0 +1,405 @@
+"""The core's thread keeps time whatever is thrown at it, and people are told what both hands did."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.core import overrides
+from controller.core.core import Core
+from controller.edges.runtime import service
+from controller.edges.runtime import service as runtime_service
+from controller.edges.state.store import Store
+from controller.features.probing import probe_evaluation
+from controller.features.probing.path_record import Estimate, Estimated
+from controller.model.config import Mode
+from controller.policy.bandwidth.rates import Unknown
+from controller.protocol.orders import AgentEffect, Direct, HangUp
+from controller.protocol.reports import AgentClosed, AgentEvent, ProbeReport, Reported, Role
+from controller.protocol.requests import OverrideResult
+from controller.protocol.switch_messages import (
+    Apply,
+    Effect,
+    NeighbourSeen,
+    PortSeen,
+    Read,
+    Solicited,
+    SwitchClosed,
+    SwitchEvent,
+)
+from controller.switches.switch import GatewayState
+from tests.controller import sites
+from tests.controller.sites import PORTS
+from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.switch import FakeSwitch
+
+
+def test_a_flood_of_events_does_not_stop_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = threading.Semaphore(0)
+
+    def tick(_core: Core, _now: float) -> Iterator[Effect]:
+        ticks.release()
+        return iter(())
+
+    monkeypatch.setattr(service, "TICK_S", 0.01)
+    monkeypatch.setattr(Core, "tick", tick)
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+
+    def flood(_core: Core, event: SwitchClosed, _now: float) -> Iterator[Effect]:
+        core.post(event)  # there is always another one waiting
+        return iter(())
+
+    monkeypatch.setattr(Core, "handle", flood)
+    core.post(SwitchClosed(1))
+    core.start()
+    for _ in range(3):
+        assert ticks.acquire(timeout=60)
+    core.stop()
+
+
+class Held:
+    """A service whose core keeps what it hears, and hears nothing while it is held."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.heard: list[SwitchEvent | Mode] = []
+        self._go_on = threading.Event()
+
+        def handle(_core: Core, event: SwitchEvent, _now: float) -> Iterator[Effect]:
+            self.heard.append(event)
+            return iter(())
+
+        monkeypatch.setattr(Core, "handle", handle)
+        config = sites.loaded(sites.document())
+        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), lambda _effect: None)
+        self.service.start()
+        began = threading.Event()
+
+        def hold() -> None:
+            began.set()
+            self._go_on.wait(60)
+
+        self.service._inbox.put(hold)
+        assert began.wait(60)
+
+    def go_on(self, wish: threading.Thread | None = None) -> None:
+        """Until the core has heard everything, and whoever wished has their answer."""
+        self._go_on.set()
+        if wish is not None:
+            wish.join()
+        self.service.snapshot()
+        while not self.service._inbox.empty():
+            time.sleep(0.001)
+        self.service.stop()
+
+
+def _solicited(number: int, in_port: int) -> Solicited:
+    asker = IPv6Address("fd00::") + number
+    return Solicited(1, in_port, IPv6Address("fd00::1"), asker, "02:00:00:00:00:01")
+
+
+def test_a_port_that_went_down_and_a_wish_do_not_wait_behind_a_flood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(tmp_path, monkeypatch)
+    for number in range(100):
+        held.service.post(_solicited(number, 1))
+    held.service.post(PortSeen(1, "wifi0", None))
+    held.service.post(SwitchClosed(1))
+
+    def wished(_core: Core, _name: str, mode: Mode, *_: object) -> tuple[OverrideResult, list[Effect | AgentEffect]]:
+        held.heard.append(mode)
+        return OverrideResult((), False, 0), []
+
+    monkeypatch.setattr(overrides, "mode", wished)
+    wish = threading.Thread(target=held.service.set_mode, args=("client", Mode.OFF))
+    wish.start()
+    while len(held.service._inbox._pressing) < 3:
+        time.sleep(0.001)
+    held.go_on(wish)
+    assert held.heard[:3] == [PortSeen(1, "wifi0", None), SwitchClosed(1), Mode.OFF]
+    assert held.heard[3:] == [_solicited(number, 1) for number in range(100)]
+
+
+def test_a_flood_is_bounded_and_takes_no_other_ports_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(tmp_path, monkeypatch)
+    told = NeighbourSeen(1, 2, IPv4Address("192.168.110.3"), "02:00:00:00:00:02")
+    held.service.post(told)
+    for number in range(3 * runtime_service.MOST_PACKETS):
+        held.service.post(_solicited(number, 1))
+    held.service.post(told)
+    held.go_on()
+    assert len(held.heard) == runtime_service.MOST_PACKETS
+    assert held.heard[0] == told, "the first is heard first"
+    assert held.heard[2] == told, "and the second in its turn"
+    assert held.heard[-1] == _solicited(3 * runtime_service.MOST_PACKETS - 1, 1), "the oldest are lost, not the newest"
+
+
+def test_what_presses_is_carried_out_while_packets_still_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(tmp_path, monkeypatch)
+    for number in range(100):
+        held.service.post(_solicited(number, 1))
+    held.service.post(PortSeen(1, "wifi0", None))
+    rested: list[int] = []
+
+    def rest(_core: Core, _now: float) -> Iterator[Effect]:
+        rested.append(len(held.heard))
+        return iter(())
+
+    monkeypatch.setattr(Core, "rest", rest)
+    held.go_on()
+    assert 1 in rested
+
+
+def test_times_are_told_by_the_clock_that_people_have_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core.start()
+    before, real = core.snapshot(), time.time
+    monkeypatch.setattr(service.time, "time", lambda: real() + 86400)
+    after = core.snapshot()
+    monkeypatch.undo()
+    core.stop()
+    assert after.config_loaded_at - before.config_loaded_at == pytest.approx(86400, abs=60)
+    assert after.gateways[0].since - before.gateways[0].since == pytest.approx(86400, abs=60)
+
+
+class Agent:
+    """A hand on the service's own thread, that answers at once or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        world = [FakeConnection.between("203.0.113.5", "192.168.110.3", "192.168.210.3")]
+        self.hand = FakeHand("relay-1", Role.RELAY, ("203.0.113.5",), world)
+        self.answers = True
+        self.unanswered: list[Direct] = []
+        self.hung_up: list[HangUp] = []
+        config = sites.loaded(sites.document())
+        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
+        self.service.start()
+        self.tell(self.hand.opened(1))
+        self.tell(self.hand.report())
+
+    def tell(self, event: AgentEvent) -> None:
+        taken = threading.Event()
+        self.service.post(event, taken.set)
+        assert taken.wait(60), "the core did not take it"
+
+    def _perform(self, effect: Effect | AgentEffect) -> None:
+        if isinstance(effect, HangUp):
+            self.hung_up.append(effect)
+            return
+        assert isinstance(effect, Direct)
+        if effect.session != self.hand.session:
+            return
+        if self.answers:
+            self.service.post(self.hand.carry_out(effect))
+        else:
+            self.unanswered.append(effect)
+
+
+def test_a_word_at_which_the_core_fails_ends_that_agents_session_and_nobody_elses(
+    agent: Agent, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = FakeHand("bad", Role.TERMINAL, ("10.1.0.7",), agent.hand.world)
+    agent.tell(bad.opened(2))
+    real, taken = agent.service._core.pilot.reported, threading.Event()
+
+    def fails(event: Reported, *more: Any) -> Any:
+        if event.session == 2:
+            raise OverflowError("cannot convert float infinity to integer")
+        return real(event, *more)
+
+    monkeypatch.setattr(agent.service._core.pilot, "reported", fails)
+    for _ in range(3):  # the first fails, and the core looks at no other
+        agent.service.post(bad.report(), taken.set)
+    agent.tell(agent.hand.report())
+    (hung_up,) = agent.hung_up
+    assert (hung_up.session, hung_up.fault) == (2, True) and "at its word (Reported)" in hung_up.reason
+    assert not taken.is_set(), "it sends no more"
+    (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert "at a word (Reported) of agent bad" in said.getMessage() and said.exc_info is not None
+    agent.tell(AgentClosed(2, "the controller failed"))
+    assert [one.name for one in agent.service.snapshot().agents if one.state == "here"] == ["relay-1"]
+    agent.tell(bad.opened(3))
+    assert len(agent.hung_up) == 1
+
+
+class Gateway:
+    """A switch on the service's own thread, whose answers to orders are held back until they are let go."""
+
+    def __init__(self, path: Path) -> None:
+        self.fake = FakeSwitch(PORTS)
+        self.ordered = threading.Event()
+        self._holds = False
+        self._answers: list[SwitchEvent] = []
+        written = sites.document()
+        for hop in written["sites"]["home"]["uplinks"]["lte"]["next_hops"]:
+            hop["mac"] = sites.LTE_HOP_MAC
+        config = sites.loaded(written)
+        self.service = service.Service("gateway.yaml", config, Store(str(path / "state.json")), self._perform)
+        self.service.start()
+        self.service.post(self.fake.opened(1))
+        while self.service.snapshot().gateways[0].state is not GatewayState.STEADY:
+            time.sleep(0.001)
+        self._holds = True
+        self.ordered.clear()
+
+    def let_go(self, *instead: SwitchEvent) -> None:
+        for answer in instead or self._answers:
+            self.service.post(answer)
+        self._answers = []
+
+    def _perform(self, effect: Effect | AgentEffect) -> None:
+        match effect:
+            case Read():
+                self.service.post(self.fake.read(effect))
+            case Apply():
+                self._answers += self.fake.apply(effect)
+                self.ordered.set()
+                if not self._holds:
+                    self.let_go()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    made = Gateway(tmp_path)
+    yield made
+    made.service.stop()
+
+
+@pytest.mark.parametrize("wished", [("set_mode", Mode.SINGLE), ("set_active", "lte")])
+def test_who_wishes_is_answered_when_the_switch_holds_it(
+    gateway: Gateway, wished: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    verb, what = wished
+    answers: list[OverrideResult] = []
+    asking = threading.Thread(target=lambda: answers.append(getattr(gateway.service, verb)("client", what)))
+    asking.start()
+    assert gateway.ordered.wait(60)
+    gateway.service.snapshot()  # what was asked before this has been done
+    asking.join(0.1)
+    assert not answers
+    gateway.let_go()
+    asking.join(60)
+    (answer,) = answers
+    assert answer.changed and not answer.failed
+
+
+def test_what_a_switch_does_not_confirm_is_told_as_sent_also_to_who_wishes_the_same_again(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
+    sent = "it was sent to gateway home, whose switch has not confirmed it within 0.05 s"
+    late = (f"{sent}; `./bicast status` tells how it is",)
+    first, again = (gateway.service.set_mode("client", Mode.SINGLE) for _ in range(2))
+    assert (first.done, first.failed) == (("client is in mode single",), late)
+    assert (again.done, again.failed) == (("client is already in mode single",), late)
+    gateway.let_go()
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    assert gateway.service.set_mode("client", Mode.SINGLE).failed == ()
+
+
+def test_a_switch_that_leaves_is_waited_for_no_longer_and_named(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    answers: list[OverrideResult] = []
+    asking = threading.Thread(target=lambda: answers.append(gateway.service.set_mode("client", Mode.SINGLE)))
+    asking.start()
+    assert gateway.ordered.wait(60)
+    gateway.let_go(SwitchClosed(1))
+    asking.join(60)
+    (left,) = answers
+    assert left.failed == ("gateway home: the switch left before it answered; what it lacks it gets when it is back",)
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(tmp_path)
+    yield made
+    made.service.stop()
+
+
+def test_whoever_switches_is_told_what_both_hands_did_as_soon_as_it_is_known(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    asked = time.monotonic()
+    answer = agent.service.set_active("client", "lte")
+    kept = "client has lte as its active uplink; it is kept, and counts when gateway home connects"
+    assert answer.done == (kept, "relay-1 reached 1 connection: Prefer is done")
+    assert time.monotonic() - asked < 30
+
+
+def test_an_agent_that_does_not_answer_in_time_is_named_and_its_answer_is_kept(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 0.05)
+    agent.answers = False
+    answer = agent.service.set_active("client", "lte")
+    assert answer.done[1] == "relay-1 has not answered yet; `./bicast why client` tells what comes of it"
+    for late in agent.unanswered:
+        agent.tell(agent.hand.carry_out(late))
+    newest = agent.service.decisions("client").decisions[0]
+    assert [(hand.agent, hand.done) for hand in newest.hands] == [(None, False), ("relay-1", True)]
+
+
+def test_an_agent_that_goes_meanwhile_is_waited_for_no_longer(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "HANDS_WITHIN_S", 60.0)
+    agent.answers = False
+
+    def goes_once_asked() -> None:
+        while not agent.unanswered:
+            time.sleep(0.001)
+        agent.service.post(AgentClosed(1, "it was ended"))
+
+    threading.Thread(target=goes_once_asked, daemon=True).start()
+    answer = agent.service.set_active("client", "lte")
+    assert answer.failed == ("relay-1 could not: its session ended before it answered (it was ended)",)
+
+
+def test_what_policies_decide_is_kept_without_anybody_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "TICK_S", 0.02)
+    agent = Agent(tmp_path)
+    (connection,) = agent.hand.world
+    connection.subflows[1].server.backup = True
+    for _ in range(6):
+        connection.download(100, loss=0.3)
+        agent.tell(agent.hand.report())
+    agent.service.stop()
+    assert Store(str(tmp_path / "state.json")).load().decided == {"client": "lte"}
+
+
+def test_what_takes_long_is_estimated_beside_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Estimate("home", "wifi", False, ProbeReport(1, 1, "", "", False, ()), None, None, 0.0)
+    threads: dict[str, str] = {}
+    over = threading.Event()
+
+    def handle(_core: Core, event: object, _now: float) -> Iterator[Estimate]:
+        threads[type(event).__name__] = threading.current_thread().name
+        if isinstance(event, Estimated):
+            assert event.of is order
+            over.set()
+            return iter(())
+        return iter((order,))
+
+    def estimated(given: Estimate) -> Estimated:
+        threads["estimate"] = threading.current_thread().name
+        return Estimated(given, Unknown("nothing"), Unknown("nothing"), None)
+
+    monkeypatch.setattr(Core, "handle", handle)
+    monkeypatch.setattr(probe_evaluation, "estimated", estimated)
+    config = sites.loaded(sites.document())
+    core = service.Service("gateway.yaml", config, Store(str(tmp_path / "state.json")), lambda _effect: None)
+    core.start()
+    core.post(SwitchClosed(1))
+    assert over.wait(60)
+    core.stop()
+    assert threads == {"SwitchClosed": "core", "estimate": "estimates", "Estimated": "core"}

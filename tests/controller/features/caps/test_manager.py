@@ -1,0 +1,530 @@
+"""Who shares an access point is told what it may have on its way, by whoever can hold it, and no longer than due."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from controller.core import overrides
+from controller.features.caps.holder import AGAIN_AFTER_S, LEASE_MS, MOST_CAPS, MOST_PORTS, NOTHING, CapsDraft
+from controller.model.config import CapRule, CapTables
+from controller.policy.caps.windows import Window
+from controller.protocol.orders import Caps
+from controller.protocol.reports import MOST_SUBFLOWS, Role
+from tests.controller import sites
+from tests.controller.access_point import ADDRESSES, FAR, NEAR, Shared, document
+from tests.fakes.capper import FakeCapper, Stream
+
+ALONE, ONE_OF_TWO, ONE_OF_THREE = 32, 17, 12  # segments at 20 Mbit/s and 16 + 2 ms, and one more each
+
+
+def most(agent: FakeCapper, stream: Stream) -> int | None:
+    cap = agent.window(stream)
+    return cap.most_segments if cap else None
+
+
+def test_a_terminal_that_sends_is_held_to_what_fits_within_a_second() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.run(2)
+    assert laptop.interval_ms == 250
+    stream = air.stream("laptop")
+    air.run(1)
+    assert most(laptop, stream) == ALONE
+    told = air.told("laptop")
+    assert (told.active, told.connections, told.most_segments, told.least_segments) == (True, 1, ALONE, ALONE - 1)
+    assert (told.agent, told.hand, told.held) == ("laptop", "congestion-control", True)
+    assert "ideal: 1 active, 20 Mbit/s x (16.0 + 2) ms" in told.because and told.rtt_ratio == 1.0
+    assert laptop.caps[-1].sharers == 1 and laptop.caps[-1].block_bytes > 100_000
+
+
+def test_who_joins_and_who_leaves_changes_the_parts_of_the_others_within_a_second() -> None:
+    air = Shared()
+    agents = [air.sender(name) for name in ("laptop", "tablet", "phone")]
+    streams = [air.stream(agent.name) for agent in agents]
+    air.run(3)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_THREE] * 3
+    assert (air.place().active, agents[0].caps[-1].sharers) == (3, 3)
+    streams[2].rate_bps = 0
+    air.run(1)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_TWO, ONE_OF_TWO, None]
+    streams[2].rate_bps = 2_000_000
+    air.run(1)
+    assert [most(*each) for each in zip(agents, streams, strict=True)] == [ONE_OF_THREE] * 3
+
+
+@pytest.mark.parametrize("by", ["itself", "its gateway"])
+def test_a_terminal_that_is_moved_to_a_longer_uplink_gets_what_fits_there(by: str) -> None:
+    written = document()
+    written["sites"]["home"]["terminals"]["laptop"]["mode"] = "single"
+    air = Shared(written)
+    hand = air.sender("laptop") if by == "itself" else air.gateway("window")
+    stream = air.stream("laptop", min_rtt_us=4000, srtt_us=4000)
+    air.run(3)
+    near = most(hand, stream)
+    _, effects, _ = overrides.active(air.core, "laptop", "lte", air.now)
+    air.carry(effects)
+    stream.srtt_us = 60_000
+    air.run(4)
+    far = most(hand, stream)
+    assert near and far and far > 5 * near
+
+
+def test_a_cap_holds_for_as_long_as_it_is_renewed() -> None:
+    air = Shared()
+    laptop, stream = air.sender("laptop"), air.stream("laptop")
+    air.run(2)
+    for _ in range(100):
+        air.run(0.1)
+        assert most(laptop, stream) == ALONE and laptop.until - air.now > LEASE_MS / 1000 / 2
+    assert len(laptop.caps) < 20, "the same is not told oftener than its lease wants"
+    air.hands.clear()  # the controller is gone
+    air.now += LEASE_MS / 1000 + 1.1
+    assert most(laptop, stream) is None
+
+
+# Who holds
+
+
+def test_a_phone_without_an_agent_is_held_by_its_gateway_and_a_laptop_by_itself() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    phones, own = air.stream("phone"), air.stream("laptop")
+    air.run(3)
+    assert gateway.interval_ms == 250 and gateway.caps[0].ports == ("lan0",)
+    assert (most(gateway, phones), most(gateway, own), most(laptop, own)) == (ONE_OF_TWO, None, ONE_OF_TWO)
+    assert [(told.agent, told.hand) for told in map(air.told, ("phone", "laptop"))] == [
+        ("home", "window"),
+        ("laptop", "congestion-control"),
+    ]
+
+
+def test_an_agent_that_can_only_report_is_believed_and_its_gateway_holds() -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    laptop = air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
+    stream = air.stream("laptop")
+    air.run(2)
+    assert laptop.interval_ms == 250 and {(order.caps, order.ports) for order in laptop.caps} == {((), ())}
+    assert laptop.caps[-1].sharers == 1, "its programs are told all the same"
+    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+
+
+@pytest.mark.parametrize(("can", "agent"), [("report", "home"), ("caps", "laptop")])
+def test_for_an_agent_that_sees_no_connections_its_gateway_tells(can: str, agent: str) -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    cannot = {"report": "interfaces only, no connections: it wants CAP_NET_ADMIN"}
+    blind, phone = air.sender("laptop", can, cannot=cannot), air.sender("phone")
+    blind.sees = False
+    streams = [air.stream("laptop"), air.stream("phone")]
+    air.run(3)
+    assert air.place().active == 2 and air.told("laptop").agent == agent
+    assert most(blind if agent == "laptop" else gateway, streams[0]) == ONE_OF_TWO == most(phone, streams[1])
+
+
+def test_a_terminal_of_whose_connections_nobody_can_tell_is_not_told_as_idle() -> None:
+    air = Shared()
+    air.sender("laptop", "clamp", cannot={"report": "this kernel has no MPTCP"}).sees = False
+    air.stream("laptop")
+    air.run(2)
+    assert not air.told("laptop").heard
+
+
+def test_where_nobody_can_it_is_reported_and_said_why() -> None:
+    air = Shared()
+    air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops", "clamp": "nor sock_ops"})
+    air.stream("laptop")
+    air.run(2)
+    told = air.told("laptop")
+    assert (told.agent, told.held, told.active, told.most_segments) == (None, False, True, ALONE)
+    assert told.because.startswith(
+        "its agent laptop cannot: this kernel has no struct_ops; nor sock_ops, and no agent of role gateway that was "
+        "enrolled as home is connected; it would be ideal: "
+    )
+    air.gateway("report", cannot={"window": "no clsact here"})
+    air.run(1)
+    assert "and the gateway's agent home cannot: no clsact here; it would be" in air.told("laptop").because
+    assert air.told("phone").because.startswith("no agent speaks for it, and the gateway's agent home cannot")
+    assert not air.told("phone").heard
+
+
+def test_a_clamp_holds_where_there_is_no_congestion_control() -> None:
+    air = Shared()
+    laptop = air.sender("laptop", "clamp", cannot={"caps": "this kernel has no struct_ops"})
+    stream = air.stream("laptop")
+    air.run(2)
+    assert most(laptop, stream) == ALONE and air.told("laptop").hand == "clamp"
+
+
+def test_who_refuses_is_stood_in_for_and_asked_again() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    laptop.refuses = "another agent of this host holds its connections"
+    stream = air.stream("laptop")
+    air.run(3)
+    assert most(gateway, stream) == ALONE and air.told("laptop").agent == "home"
+    assert air.told("laptop").instead == f"its agent laptop could not: {laptop.refuses}"
+    refused = len(laptop.caps)
+    assert refused <= 2
+    laptop.refuses = None
+    air.run(AGAIN_AFTER_S + 1)
+    assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
+    gateway_alone = air.told("laptop")
+    assert gateway_alone.agent == "laptop" and gateway_alone.held and gateway_alone.instead is None
+
+
+def test_an_agent_that_stands_still_leaves_the_sharers_and_is_told_nothing() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    air.stream("laptop")
+    stream = air.stream("tablet")
+    air.run(3)
+    assert most(tablet, stream) == ONE_OF_TWO
+    laptop.silent, told = True, len(laptop.caps)
+    air.run(1)
+    assert most(tablet, stream) == ALONE and len(laptop.caps) <= told + 1
+    told = len(laptop.caps)
+    air.run(5)
+    assert len(laptop.caps) == told and not air.told("laptop").heard
+    laptop.silent = False
+    air.run(1.5)
+    assert most(tablet, stream) == ONE_OF_TWO
+
+
+def test_a_report_that_is_late_frees_nobodys_window() -> None:
+    air = Shared()
+    laptop, stream = air.sender("laptop"), air.stream("laptop")
+    air.run(2)
+    laptop.silent = True
+    air.run(1.1)
+    laptop.silent = False
+    for _ in range(30):
+        air.run(0.05)
+        assert most(laptop, stream) == ALONE
+
+
+def test_a_gateway_stands_in_for_an_agent_that_is_gone_and_lets_go_when_it_is_back() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    stream = air.stream("laptop")
+    air.run(3)
+    air.leave(laptop)
+    air.run(2)
+    assert most(gateway, stream) == ALONE and not air.told("laptop").doubts
+    air.join(laptop)
+    air.run(2)
+    assert (most(gateway, stream), most(laptop, stream)) == (None, ALONE)
+    assert not air.told("laptop").doubts
+
+
+def test_the_terminals_own_agent_speaks_for_it_and_no_other() -> None:
+    air = Shared()
+    other, stream = air.sender("stranger", terminal="laptop"), air.stream("laptop")
+    air.run(2)
+    assert most(other, stream) == ALONE
+    own = air.sender("laptop")
+    air.run(2)
+    assert (most(own, stream), most(other, stream)) == (ALONE, None)
+    assert other.interval_ms == 1000 and other.held is None
+
+
+def test_an_agent_of_another_site_or_role_is_told_nothing() -> None:
+    air = Shared()
+    elsewhere = air.gateway("window", name="elsewhere")
+    relay = air._agent(FakeCapper("relay", Role.RELAY, (NEAR,), air.air, air._clock, "caps"))
+    air.stream("laptop")
+    air.run(2)
+    assert [(each.caps, each.interval_ms) for each in (elsewhere, relay)] == [([], 1000)] * 2
+
+
+def test_what_began_before_the_gateway_looked_is_told_as_not_held() -> None:
+    air = Shared()
+    air.gateway("window")
+    old = air.stream("phone")
+    old.has_scale = False
+    air.run(2)
+    told = air.told("phone")
+    assert (told.active, told.agent, told.held) == (True, "home", False)
+    assert told.because.endswith("; 1 connection began before the gateway's agent looked: left as is")
+    air.air.remove(old)
+    air.stream("phone")
+    air.run(2)
+    assert air.told("phone").held
+
+
+def test_where_sockets_refuse_it_is_told_as_not_wholly_held() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.stream("laptop")
+    air.run(2)
+    laptop.loose = 1
+    air.run(1.5)
+    told = air.told("laptop")
+    assert (told.agent, told.held) == ("laptop", False)
+    assert told.because.endswith("; its agent holds fewer sockets than it has connections that send")
+    laptop.loose = 0
+    air.run(0.3)
+    assert air.told("laptop").held and "fewer" not in air.told("laptop").because
+
+
+def test_a_connection_that_has_just_begun_is_none_that_refuses() -> None:
+    air = Shared()
+    laptop = air.sender("laptop")
+    air.stream("laptop")
+    air.run(2)
+    for _ in range(4):
+        laptop.loose = 1
+        air.stream("laptop")
+        air.run(0.6)
+        assert air.told("laptop").held
+        laptop.loose = 0
+        air.run(0.5)
+        assert air.told("laptop").held
+
+
+def test_a_port_of_the_gateway_without_a_program_is_named() -> None:
+    air = Shared()
+    gateway = air.gateway("window")
+    gateway.missing = (("lan0", "there is no network device lan0 here"), ("c1", "not asked for"))
+    air.run(1)
+    assert air.place().missing == (("lan0", "there is no network device lan0 here"),)
+
+
+# What is ordered
+
+
+def test_one_order_is_on_its_way_and_the_newest_follows() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    stream = air.stream("laptop")
+    air.run(2)
+    laptop.answers = False
+    for rate_bps in (2_000_000, 0, 2_000_000):
+        air.air[1:] = [Stream(ADDRESSES["tablet"], NEAR, rate_bps=rate_bps)]
+        air.run(1)
+    assert len(air.deaf) == 1 and tablet.caps[-1].sharers == 2
+    air.answer(laptop)
+    air.run(0.3)
+    assert most(laptop, stream) == ONE_OF_TWO and len(laptop.caps) >= 2
+
+
+def test_who_does_not_say_whether_it_holds_is_stood_in_for() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    stream = air.stream("laptop")
+    air.run(2)
+    assert air.told("laptop").agent == "laptop"
+    laptop.answers = False
+    air.run(LEASE_MS / 1000 + 2)
+    assert air.told("laptop").agent == "home" and most(gateway, stream) == ALONE
+    assert "has not said for 3 s whether it does what it was told" in (air.told("laptop").instead or "")
+    air.answer(laptop)
+    air.run(1)
+    assert air.told("laptop").agent == "laptop"
+
+
+def test_what_somebody_said_for_a_phone_is_forgotten_with_him() -> None:
+    air = Shared()
+    liar = air.sender("liar", terminal="phone")
+    stream = air.stream("phone", rate_bps=19_000_000)  # nobody else has what its cap does not let through
+    stream.min_rtt_us = 1
+    air.run(2)
+    assert air.told("phone").most_segments == 3
+    air.leave(liar)
+    gateway = air.gateway("window")
+    stream.min_rtt_us = 16_000
+    air.run(3)
+    assert most(gateway, stream) == ALONE
+
+
+def test_where_its_gateway_sees_it_nobody_of_another_name_speaks_for_a_phone() -> None:
+    air = Shared()
+    liar, gateway = air.sender("liar", terminal="phone"), air.gateway("window")
+    stream = air.stream("phone")
+    air.run(2)
+    told = len(liar.caps)
+    liar.invented = tuple(Stream(ADDRESSES["phone"], NEAR, min_rtt_us=1, bytes_sent=n).as_subflow() for n in range(9))
+    air.run(4)
+    assert most(gateway, stream) == ALONE and liar.held is None and len(liar.caps) <= told + 1
+    assert air.told("phone").agent == "home" and not air.told("phone").doubts
+    gateway.silent, liar.invented = True, ()
+    air.run(2)
+    assert most(liar, stream) == ALONE and air.told("phone").agent == "liar", "who is not seen is spoken for again"
+
+
+def test_nobody_makes_sleeping_phones_share_an_air_that_their_gateway_sees() -> None:
+    air = Shared()
+    gateway, stream = air.gateway("window"), air.stream("phone")
+    others = tuple(ADDRESSES[name] for name in ("laptop", "tablet", "watch"))
+    liar = air._agent(FakeCapper("liar", Role.TERMINAL, others, air.air, air._clock, "caps", terminal="laptop"))
+    air.run(2)
+    for sent in range(1, 9):
+        liar.invented = tuple(Stream(each, NEAR, bytes_sent=sent * 10**5, port=1).as_subflow() for each in others)
+        air.run(0.25)
+    assert air.place().active == 1 and most(gateway, stream) == ALONE
+
+
+def test_who_tells_of_more_than_is_read_is_named_and_counted_and_others_keep_their_caps() -> None:
+    air = Shared()
+    laptop, liar = air.sender("laptop"), air.sender("phone")
+    stream, _ = air.stream("laptop"), air.stream("phone")
+    air.run(2)
+    for _ in range(3):
+        air.tell(replace(liar.report(), cut=True))
+        air.run(0.25)
+    assert air.told("phone").doubted == 3
+    assert air.told("phone").doubts == (f"it tells of more than {MOST_SUBFLOWS} connections at once (1 time)",)
+    assert most(laptop, stream) == ONE_OF_TWO and air.told("laptop").held and not air.told("laptop").doubted
+
+
+def test_a_hundred_joins_and_leaves_a_second_are_bounded_work_and_end_in_the_truth() -> None:
+    air = Shared()
+    agents = {name: air.sender(name) for name in ADDRESSES}
+    streams = {name: air.stream(name) for name in ADDRESSES}
+    air.run(2)
+    before = {name: len(agent.caps) for name, agent in agents.items()}
+    for number in range(100):
+        name = list(ADDRESSES)[number % 4]
+        streams[name].rate_bps = 0 if streams[name].rate_bps else 50_000_000
+        for agent in agents.values():  # as soon as somebody joins or leaves
+            streams[agent.name].pass_time(0.01)
+            air.now += 0.0025
+            air.tell(agent.report())
+        air.drain()
+    assert all(len(agent.caps) - before[name] <= 12 for name, agent in agents.items())
+    for name in ("phone", "watch"):
+        streams[name].rate_bps = 0
+    for name in ("laptop", "tablet"):
+        streams[name].rate_bps = 2_000_000
+    air.run(1)
+    assert air.place().active == 2
+    assert [most(agents[name], streams[name]) for name in ADDRESSES] == [ONE_OF_TWO, ONE_OF_TWO, None, None]
+
+
+def test_nobody_takes_all_the_room_of_one_order() -> None:
+    draft = CapsDraft()
+    draft.hold("liar", {("10.1.0.11", f"203.0.{number >> 8}.{number & 255}"): Window(9) for number in range(MOST_CAPS)})
+    draft.hold("phone", {("10.1.0.13", NEAR): Window(7)})
+    for number in range(100):
+        draft.hold(f"idle {number}", {})
+    caps = draft.order().caps
+    held = {(cap.terminal_address, cap.most_segments) for cap in caps}
+    assert MOST_CAPS // 2 < len(caps) <= MOST_CAPS and ("10.1.0.13", 7) in held
+
+
+def test_an_order_has_no_more_ports_than_an_agent_takes() -> None:
+    draft, ports = CapsDraft(), [f"gw-{number:03}" for number in range(MOST_PORTS + 40)]
+    draft.watch(reversed(ports))
+    assert draft.order().ports == tuple(ports[:MOST_PORTS])
+
+
+# The configuration
+
+
+def test_a_new_rule_counts_at_once_and_off_undoes_everything() -> None:
+    air = Shared()
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    own, phones = air.stream("laptop"), air.stream("phone")
+    air.run(3)
+    air.reconfigured(document("paper", tables="gb"))
+    air.run(0.2)
+    assert air.place().rule is CapRule.PAPER and air.place().tables is CapTables.GINGERBREAD
+    assert "paper (gb): 2 active" in air.told("laptop").because
+    assert most(laptop, own) not in (None, ONE_OF_TWO)
+    air.reconfigured(document("off"))
+    air.run(0.2)
+    assert (laptop.caps[-1], gateway.caps[-1]) == (NOTHING, NOTHING)
+    assert (laptop.held, gateway.held) == (None, None)
+    assert (laptop.interval_ms, gateway.interval_ms) == (1000, 1000)
+    told = len(laptop.caps)
+    air.run(10)
+    assert len(laptop.caps) == told and air.core.air.next_at is None
+    assert air.told("laptop").because == "the rule of its access point is off"
+    air.reconfigured(document())
+    air.run(1.5)
+    assert (most(laptop, own), most(gateway, phones)) == (ONE_OF_TWO, ONE_OF_TWO)
+
+
+@pytest.mark.parametrize("rule", ["off", "ideal"])
+def test_who_holds_nothing_is_named_once_when_there_is_a_rule(rule: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    air = Shared(document(rule))
+    air.sender("laptop", "report", cannot={"caps": "this kernel has no struct_ops"})
+    air.gateway("report", cannot={"window": "no clsact here"})
+    for each in ("ideal", "paper"):
+        air.reconfigured(document(each))
+    assert [line for line in caplog.messages if "holds no caps" in line] == [
+        "agent laptop reports and holds no caps: this kernel has no struct_ops",
+        "agent home reports and holds no caps: no clsact here",
+    ]
+
+
+def test_after_a_restart_what_is_held_is_held_on_or_undone_as_the_file_says() -> None:
+    air = Shared()
+    laptop, stream = air.sender("laptop"), air.stream("laptop")
+    air.run(2)
+    air.restart()
+    for _ in range(60):
+        air.run(0.05)
+        assert most(laptop, stream) == ALONE, "what the controller before it told holds until this one tells the same"
+    air.restart(sites.loaded(document("off")))
+    air.run(1.2)
+    assert (laptop.held, laptop.caps[-1]) == (None, NOTHING)
+
+
+def test_without_a_rule_nobody_is_told_anything_of_it() -> None:
+    air = Shared(document("off"))
+    agents = [air.gateway("window"), air.sender("laptop")]
+    air.stream("laptop")
+    air.run(5)
+    assert [(agent.caps, agent.interval_ms) for agent in agents] == [([], 1000)] * 2
+    assert air.core.air.next_at is None and air.place("idle").terminals[0].terminal == "client"
+
+
+# What is not believed
+
+
+def test_what_is_told_of_anothers_connection_is_named_and_takes_nothing_from_it() -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    own, others = air.stream("laptop"), air.stream("tablet")
+    air.run(2)
+    lie = Stream(ADDRESSES["tablet"], NEAR, min_rtt_us=10, srtt_us=10, bytes_sent=10**9)
+    elsewhere = Stream("172.17.0.2", FAR, bytes_sent=10**9)
+    laptop.invented = (lie.as_subflow(), elsewhere.as_subflow())
+    air.run(2)
+    told = air.told("laptop")
+    assert told.doubted > 0 and told.doubts == ("it tells of a connection of an address that is not its own (1 time)",)
+    assert (most(tablet, others), most(laptop, own)) == (ONE_OF_TWO, ONE_OF_TWO)
+    assert not air.told("tablet").doubts
+
+
+@pytest.mark.parametrize("other", ["", "::1", "10.1.0.12"])
+def test_no_lie_takes_their_order_from_those_whom_the_same_hand_holds(other: str) -> None:
+    air = Shared()
+    gateway, liar = air.gateway("window"), air.sender("tablet", "report", cannot={"caps": "it does not want to"})
+    stream = air.stream("phone")
+    air.run(2)
+    lie = Stream(ADDRESSES["tablet"], other)
+    for _ in range(4):
+        lie.pass_time(0.5)
+        liar.invented = (lie.as_subflow(),)
+        air.run(0.5)
+    assert most(gateway, stream) == ALONE, "and it is nobody who shares"
+    assert {cap.other_address for order in gateway.caps for cap in order.caps} == {NEAR}
+
+
+@pytest.mark.parametrize("lie", [{"min_rtt_us": 1}, {"srtt_us": 1}, {"bytes_sent": 10**18}])
+def test_a_liar_counts_as_one_who_shares_and_no_more(lie: dict[str, int]) -> None:
+    air = Shared()
+    laptop, tablet = air.sender("laptop"), air.sender("tablet")
+    stream = air.stream("tablet")
+    air.run(2)
+    laptop.invented = tuple(Stream(ADDRESSES["laptop"], NEAR, **lie).as_subflow() for _ in range(1000))
+    air.run(3)
+    assert most(tablet, stream) in (ONE_OF_TWO, ALONE)
+    orders: list[Caps] = laptop.caps
+    assert all(len(order.caps) <= MOST_CAPS for order in orders)

@@ -1,0 +1,81 @@
+"""An access point whose bandwidth nobody wrote: measured by those who tell of its terminals, and told with its age."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.policy.caps.flows import PACKET_BYTES, PAYLOAD_BYTES
+from tests.controller.access_point import ADDRESSES, Shared, document
+from tests.fakes.capper import Stream
+
+RATE_BPS = 18_700_000
+FIGURE_BPS = pytest.approx(RATE_BPS * PACKET_BYTES / PAYLOAD_BYTES, rel=0.01)
+
+
+def unwritten() -> dict[str, Any]:
+    written = document()
+    del written["sites"]["home"]["access_points"]["air"]["bandwidth_bps"]
+    return written
+
+
+def full(air: Shared, name: str, rate_bps: int = RATE_BPS) -> Stream:
+    return air.stream(name, rate_bps=rate_bps, srtt_us=200_000)
+
+
+def test_nobody_is_held_before_it_is_known_and_it_is_told_where_it_is_from() -> None:
+    air = Shared(unwritten())
+    laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=RATE_BPS)
+    air.run(5)
+    assert laptop.window(stream) is None and (air.place().bandwidth_bps, air.place().measured) == (None, None)
+    assert air.told("laptop").because == "no cap: the bandwidth of its access point is not known yet"
+    stream.srtt_us = 200_000
+    air.run(3)
+    cap, measured = laptop.window(stream), air.place().measured
+    assert cap is not None and cap.most_segments < 60 and air.told("laptop").held
+    assert air.place().bandwidth_bps == FIGURE_BPS and measured is not None and measured.least_bps == FIGURE_BPS
+    assert "ideal: 1 active, 19.37 Mbit/s x " in air.told("laptop").because
+    confirmed_s = measured.age_s
+    stream.rate_bps = 100_000
+    air.run(4)
+    rests = air.place().measured
+    assert rests is not None and rests.age_s >= confirmed_s + 2 and air.place().bandwidth_bps == FIGURE_BPS
+
+
+def test_what_is_written_wins_and_is_not_measured() -> None:
+    air = Shared()
+    air.sender("laptop")
+    full(air, "laptop")
+    air.run(5)
+    assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)
+    measuring = unwritten()
+    air.reconfigured(measuring)
+    air.run(3)
+    assert air.place().bandwidth_bps == FIGURE_BPS
+    air.reconfigured(measuring)
+    assert air.place().bandwidth_bps == FIGURE_BPS, "a file that says the same forgets nothing"
+    air.reconfigured(document())
+    assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)
+
+
+def test_phones_are_counted_by_their_gateway_together_with_laptops() -> None:
+    air = Shared(unwritten())
+    gateway, laptop = air.gateway("window"), air.sender("laptop")
+    phones, own = full(air, "phone", RATE_BPS // 2), full(air, "laptop", RATE_BPS // 2)
+    air.run(4)
+    assert air.place().bandwidth_bps == FIGURE_BPS
+    assert gateway.window(phones) is not None and laptop.window(own) is not None
+
+
+def test_what_a_terminal_claims_to_deliver_is_not_asked_where_its_gateway_counts() -> None:
+    air = Shared(unwritten())
+    air.gateway("window")
+    liar, _ = air.sender("laptop"), full(air, "laptop")
+    air.run(4)
+    lie = Stream(ADDRESSES["laptop"], "203.0.113.9", min_rtt_us=16_000, srtt_us=16_000, rate_bps=10**9)
+    for _ in range(8):
+        lie.pass_time(0.25)
+        liar.invented = (lie.as_subflow(),)
+        air.run(0.25)
+        assert air.place().bandwidth_bps == FIGURE_BPS

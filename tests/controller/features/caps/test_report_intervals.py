@@ -1,0 +1,100 @@
+"""That agents report four times as often for the air's sake makes nobody who steers hastier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.agents.agent import GONE_AFTER_S
+from controller.policy.paths.health import UplinkHealth
+from controller.protocol.orders import ReportEvery
+from controller.protocol.reports import PathManager, Role
+from tests.controller import sites
+from tests.controller.features.steering.test_manager import LTE, WIFI, WIFI6, Scene
+from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
+
+SERVER = "203.0.113.5"
+
+
+def written(rule: str) -> dict[str, Any]:
+    document = sites.document()
+    document["sites"]["home"]["access_points"]["air"]["rule"] = rule
+    return document
+
+
+class Uploads(Scene):
+    """The client sends, and reports as often as it is told to."""
+
+    def __init__(self, rule: str) -> None:
+        super().__init__(written=written(rule))
+        self.hand = FakeHand("client", Role.TERMINAL, (WIFI, LTE, WIFI6), self.world, PathManager.KERNEL)
+        self.join(self.hand)
+        self.drain()
+        self.world.append(FakeConnection(SERVER, [FakeSubflow(WIFI), FakeSubflow(LTE)]))
+        self._reported_at = self.now
+
+    def goes_on(self, seconds: float, loss: float = 0.0, dead: bool = False) -> list[tuple[float, str, UplinkHealth]]:
+        """When what is known of Wi-Fi changed, and where the client then was."""
+        seen: list[tuple[float, str, UplinkHealth]] = []
+        for _ in range(round(seconds * 4)):
+            self.now += 0.25
+            self._send(loss, dead)
+            if self.now == int(self.now):
+                self.carry(self.core.tick(self.now))
+            every = [order.interval_ms for order in self.hand.orders if isinstance(order, ReportEvery)] or [1000]
+            if self.now - self._reported_at >= every[-1] / 1000:
+                self.tell(self.hand.report(interval_ms=round(1000 * (self.now - self._reported_at))))
+                self._reported_at = self.now
+            self.drain()
+            state = (self.active, self.health("wifi"))
+            if not seen or seen[-1][1:] != state:
+                seen.append((self.now, *state))
+        return seen
+
+    def _send(self, loss: float, dead: bool) -> None:
+        end = self.world[0].subflows[0].terminal
+        end.in_flight = 10
+        if dead:
+            end.since_ack_ms += 250
+            end.segments_sent += 1
+            end.retransmits += 1
+            return
+        end.since_ack_ms = 1
+        end.segments_sent += 100
+        end.retransmits += int(100 * loss)
+        end.bytes_acked += int(100 * (1 - loss)) * 1400
+
+
+@pytest.mark.parametrize("fate", [{"loss": 0.3}, {"dead": True}, {}])
+def test_a_decision_falls_when_it_would_fall_with_a_report_a_second(fate: dict[str, Any]) -> None:
+    usual, often = Uploads("off"), Uploads("ideal")
+    for scene in (usual, often):
+        scene.goes_on(4)
+    assert not [each for each in usual.hand.orders if isinstance(each, ReportEvery)]
+    assert [each for each in often.hand.orders if isinstance(each, ReportEvery)] == [ReportEvery(250)]
+    slow, fast = usual.goes_on(10, **fate), often.goes_on(10, **fate)
+    assert [state[1:] for state in fast] == [state[1:] for state in slow]
+    assert all(0 <= abs(quick[0] - usual_at[0]) <= 1.0 for quick, usual_at in zip(fast, slow, strict=True)), (
+        slow,
+        fast,
+    )
+    assert not fate or len(slow) > 1, "nothing happened that could have come too early"
+
+
+def test_one_burst_of_loss_shorter_than_three_seconds_moves_nobody() -> None:
+    """In quarters of a second it would fill three reports."""
+    scene = Uploads("ideal")
+    scene.goes_on(4)
+    scene.goes_on(1, loss=0.4)
+    scene.goes_on(6)
+    assert (scene.active, scene.health("wifi")) == ("wifi", UplinkHealth.GOOD)
+
+
+def test_each_report_is_counted_and_keeps_the_agent_from_being_taken_for_silent() -> None:
+    scene = Uploads("ideal")
+    scene.goes_on(10)
+    agent = scene.core.pilot.agents["client"]
+    assert agent.reports > 30 and agent.alive and agent.reported_at == scene.now
+    scene.pass_time(GONE_AFTER_S + 1)
+    assert not agent.alive

@@ -1,0 +1,167 @@
+"""In mode auto, what an end has of copies: what the active uplink did not bring of what another one did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.core import overrides
+from controller.features.steering.logbook import LogEntry
+from controller.model.config import Mode
+from controller.policy.copies.adaptive import CLEAN_S
+from controller.protocol.reports import PathHealth, Role
+from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_peer_program import document
+from tests.fakes.eliminator import FakeEliminator
+from tests.fakes.hand import FakeHand
+
+SECONDS = 2 * int(CLEAN_S)
+
+
+AGENTS = {"client": "192.168.110.3", "phone": "10.1.0.7"}
+
+
+def auto(**modes: str) -> dict[str, Any]:
+    written = document()
+    for name, terminal in written["sites"]["home"]["terminals"].items():
+        terminal["mode"] = modes.get(name, "auto")
+    written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "wifi"
+    return written
+
+
+class Copied(Ends):
+    """Both ends let the first of several copies pass, and far's is told of what comes in."""
+
+    def __init__(self, written: dict[str, Any] | None = None, agents: bool = True) -> None:
+        super().__init__(written or auto())
+        self.near: FakeEliminator = self.agent("home")
+        self.far: FakeEliminator = self.agent("far")
+        for name, address in AGENTS.items() if agents else ():
+            self.join(FakeHand(name, Role.TERMINAL, (address,), []))
+        self.second()
+
+    def comes(self, seconds: int, wifi: int = 100, lte: int = 100) -> None:
+        """So many packets a second by each."""
+        for _ in range(seconds):
+            self.far.brings("wifi", first=wifi)
+            self.far.brings("lte", first=max(0, lte - wifi), eliminated=min(wifi, lte))
+            self.second()
+
+    def told_of(self) -> str:
+        """The client's active uplink."""
+        watch = self.core.copying.watch("client")
+        assert watch is not None
+        return watch.because
+
+    def decided(self, terminal: str = "client") -> list[LogEntry]:
+        return [entry for entry in self.core.pilot.logbook.entries(terminal) if entry.copies is not None]
+
+
+def test_an_uplink_that_brings_all_that_another_does_is_clean_and_copies_end() -> None:
+    ends = Copied()
+    ends.comes(SECONDS)
+    (entry,) = ends.decided()
+    assert not entry.copies and "wifi: 0.0% of" in entry.because and "tried" not in entry.because
+    assert len(ends.leaves_home()) == 1 and len(ends.leaves_far()) == 1
+    assert ends.decided("phone"), "it rides the same uplink"
+
+
+def test_an_uplink_that_brings_less_keeps_its_copies() -> None:
+    ends = Copied()
+    ends.comes(SECONDS, wifi=95)
+    assert not ends.decided()
+    assert "wifi: 5.0% of 100 packets lost" in ends.told_of()
+    assert "as is seen where copies come in" in ends.told_of()
+
+
+def test_an_uplink_that_brings_more_than_another_has_lost_nothing() -> None:
+    ends = Copied()
+    ends.comes(SECONDS, lte=80)
+    assert [entry.copies for entry in ends.decided()] == [False]
+
+
+@pytest.mark.parametrize("modes", [{"phone": "off"}, {"phone": "single"}])
+def test_where_somebody_s_packets_ride_another_uplink_alone_nothing_is_told(modes: dict[str, str]) -> None:
+    written = auto(**modes)
+    written["sites"]["home"]["terminals"]["phone"]["default_uplink"] = "lte"
+    ends = Copied(written)
+    ends.comes(SECONDS, wifi=50)
+    assert ends.told_of() == "it is not known yet" and not ends.decided()
+    assert ends.core.wanted.mode(ends.core.config.sites[0].terminals[0]) is Mode.AUTO
+
+
+def test_where_somebody_s_packets_ride_the_same_uplink_alone_it_is_told_all_the_same() -> None:
+    ends = Copied(auto(phone="single"))
+    ends.comes(SECONDS, wifi=150)
+    assert [entry.copies for entry in ends.decided()] == [False]
+
+
+def test_what_came_while_it_was_decided_otherwise_is_not_taken_for_lost() -> None:
+    ends = Copied()
+    ends.comes(2)
+    for uplink in ("lte", "wifi"):
+        for name in ("client", "phone"):
+            ends.carry(overrides.active(ends.core, name, uplink, ends.now)[1])
+        ends.comes(1, wifi=10 if uplink == "wifi" else 100, lte=10 if uplink == "lte" else 100)
+    assert "wifi: 0.0% of" in ends.told_of() or "nothing is known of wifi yet" in ends.told_of()
+
+
+def test_an_end_that_does_not_eliminate_is_not_asked() -> None:
+    ends = Copied()
+    ends.far.gone = {"lte0": "it has an XDP program already"}
+    ends.second()
+    ends.comes(SECONDS, wifi=50)
+    assert ends.told_of() == "it is not known yet"
+
+
+def test_copies_stay_where_nobody_would_tell_how_one_path_fares() -> None:
+    ends = Copied(agents=False)
+    ends.comes(3 * SECONDS)
+    assert not ends.decided() and ends.told_of().count("but nobody would tell how it fares alone") == 1
+    probed(ends, 2)
+    ends.comes(2)
+    assert [entry.copies for entry in ends.decided()] == [False]
+
+
+# Small packets
+
+
+def probed(ends: Copied, seconds: int, lost: int = 0, late: int = 0) -> None:
+    """Ten a second by Wi-Fi, with nobody sending."""
+    path = PathHealth("wifi", "", 0, 0, 0, 0, 0, ())
+    for _ in range(seconds):
+        path = replace(path, sent=path.sent + 10, lost=path.lost + lost, late=path.late + late)
+        ends.pass_time(1.0)
+        ends.tell(replace(ends.near.report(), health=(path,)))
+        ends.drain()
+
+
+@pytest.mark.parametrize(("lost", "late"), [(3, 0), (0, 4)])
+def test_probes_tell_of_an_uplink_that_loses_or_is_late_with_nobody_sending(lost: int, late: int) -> None:
+    ends = Copied(agents=False)
+    probed(ends, 35)
+    (ended,) = ends.decided()
+    assert not ended.copies and "wifi: 0.0% of 3" in ended.because and "tried" not in ended.because
+    probed(ends, 3, lost, late)
+    for name in ("client", "phone"):
+        begun, _ = ends.decided(name)
+        assert begun.copies and "as probes tell" in begun.because
+
+
+def test_counts_of_probes_that_begin_anew_or_cannot_be_say_nothing() -> None:
+    ends = Copied()
+    probed(ends, 35)
+    path = PathHealth("wifi", "", 100, 0, 0, 0, 0, ())
+    odd = (
+        replace(path, sent=10, lost=10),
+        replace(path, sent=20, lost=5000),
+        replace(path, sent=30, lost=0, late=-1),
+        replace(path, sent=40, because="it has no device", lost=30),
+    )
+    for each in (path, *odd, replace(path, name="moon", lost=50)):
+        ends.pass_time(1.0)
+        ends.tell(replace(ends.near.report(), health=(each,)))
+        ends.drain()
+    assert len(ends.decided()) == 1

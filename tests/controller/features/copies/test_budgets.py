@@ -1,0 +1,330 @@
+"""Copies by an uplink that is paid for by the byte: counted by its switch, ended before they use up what they may, and
+never in the way of what is no copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.features.copies.metered_uplinks import PARTS, _rate
+from controller.model.config import Mode
+from controller.model.known import CopyRateLimit, Known, Wanted
+from controller.policy.copies.budget import Moment
+from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, ModifyMeter, diff
+from controller.program.metering import counted
+from controller.program.program import METER_IDS, GroupKind
+from controller.program.readback import remembered
+from controller.program.render import Unwritten, wholly_written
+from controller.readout.build import snapshot
+from controller.readout.why import course
+from tests.controller import sites
+from tests.controller.copied_terminal import Uploading
+from tests.controller.features.peer_sites.test_peer_program import document as mirrored
+from tests.controller.features.peer_sites.test_tunnels import tunnelled
+from tests.controller.program.test_compile import (
+    C1,
+    CLIENT_GATEWAY_MAC,
+    LTE,
+    SERVER,
+    WIFI,
+    from_client,
+    leaves,
+    switch_with,
+)
+from tests.controller.sites import PORTS
+from tests.fakes.packet import udp
+from tests.fakes.switch import FakeSwitch
+
+BUDGET = 1_000_000
+PACKET = 1000
+LARGE = replace(from_client(), size=PACKET)
+NOON = 1_795_345_200.0
+
+
+def metered(written: dict[str, Any] | None = None, **limits: str) -> dict[str, Any]:
+    written = written or sites.document()
+    written["sites"]["home"]["uplinks"]["lte"] |= limits or {"budget_bytes_per_day": str(BUDGET)}
+    return written
+
+
+def known(active: dict[str, str] | None = None, barred: frozenset[str] = frozenset()) -> Known:
+    site = sites.loaded(metered()).sites[0]
+    wanted = Wanted(active=active or {}, barred={"home": barred} if barred else {})
+    return replace(sites.known(site), wanted=wanted, rates={"lte": CopyRateLimit(1000, 1000)})
+
+
+def switch(active: dict[str, str] | None = None, barred: frozenset[str] = frozenset()) -> FakeSwitch:
+    return switch_with(known(active, barred), sites.loaded(metered()).sites[0])
+
+
+# What the switch does
+
+
+def test_a_copy_leaves_as_it_would_without_a_budget() -> None:
+    assert leaves(switch(), from_client(), C1) == leaves(
+        switch_with(sites.known(sites.paper_site())), from_client(), C1
+    )
+
+
+def test_a_meter_that_lets_nothing_pass_stops_copies_and_nothing_else() -> None:
+    for active, primary in (("wifi", WIFI), ("lte", LTE)):
+        one = switch({"client": active})
+        one.exhausted.add(METER_IDS[1])
+        left = set(leaves(one, from_client(), C1))
+        assert left == ({primary} if active == "wifi" else {WIFI, LTE}), "what leaves by the active one is no copy"
+
+
+def test_copies_are_counted_and_what_is_none_is_not() -> None:
+    one = switch()
+    for _ in range(3):
+        one.send(LARGE, C1)
+    one.send(replace(udp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC), size=PACKET), C1)
+    (counted,) = [each for key, each in one.installed().flow_counters.items() if key[0] >= 10]
+    assert counted.bytes == 3 * PACKET
+
+
+def test_where_the_only_other_uplink_is_barred_it_waits_behind_the_active_one_as_in_single() -> None:
+    one = switch(barred=frozenset({"lte"}))
+    assert set(leaves(one, from_client(), C1)) == {WIFI}
+    one.down("wifi0")
+    assert set(leaves(one, from_client(), C1)) == {LTE}
+    assert {group.kind for group in one.groups.values() if "client bicast" in group.label} == {GroupKind.FAST_FAILOVER}
+
+
+def test_of_three_uplinks_the_one_that_is_not_barred_has_copies() -> None:
+    written = metered()
+    third = {"port": "sat0", "addresses": ["192.168.30.2/24"], "next_hops": [{"address": "192.168.30.1"}]}
+    written["sites"]["home"]["uplinks"]["sat"] = third
+    written["sites"]["home"]["uplinks"]["sat"]["next_hops"][0]["mac"] = "02:00:00:00:00:5a"
+    site = sites.loaded(written).sites[0]
+    ports = PORTS | {"sat0": replace(PORTS["lte0"], number=9)}
+    before = sites.known(site)
+    observed = replace(before.observed, ports=ports)
+    one = FakeSwitch(ports)
+    barred = Known(Wanted(barred={"home": frozenset({"lte"})}), observed)
+    for change in diff(one.installed().program, compile(site, barred)):
+        one.change(change)
+    assert set(leaves(one, from_client(), C1)) == {WIFI, 9}
+
+
+@pytest.mark.parametrize(("remote", "outer"), [("203.0.113.9", 36), ("2001:db8::9", 56)])
+def test_copies_through_a_tunnel_are_counted_with_what_it_puts_around_them(remote: str, outer: int) -> None:
+    for limits in ({"budget_bytes_per_day": str(BUDGET)}, {"max_share": "0.5"}):
+        written = metered(tunnelled(), **limits)
+        for uplink in written["sites"]["home"]["uplinks"].values():
+            uplink["remote"] = remote
+        site = sites.loaded(written).sites[0]
+        known = replace(sites.known(site), rates={"lte": CopyRateLimit(1000, 1000)})
+        one = switch_with(known, site)
+        for _ in range(3):
+            one.send(LARGE, C1)
+        assert counted(site, one.installed())["lte"].passed_bytes == 3 * (PACKET + outer)
+
+
+def test_macs_are_read_back_out_of_groups_whose_copies_are_counted() -> None:
+    site = sites.loaded(metered()).sites[0]
+    again = remembered(site, PORTS, switch().groups)
+    assert again == known().observed.macs or set(known().observed.macs.items()) <= set(again.items())
+
+
+def test_a_file_for_a_switch_without_controller_has_no_budget() -> None:
+    written = {"sites": {"big": sites.many(1)}}
+    written["sites"]["big"]["uplinks"]["up2"]["max_share"] = "0.5"
+    with pytest.raises(Unwritten, match="what copies may use of uplink up2, only a controller counts"):
+        wholly_written(sites.loaded(written).sites[0])
+
+
+# What is counted, and what follows
+
+
+class Metered(Uploading):
+    def __init__(self, mode: str = "bicast", wanted: Wanted | None = None, **limits: str) -> None:
+        self.day = "2026-11-22"
+        super().__init__(wanted, mode, metered(None, **limits))
+        self.lives(1)
+
+    def lives(self, seconds: int, packets: int = 0, dpids: tuple[int, ...] = (1,)) -> None:
+        """So many packets a second, each of PACKET bytes; and what they are counted for."""
+        for _ in range(seconds):
+            for _ in range(packets):
+                self.fakes[1].send(LARGE, C1)
+            self.tells_time()
+            self.pass_time(1.0)
+            self.drain()
+
+    def tells_time(self) -> None:
+        self.core.tells_time(Moment(NOON + self.now, self.day, NOON + 3600, 3600), self.now)
+
+    def connect(self, dpid: int = 1) -> int:
+        """Not before the core knows what day it is."""
+        self.tells_time()
+        self.pass_time(0.0)
+        return super().connect(dpid)
+
+    @property
+    def by_lte(self) -> int:
+        counters = self.fakes[1].installed().port_counters[LTE]
+        return counters.sent.bytes
+
+    def says(self) -> str:
+        return course(self.core, "client", self.now, 0.0).copying.because
+
+
+@pytest.mark.parametrize("mode", ["bicast", "auto"])
+def test_copies_end_before_the_budget_is_used_up_and_it_is_told_until_when(mode: str) -> None:
+    scene = Metered(mode)
+    scene.lives(40, packets=30)
+    assert 0.8 * BUDGET < scene.by_lte <= BUDGET
+    assert scene.leaves() == {"wifi"}
+    (entry,) = scene.copying()
+    assert not entry.copies and entry.because.startswith("lte: used up until ")
+    assert f"of {BUDGET / 1e6:.1f} MB that copies may use a day" in scene.says()
+    assert scene.core.wanted.mode(scene.switch().site.terminals[0]) == mode
+    scene.day = "2026-11-23"
+    scene.lives(2)
+    if mode == "bicast":
+        assert scene.leaves() == {"wifi", "lte"} and [each.copies for each in scene.copying()] == [True, False]
+
+
+def test_an_end_of_copies_by_a_budget_modifies_groups_and_meters_and_never_a_flow() -> None:
+    scene = Metered()
+    scene.fakes[1].changes.clear()
+    scene.lives(40, packets=30)
+    assert set(scene.fakes[1].changes) == {ModifyGroup, ModifyMeter}
+    assert scene.fakes[1].changes[ModifyMeter] < 12, "not one a second"
+    assert scene.installed() == scene.compiled()
+
+
+def test_what_was_used_is_known_after_a_restart_also_what_was_used_meanwhile() -> None:
+    scene = Metered()
+    scene.lives(10, packets=30)
+    scene.core.keep_spent(scene.now)
+    for _ in range(300):
+        scene.fakes[1].send(LARGE, C1)
+    scene.restart()
+    scene.drain()
+    scene.lives(3)
+    account = scene.core.budgets.account("home", "lte")
+    assert account is not None and account.spent.copied_bytes == scene.by_lte == 600 * PACKET
+
+
+def test_a_budget_that_is_used_up_is_so_after_a_restart_and_under_no_lower_one() -> None:
+    scene = Metered()
+    scene.lives(40, packets=30)
+    scene.core.keep_spent(scene.now)
+    scene.restart()
+    scene.lives(2)
+    assert scene.leaves() == {"wifi"}
+    raised = sites.loaded(metered(budget_bytes_per_day=str(10 * BUDGET)))
+    scene.carry(scene.core.reconfigure(raised, scene.now))
+    scene.lives(2)
+    assert "used up" not in scene.says()
+
+
+def test_too_great_a_part_of_all_ends_copies_for_a_while() -> None:
+    scene = Metered(max_share="0.25")
+    scene.lives(30, packets=100)
+    assert scene.leaves() == {"wifi"} and "and may be 25%" in scene.copying()[-1].because
+
+
+def test_what_both_ends_send_is_counted_once() -> None:
+    written = metered(mirrored())
+    scene = Uploading(mode="bicast", written=written)
+    scene.fakes[2] = FakeSwitch(PORTS, dpid=2)
+    scene.connect(2)
+    scene.drain()
+    for second in range(20):
+        for _ in range(20):
+            scene.fakes[1].send(LARGE, C1)
+        scene.core.tells_time(Moment(NOON + second, "2026-11-22", NOON + 3600, 0), scene.now)
+        scene.pass_time(1.0)
+        scene.drain()
+    account = scene.core.budgets.account("home", "lte")
+    assert account is not None and 19 * 20 * PACKET <= account.spent.copied_bytes <= 20 * 20 * PACKET
+    assert scene.switch(2).rates == scene.switch(1).rates != {}
+    assert scene.fakes[2].meters
+
+
+def test_a_switch_that_counts_anew_refills_nothing() -> None:
+    scene = Metered()
+    scene.lives(5, packets=30)
+    scene.fakes[1] = FakeSwitch(PORTS)
+    scene.connect()
+    scene.drain()
+    scene.lives(5, packets=30)
+    account = scene.core.budgets.account("home", "lte")
+    assert account is not None and 270 * PACKET <= account.spent.copied_bytes <= 300 * PACKET
+
+
+@given(left=st.integers(1, 10**15))
+def test_what_is_left_is_not_used_up_before_it_is_looked_at_again(left: int) -> None:
+    rate = _rate(left)
+    assert max(rate.kbps, rate.burst_kbits) * 1000 < 1 << 32, "a switch could not be told, or not keep it"
+    if left >= PARTS * 2000:
+        a_second, burst = rate.kbps * 125, rate.burst_kbits * 125
+        assert 2 * (3 * burst + 3 * a_second) <= left, (
+            "at both ends, from a reading of a second ago to the next but one"
+        )
+
+
+def test_no_budget_no_meter_and_no_hurry() -> None:
+    scene = Uploading(mode="bicast")
+    assert not scene.fakes[1].meters and not scene.core.budgets.spent
+    assert scene.core.wanted.mode(scene.switch().site.terminals[0]) is Mode.BICAST
+
+
+def test_what_a_meter_drops_is_not_used() -> None:
+    scene = Metered()
+    scene.lives(5, packets=30)
+    scene.fakes[1].exhausted.add(METER_IDS[1])
+    scene.lives(5, packets=30)
+    account = scene.core.budgets.account("home", "lte")
+    assert account is not None and 120 * PACKET <= account.spent.copied_bytes <= 150 * PACKET
+
+
+def test_what_was_used_is_shown_at_the_site_where_it_is_written() -> None:
+    scene = Metered()
+    scene.lives(40, packets=30)
+    (home,) = snapshot(scene.core, "gateway.yaml", scene.now, 0.0).gateways
+    budgets = {uplink.name: uplink.budget for uplink in home.uplinks}
+    assert budgets["wifi"] is None and budgets["lte"] is not None
+    assert budgets["lte"].copied_bytes == scene.by_lte and budgets["lte"].budget_bytes_per_day == BUDGET
+    assert (budgets["lte"].barred or "").startswith("used up until ")
+    buckets = {bucket.uplink for group in home.groups if "client bicast" in group.label for bucket in group.buckets}
+    assert buckets == {"wifi", "lte"}
+
+
+uplinks = st.sampled_from(["wifi", "lte"])
+some = st.frozensets(uplinks)
+
+
+@settings(max_examples=40)
+@given(mode=st.sampled_from(list(Mode)), active=uplinks, barred=some, screened=some, down=some, dry=st.booleans())
+def test_whatever_is_barred_or_dry_a_packet_leaves_where_it_would_without_budgets(
+    mode: Mode, active: str, barred: frozenset[str], screened: frozenset[str], down: frozenset[str], dry: bool
+) -> None:
+    written = metered()
+    written["sites"]["home"]["uplinks"]["wifi"]["max_share"] = "0.5"
+    limited, free = sites.loaded(written).sites[0], sites.paper_site()
+    ports = {name: replace(port, up=name.removesuffix("0") not in down) for name, port in PORTS.items()}
+    observed = replace(sites.known(free).observed, ports=ports)
+    wishes = Wanted({"client": mode}, {"client": active})
+    left = []
+    for site, wanted in ((free, wishes), (limited, replace(wishes, barred={"home": barred}))):
+        one = FakeSwitch(ports)
+        for change in diff(one.installed().program, compile(site, Known(wanted, observed, screened))):
+            one.change(change)
+        if dry:
+            one.exhausted |= set(one.meters)
+        left.append(set(leaves(one, from_client(), C1)))
+    without, within = left
+    assert within <= without or (mode in (Mode.BICAST, Mode.AUTO) and len(within) == 1)
+    assert bool(within) == bool(without), "it is never lost for a budget"
+    primary = WIFI if active == "wifi" else LTE
+    assert primary not in without or primary in within or (len(without) > 1 and screened)

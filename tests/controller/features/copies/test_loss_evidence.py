@@ -1,0 +1,60 @@
+"""What an agent tells of small packets is evidence of uplinks that there are, and of nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.features.copies.loss_evidence import Probes
+from controller.policy.copies.tallies import Tally
+from controller.protocol.reports import PathHealth, Reported
+from tests.controller.features.peer_sites.test_tunnels import tunnelled
+from tests.controller.features.probing.test_manager import World
+from tests.fakes.measurer import FakeMeasurer
+
+
+def told(event: Reported, number: int, names: list[str]) -> Reported:
+    return replace(event, health=tuple(PathHealth(name, "", 10 * number, number, 0, 0, 0, ()) for name in names))
+
+
+def reporter() -> FakeMeasurer:
+    world = World(tunnelled())
+    home = FakeMeasurer("home")
+    world.join(home)
+    world.drain()
+    return home
+
+
+def test_paths_that_an_agent_invents_are_of_no_account() -> None:
+    home, probes = reporter(), Probes()
+    for number in range(1, 100):
+        event = told(home.report(), number, ["wifi", "tor", f"path-{number // 2}"])
+        found = probes.told(event, ["wifi", "lte"])
+        assert {name: each.tally for name, each in found.items()} == ({"wifi": Tally(10, 1, 0)} if number > 1 else {})
+
+
+def test_a_path_by_which_nothing_was_sent_since_says_nothing_of_who_answers() -> None:
+    home, probes = reporter(), Probes()
+    for number in (1, 2):
+        health = (PathHealth("wifi", "", 10, 0, 0, 0, 0, ()), PathHealth("lte", "", number, number, 0, 0, 0, ()))
+        found = probes.told(replace(home.report(), health=health), ["wifi", "lte"])
+    assert {name: each.tally for name, each in found.items()} == {"wifi": Tally(), "lte": Tally(1, 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("lost", "evidence"),
+    [
+        ({"wifi": 10, "lte": 0}, {"wifi", "lte"}),
+        ({"wifi": 10, "lte": 9}, {"wifi", "lte"}),
+        ({"wifi": 10, "lte": 10}, set()),
+        ({"wifi": 10}, {"wifi"}),
+        ({}, set()),
+    ],
+)
+def test_an_agent_that_answers_by_no_path_says_nothing_of_any(lost: dict[str, int], evidence: set[str]) -> None:
+    home, probes = reporter(), Probes()
+    for number in (1, 2):
+        health = (PathHealth(name, "", 10 * number, each * number, 0, 0, 0, ()) for name, each in lost.items())
+        found = probes.told(replace(home.report(), health=tuple(health)), ["wifi", "lte"])
+    assert found.keys() == evidence

@@ -1,0 +1,472 @@
+"""The mode auto: bicast while copies are worth their bytes, single while they are not; and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from controller.core import overrides
+from controller.features.copies.manager import QUIET_S, UNHEARD_S, CopiesManager
+from controller.features.copies.packet_counts import DOWNLOADS_OVER_S
+from controller.features.steering.logbook import By
+from controller.model.config import Mode, Site
+from controller.model.known import Known, Wanted
+from controller.policy.copies.adaptive import TRY_S, CopyDecision
+from controller.policy.paths.failover import NO_PROGRESS_COPIED_MS, NO_PROGRESS_MS
+from controller.policy.paths.uplinks import Leaves, way
+from controller.program.compile import compile
+from controller.program.diff import Change, ModifyGroup
+from controller.program.program import Program
+from controller.protocol.orders import ReportEvery
+from controller.protocol.reports import Role
+from controller.readout.build import snapshot
+from controller.readout.why import course
+from tests.controller import relayed_site, sites
+from tests.controller.copied_terminal import GATEWAY_MAC, ONE_PATH, Uploading, leaves
+from tests.controller.features.peer_sites.test_peer_program import document as mirrored
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS, arms
+from tests.controller.sites import PORTS
+from tests.fakes.packet import udp
+from tests.fakes.switch import FakeSwitch
+
+LTE_IS_BARRED = {"home": frozenset({"lte"})}
+
+
+def compiled(site: Site, wanted: Wanted) -> Program:
+    return compile(site, Known(wanted, sites.known(site).observed))
+
+
+@pytest.mark.parametrize(("copies", "acting"), [(True, Mode.BICAST), (False, Mode.SINGLE)])
+def test_auto_is_bicast_with_copies_and_single_without(copies: bool, acting: Mode) -> None:
+    site = sites.paper_site()
+    decided = Wanted({"client": Mode.AUTO, "phone": Mode.AUTO}, copies={"client": copies})
+    itself = Wanted({"client": acting})
+    assert compiled(site, decided) == compiled(site, itself)
+    leaves = Leaves.BY_ALL if copies else Leaves.BY_ACTIVE
+    assert way(site, site.terminals[0], decided).leaves is leaves
+    assert way(site, site.terminals[1], decided).leaves is Leaves.BY_ALL, "nothing is decided of the phone"
+
+
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.BICAST])
+def test_where_the_only_other_uplink_may_carry_no_copies_there_are_none(mode: Mode) -> None:
+    site = sites.paper_site()
+    barred = Wanted({"client": mode}, barred=LTE_IS_BARRED)
+    assert barred.acting(site, site.terminals[0]) is Mode.SINGLE
+    on_lte = Wanted({"client": mode}, {"client": "lte"}, barred=LTE_IS_BARRED)
+    assert on_lte.acting(site, site.terminals[0]) is Mode.BICAST, "the copies are those by Wi-Fi"
+
+
+def test_a_decision_says_nothing_of_a_terminal_in_another_mode() -> None:
+    site = sites.paper_site()
+    wanted = Wanted({"client": Mode.BICAST}, copies={"client": False})
+    assert wanted.acting(site, site.terminals[0]) is Mode.BICAST
+
+
+# What is decided
+
+
+def test_a_path_that_loses_has_copies_within_a_second_and_it_is_told_why() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(5)
+    assert scene.leaves() == {"wifi"} and not scene.copying()
+    begun = scene.now
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"}
+    (entry,) = scene.copying()
+    assert entry.copies and entry.by is By.POLICY and entry.at - begun <= 1.0
+    assert "wifi: 5.0% of 600 packets lost" in entry.because and "as senders tell" in entry.because
+    assert entry.gateway.done and "groups modified" in entry.gateway.said and not entry.hands
+    assert entry.reporters == ("client",)
+    told = course(scene.core, "client", scene.now, 0.0)
+    assert (told.copying.mode, told.copying.acting) == (Mode.AUTO, Mode.BICAST)
+    assert told.decisions[0].copies and told.copying.since == entry.at
+
+
+def test_a_path_that_is_clean_for_long_is_tried_alone_and_that_failed_is_copied_again() -> None:
+    scene = Uploading()
+    scene.uploads(TRY_S - 1)
+    assert scene.leaves() == {"wifi", "lte"} and not scene.copying()
+    scene.uploads(2)
+    assert scene.leaves() == {"wifi"} and not scene.copying()[0].copies
+    assert scene.core.wanted.copies == {"client": False}
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"} and scene.core.wanted.copies == {"client": True}
+
+
+class Probed(FakeSwitch):
+    """Between each two changes a packet comes."""
+
+    probing = False
+    lost = 0
+
+    def change(self, change: Change) -> None:
+        super().change(change)
+        if self.probing:
+            self.lost += "wifi" not in leaves(self)
+
+
+def test_a_decision_modifies_groups_alone_and_no_packet_is_lost_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.controller.features.steering.test_manager.FakeSwitch", Probed)
+    scene = Uploading(ONE_PATH)
+    fake = scene.fakes[1]
+    assert isinstance(fake, Probed)
+    fake.probing = True
+    fake.changes.clear()
+    scene.uploads(1, loss=0.05)
+    scene.uploads(TRY_S + 1)
+    assert [entry.copies for entry in scene.copying()] == [False, True]
+    assert fake.changes and set(fake.changes) == {ModifyGroup} and not fake.lost
+    assert scene.installed() == scene.compiled()
+
+
+def test_both_ends_copy_where_the_other_one_is_ours() -> None:
+    scene = Uploading(ONE_PATH, written=mirrored())
+    scene.fakes[2] = FakeSwitch(sites.PORTS, dpid=2)
+    scene.connect(2)
+    scene.drain()
+    before = scene.installed(2)
+    scene.uploads(1, loss=0.05)
+    assert scene.copying()[0].copies and scene.installed(2) == scene.compiled(2) != before
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_is_lost_on_the_way_to_the_terminal_counts_where_that_is_copied_too(ours: bool) -> None:
+    scene = Uploading(ONE_PATH, written=mirrored() if ours else None)
+    relay = scene.relay()
+    scene.reports(relay)
+    scene.sends(Role.RELAY, relay, 2, loss=0.05)
+    assert [entry.copies for entry in scene.copying()] == ([True] if ours else [])
+
+
+def test_a_reflex_is_as_patient_as_the_copies_make_it() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.second()
+    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_MS
+    scene.uploads(2, loss=0.05)
+    assert arms(scene.hand)[-1].no_progress_ms == NO_PROGRESS_COPIED_MS
+
+
+# What it is decided of
+
+
+def test_who_is_in_another_mode_is_not_decided_of_and_who_comes_back_begins_anew() -> None:
+    scene = Uploading(ONE_PATH)
+    for mode in (Mode.SINGLE, Mode.BICAST):
+        scene.carry(overrides.mode(scene.core, "client", mode, scene.now)[1])
+        scene.uploads(2, loss=0.05)
+        assert not scene.core.wanted.copies and not scene.copying()
+    scene.carry(overrides.mode(scene.core, "client", None, scene.now)[1])
+    scene.drain()
+    assert scene.leaves() == {"wifi", "lte"}
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.because == "nobody told anything yet from which it follows"
+
+
+def test_a_class_in_auto_is_as_it_is_decided_for_its_terminal() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "auto"}
+    scene = Uploading(ONE_PATH, written=written)
+    site = scene.switch().site
+    assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.SINGLE
+    scene.uploads(1, loss=0.05)
+    assert scene.core.wanted.acting_of(site, site.terminals[0], "web") is Mode.BICAST
+
+
+def test_of_whose_tcp_some_is_always_copied_no_report_tells_which_was_lost() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"web": {"protocols": ["tcp"], "ports": ["443"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"web": "bicast"}
+    scene = Uploading(ONE_PATH, written=written)
+    scene.uploads(2, loss=0.05)
+    assert not scene.copying()
+
+
+def test_what_was_sent_while_the_active_uplink_was_another_one_counts_for_nothing() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    for uplink in ("lte", "wifi") * 4:
+        scene.switch_to(uplink)
+        scene.uploads(0.25, loss=0.2)
+    assert not scene.copying()
+
+
+def test_a_decision_outlives_a_restart() -> None:
+    scene = Uploading()
+    scene.uploads(TRY_S + 1)
+    scene.restart()
+    scene.drain()
+    assert scene.leaves() == {"wifi"}
+    scene.reports(scene.hand)
+    scene.uploads(1, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"}
+
+
+def test_whoever_speaks_for_it_reports_four_times_a_second_while_it_sends_by_one_path() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.second()
+    assert asked(scene) == []
+    scene.uploads(2)
+    assert asked(scene) == [250]
+    scene.uploads(QUIET_S + 2, segments=0)
+    assert asked(scene) == [250, 1000]
+    scene.uploads(2)
+    assert asked(scene) == [250, 1000, 250]
+    scene.uploads(2, loss=0.05)
+    assert scene.leaves() == {"wifi", "lte"} and asked(scene) == [250, 1000, 250, 1000], "with copies nothing presses"
+
+
+def test_who_is_not_decided_of_any_more_reports_as_all_do() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(2)
+    scene.carry(overrides.mode(scene.core, "client", Mode.SINGLE, scene.now)[1])
+    scene.uploads(2)
+    assert asked(scene) == [250, 1000]
+
+
+def asked(scene: Uploading) -> list[int]:
+    return [order.interval_ms for order in scene.hand.orders if isinstance(order, ReportEvery)]
+
+
+# Where nobody says how
+
+
+@pytest.mark.parametrize("relaying", [False, True])
+def test_where_no_site_is_the_other_end_nothing_is_copied_unless_that_is_written(relaying: bool) -> None:
+    written = relayed_site.document() if relaying else sites.document()
+    del written["sites"]["home"]["terminals"]["phone"]["mode"]
+    site = sites.loaded(written).sites[0]
+    modes = {each.name: each.mode for each in site.terminals}
+    assert modes["phone"] is Mode.SINGLE and modes["client"] is Mode.AUTO, "the second one is written"
+    written = mirrored()
+    del written["sites"]["home"]["terminals"]["phone"]["mode"]
+    assert {each.mode for each in sites.loaded(written).sites[0].terminals} == {Mode.AUTO}
+
+
+def test_it_is_told_that_nothing_is_copied_and_why() -> None:
+    written = sites.document()
+    scene = Uploading(mode="single", written=written)
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.because == "that is mode single; no site mirrors home, so copies would reach servers as they are"
+
+
+def test_it_is_told_what_is_copied_what_is_not_and_how_many_packets_that_is() -> None:
+    scene = Uploading()
+    for _ in range(5):
+        scene.calls(1, segments=5)
+    told = course(scene.core, "client", scene.now, 0.0).copying
+    assert told.copied == ("tcp",) and told.whole == "no site mirrors home, and what is not TCP would come twice"
+    tcp, rest = told.traffic.passed
+    assert (tcp.traffic, tcp.sent, tcp.alone) == ("tcp", True, 0) and 100 <= tcp.copied <= 200
+    assert (rest.traffic, rest.copied) == ("everything else", 0) and 150 <= rest.alone <= 250
+    terminal = next(each for each in snapshot(scene.core, "", scene.now, 0.0).terminals if each.name == "client")
+    assert terminal.traffic == told.traffic
+
+
+# What others know of the active uplink
+
+
+def on_wifi_by_wish(wanted: Wanted = ONE_PATH) -> Uploading:
+    return Uploading(replace(wanted, active={"client": "wifi"}))
+
+
+def test_an_active_uplink_that_is_dead_has_copies_at_once_and_till_it_is_not() -> None:
+    scene = on_wifi_by_wish()
+    scene.uploads(1)
+    scene.now += 0.1
+    scene.up("wifi0", False)
+    scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because == "wifi is dead (its port is down)" and scene.leaves() == {"lte"}
+    scene.uploads(2 * TRY_S)
+    assert len(scene.copying()) == 1, "it has not come up"
+    scene.up("wifi0", True)
+    scene.uploads(TRY_S + 2)
+    assert [entry.copies for entry in scene.copying()] == [False, True] and scene.leaves() == {"wifi"}
+
+
+def test_where_policies_leave_a_dead_uplink_there_is_nothing_to_copy_for() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    scene.up("wifi0", False)
+    scene.drain()
+    assert scene.active == "lte" and not scene.copying() and scene.leaves() == {"lte"}
+    scene.uploads(1)
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.active == "lte" and not watch.copies
+
+
+def test_a_reflex_that_fired_for_a_wished_uplink_is_told_too() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.second()
+    fired = scene.hand.fires("client", 200)
+    scene.core.wanted = replace(scene.core.wanted, active={"client": "wifi"})
+    scene.tell(fired)
+    scene.now += 0.1
+    assert scene.core.rests_at() == scene.now
+    scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and "a reflex fired after 200 ms" in entry.because
+
+
+def test_one_path_of_which_nobody_tells_any_more_has_copies_again() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(1)
+    scene.leave(scene.hand)
+    for _ in range(int(UNHEARD_S) + 2):
+        assert not scene.copying() or scene.now >= UNHEARD_S
+        scene.pass_time(1)
+        scene.drain()
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because.startswith("nobody tells how wifi fares") and len(scene.leaves()) == 2
+
+
+def test_who_mostly_receives_has_copies_as_nobody_tells_of_lost_acknowledgements() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(5)
+    scene.receives(UNHEARD_S, asks=1)
+    assert not scene.copying(), "for so long it may have been a page"
+    scene.receives(DOWNLOADS_OVER_S + 1, asks=1)
+    (entry,) = scene.copying()
+    assert entry.copies and entry.because.startswith("it mostly receives") and len(scene.leaves()) == 2
+    scene.receives(2 * TRY_S, asks=90)
+    assert [entry.copies for entry in scene.copying()] == [False, True], "what it sends tells by now"
+    assert scene.leaves() == {"wifi"}
+
+
+def test_copies_of_who_mostly_receives_do_not_end_by_what_senders_tell() -> None:
+    scene = Uploading()
+    scene.receives(3 * TRY_S, asks=10)
+    assert not scene.copying() and len(scene.leaves()) == 2
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+
+
+def test_a_call_of_which_the_agent_tells_nothing_has_copies_though_the_agent_is_there() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(2, segments=0)
+    assert scene.leaves() == {"wifi"}
+    scene.calls(3)
+    assert scene.core.copying.watched == {("home", "wifi")}, "probes are to follow each other faster"
+    scene.calls(3)
+    assert not scene.core.copying.watched
+    (entry,) = scene.copying()
+    assert entry.copies and entry.at <= 2 + 5, "two readings of the switch, and two seconds"
+    assert "packets that it sent in 3 s no agent tells (calls and games, say)" in entry.because
+    assert scene.leaves() == {"wifi", "lte"}
+
+
+def test_copies_of_a_call_do_not_end_by_the_little_tcp_beside_it() -> None:
+    scene = Uploading()
+    scene.calls(2 * TRY_S, segments=3)
+    assert not scene.copying()
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.because.endswith("nobody would tell how it fares alone")
+
+
+def test_a_call_beside_much_tcp_is_on_one_path_as_long_as_that_tells_that_it_is_clean() -> None:
+    scene = Uploading()
+    scene.calls(TRY_S + 5, segments=15)
+    assert [entry.copies for entry in scene.copying()] == [False] and scene.leaves() == {"wifi"}
+
+
+def test_name_service_beside_an_agent_begins_no_copies() -> None:
+    scene = Uploading(ONE_PATH)
+    packet = udp("192.168.110.3", RELAY_ADDRESS, eth_dst=GATEWAY_MAC)
+    for _ in range(20):
+        for _ in range(5):
+            scene.fakes[1].send(packet, PORTS["c1"].number)
+        scene.uploads(1, segments=0)
+    assert not scene.copying()
+
+
+def test_what_comes_from_inside_the_site_is_no_download_by_an_uplink() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.world.clear()
+    scene.connection("10.1.0.9")
+    scene.receives(UNHEARD_S + DOWNLOADS_OVER_S + 5)
+    assert not scene.copying() and scene.leaves() == {"wifi"}
+
+
+def test_where_there_is_one_uplink_nothing_is_decided() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    del home["uplinks"]["lte"], home["subnets"]["lte-side"], home["terminals"]["phone"]
+    home["terminals"]["client"]["addresses"] = home["terminals"]["client"]["addresses"][:1]
+    scene = Uploading(written=written)
+    scene.uploads(TRY_S + 2)
+    assert not scene.copying() and not scene.core.wanted.copies and scene.core.copying.watch("client") is None
+    assert scene.leaves() == {"wifi"}
+
+
+def test_a_restart_finds_its_agents_before_it_says_that_nobody_tells() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.restart()
+    for _ in range(20):
+        scene.second()
+    assert not scene.copying() and scene.leaves() == {"wifi"}
+
+
+def test_ports_that_flap_are_not_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = on_wifi_by_wish()
+    scene.pass_time(1.0)
+    looked = 0
+    look = CopiesManager.look
+
+    def noted(copying: CopiesManager, wanted: Wanted, now: float) -> Iterator[CopyDecision]:
+        nonlocal looked
+        looked += 1
+        return look(copying, wanted, now)
+
+    monkeypatch.setattr(CopiesManager, "look", noted)
+    for _ in range(500):
+        scene.now += 0.001
+        scene.up("wifi0", False)
+        scene.up("wifi0", True)
+        scene.drain()
+    assert 1 < looked <= 6
+
+
+def test_what_is_decided_while_a_wish_is_kept_is_not_lost() -> None:
+    scene = on_wifi_by_wish()
+    scene.uploads(1)
+    scene.now += 0.1
+    scene.up("wifi0", False)
+    scene.carry(overrides.active(scene.core, "phone", "wifi", scene.now)[1])
+    scene.drain()
+    assert scene.copying()[0].copies and scene.core.wanted.copies == {"client": True}
+
+
+def test_copies_begin_before_policies_leave_an_uplink_that_loses_much_and_keep_it_from_being_left() -> None:
+    scene = Uploading(ONE_PATH)
+    scene.uploads(10, loss=0.2)
+    assert scene.active == "wifi" and [entry.copies for entry in scene.copying()] == [True]
+
+
+def test_what_goes_down_by_a_lossy_uplink_is_left_for_another_as_in_any_mode() -> None:
+    scene = Uploading()
+    relay = scene.relay()
+    scene.world[0].subflows[1].server.backup = True
+    scene.reports(relay)
+    for _ in range(6):
+        for connection in scene.world:
+            connection.download(100, loss=0.2)
+        scene.second(relay)
+    assert scene.active == "lte" and not scene.copying()
+    watch = scene.core.copying.watch("client")
+    assert watch is not None and watch.active == "lte"
+
+
+def test_copies_stay_where_senders_cannot_tell_what_one_path_loses() -> None:
+    written = sites.document()
+    written["sites"]["home"]["classes"] = {"backup": {"protocols": ["tcp"], "ports": ["873"]}}
+    written["sites"]["home"]["terminals"]["client"]["modes"] = {"backup": "bicast"}
+    scene = Uploading(written=written)
+    scene.uploads(2 * TRY_S)
+    assert not scene.copying() and scene.leaves() == {"wifi", "lte"}
+    assert "nobody would tell how it fares alone" in course(scene.core, "client", scene.now, 0.0).copying.because
+    overrides.mode(scene.core, "client", Mode.AUTO, scene.now, "backup")
+    scene.uploads(TRY_S)
+    assert [entry.copies for entry in scene.copying()] == [False]

@@ -1,0 +1,479 @@
+"""Where one copy of each packet passes at one end, everything is copied at the other; and not a moment longer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.edges.agentlink import encode
+from controller.features.peer_sites.manager import BELIEVED_S
+from controller.model.config import Mode
+from controller.model.traffic import Family, Protocol
+from controller.policy.paths.arrivals import ENOUGH_ANSWERS, HOLD_S, TRIAL_S
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.uplink_choice import RETURN_AFTER_S
+from controller.protocol.orders import Eliminate
+from controller.protocol.reports import Role
+from controller.protocol.switch_messages import Ask, NeighbourSeen
+from controller.readout.build import snapshot
+from tests.controller import sites
+from tests.controller.core.test_core import all_answer
+from tests.controller.features.peer_sites.test_peer_program import GATEWAY_MAC, SERVER, document
+from tests.controller.features.peer_sites.test_peer_program import LTE as FAR_LTE
+from tests.controller.features.peer_sites.test_peer_program import SERVERS as FAR_INSIDE
+from tests.controller.features.peer_sites.test_peer_program import WIFI as FAR_WIFI
+from tests.controller.pair import Pair
+from tests.controller.sites import PORTS, WIFI_HOP_MAC
+from tests.fakes.eliminator import FakeEliminator
+from tests.fakes.packet import Packet, advertise, arp_reply, udp
+from tests.fakes.switch import FakeSwitch
+
+HOME, FAR = 1, 2
+CLIENT = "192.168.110.3"
+INSIDE, WIFI, LTE = (PORTS[name].number for name in ("c1", "wifi0", "lte0"))
+AT_FAR = Eliminate(
+    paths=(("wifi", "wifi0", None), ("lte", "lte0", None)),
+    numbered_ports=("c1",),
+    window_floor_ms=200,
+    window_ceiling_ms=1000,
+)
+
+
+class Ends(Pair):
+    def __init__(self, written: dict[str, Any] | None = None) -> None:
+        config = sites.loaded(written or document())
+        super().__init__(config, [FakeSwitch(PORTS, dpid=site.dpid) for site in config.sites])
+        for dpid in (HOME, FAR):
+            self.connect(dpid)
+        self.drain()
+        for dpid in (HOME, FAR):
+            all_answer(self, dpid)
+
+    def agent(self, name: str, **more: Any) -> FakeEliminator:
+        agent = FakeEliminator(name, **more)
+        self.join(agent)
+        self.drain()
+        self.second()
+        return agent
+
+    def settle(self) -> None:
+        """Time enough for what was held down to come back."""
+        for _ in range(90):
+            self.second()
+
+    def leaves_home(self) -> set[int]:
+        return self._leaves(HOME, udp(CLIENT, SERVER, eth_dst="08:00:27:f9:49:62"), INSIDE)
+
+    def leaves_far(self) -> set[int]:
+        return self._leaves(FAR, udp(SERVER, CLIENT, eth_dst=GATEWAY_MAC), FAR_INSIDE)
+
+    def _leaves(self, dpid: int, packet: Packet, port: int) -> set[int]:
+        return {sent.port for sent in self.fakes[dpid].send(packet, port).sent}
+
+    @property
+    def home(self) -> int:
+        session = self.switch(HOME).session
+        assert session is not None
+        return session
+
+    def active(self) -> dict[str, str]:
+        site = self.core.config.sites[0]
+        return {each.name: self.core.wanted.active_uplink(site, each) for each in site.terminals}
+
+    def told(self, name: str) -> Any:
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", self.now, 0.0).gateways}
+        return gateways[name].copies
+
+    def tunnel(self, name: str, uplink: str) -> Any:
+        gateways = {one.name: one for one in snapshot(self.core, "gateway.yaml", self.now, 0.0).gateways}
+        return {each.name: each.tunnel for each in gateways[name].uplinks}[uplink]
+
+
+def test_an_agent_at_a_site_is_told_its_ports_and_the_other_end_copies_everything() -> None:
+    ends = Ends()
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI}, {FAR_WIFI})
+    agent = ends.agent("far")
+    assert agent.orders == [AT_FAR]
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI})
+    ends.agent("home")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE})
+    assert [told.eliminated for told in (ends.told("home"), ends.told("far"))] == [True, True]
+    assert ends.told("home").copied == ("all",)
+
+
+def test_nothing_more_is_copied_before_it_is_said_that_copies_end() -> None:
+    ends = Ends()
+    ends.join(FakeEliminator("far"))
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}
+    assert ends.told("far").because == "the agent far has not said lately that it does"
+
+
+def test_with_the_agent_gone_it_is_as_it_was_at_once() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    ends.leave(agent)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}
+    assert "no agent of role gateway that was enrolled as far is connected" in ends.told("far").because
+    ends.join(agent)
+    ends.drain()
+    ends.second()
+    assert ends.leaves_home() == {WIFI, LTE}
+
+
+def test_an_agent_that_says_nothing_is_believed_for_less_than_its_programs_lease() -> None:
+    ends = Ends()
+    ends.agent("far")
+    for _ in range(3):
+        ends.pass_time(0.9)
+        ends.drain()
+    assert ends.leaves_home() == {WIFI}
+
+
+def test_a_port_without_a_program_is_named_and_asked_for_again() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    agent.gone["lte0"] = "there is no network device lte0 here"
+    ends.second()
+    assert ends.leaves_home() == {WIFI}
+    assert ends.told("far").because == "lte0: there is no network device lte0 here"
+    agent.gone.clear()
+    ends.second()
+    assert ends.leaves_home() == {WIFI, LTE}
+
+
+def test_an_order_that_is_refused_is_given_again() -> None:
+    ends = Ends()
+    agent = FakeEliminator("far")
+    agent.gone["lte0"] = "lte0 has an XDP program already"
+    ends.join(agent)
+    ends.drain()
+    ends.second()
+    assert ends.told("far").because == "lte0: lte0 has an XDP program already"
+    for _ in range(int(AGAIN_AFTER_S) + 1):
+        ends.second()
+    assert agent.orders == [AT_FAR, AT_FAR]
+
+
+def test_who_cannot_is_not_asked_and_says_why() -> None:
+    ends = Ends()
+    agent = ends.agent("far", unable="the kernel does not take the program")
+    assert agent.orders == [] and ends.told("far").because == "the kernel does not take the program"
+    assert ends.leaves_home() == {WIFI}
+
+
+@pytest.mark.parametrize(("name", "role"), [("elsewhere", Role.GATEWAY), ("far", Role.TERMINAL)])
+def test_another_agent_is_asked_nothing(name: str, role: Role) -> None:
+    ends = Ends()
+    assert ends.agent(name, role=role).orders == []
+    assert ends.leaves_home() == {WIFI}
+
+
+def test_what_the_file_says_is_copied_stays_so() -> None:
+    written = document()
+    written["sites"]["home"]["bicast"] = ["tcp", "icmp"]
+    ends = Ends(written)
+    ends.agent("far")
+    assert ends.told("far").eliminated and ends.leaves_home() == {WIFI}
+
+
+def test_a_site_alone_has_nothing_to_eliminate() -> None:
+    written = document()
+    del written["sites"]["far"]["mirrors"]
+    ends = Ends(written)
+    assert ends.agent("far").orders == [] and ends.told("far") is None
+
+
+def test_a_new_configuration_is_told_and_a_site_that_is_alone_now_lets_everything_pass() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    written = document()
+    written["sites"]["far"]["copies"] = {"window_ceiling_ms": "300"}
+    _reconfigured(ends, written)
+    assert agent.orders[1:] == [replace(AT_FAR, window_ceiling_ms=300)] and ends.leaves_home() == {WIFI, LTE}
+    del written["sites"]["far"]["mirrors"]
+    _reconfigured(ends, written)
+    assert agent.orders[2:] == [Eliminate()] and ends.leaves_home() == {WIFI}
+
+
+def test_an_agent_is_told_the_mac_address_that_is_written_for_an_uplink() -> None:
+    """By any other the bridge takes nothing in, and the agent is to remember nothing."""
+    written = document()
+    written["sites"]["far"]["uplinks"]["wifi"]["mac"] = "02:00:00:00:00:77"
+    order = replace(AT_FAR, paths=(("wifi", "wifi0", "02:00:00:00:00:77"), ("lte", "lte0", None)))
+    assert Ends(written).agent("far").orders == [order]
+    word = encode.directive(2, order).directive
+    assert [path.mac for path in word.eliminate.paths] == ["02:00:00:00:00:77", ""]
+
+
+def test_who_eliminates_no_more_by_a_new_configuration_is_kept_at_once() -> None:
+    """Or a restart right after the reload would believe the old."""
+    ends = Ends()
+    ends.agent("far")
+    assert ends.core.wanted.once == {"far"}
+    written = document()
+    del written["sites"]["far"]["mirrors"]
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    assert ends.core.wanted.once == frozenset()
+
+
+def _reconfigured(ends: Ends, written: dict[str, Any]) -> None:
+    ends.carry(ends.core.reconfigure(sites.loaded(written), ends.now))
+    ends.drain()
+    ends.second()
+    ends.second()
+
+
+def test_after_a_restart_what_was_so_is_believed_until_agents_have_come_back() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    sent = {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}
+    ends.restart()
+    ends.drain()
+    for dpid in (HOME, FAR):
+        all_answer(ends, dpid)
+    assert ends.leaves_home() == {WIFI, LTE}
+    ends.second()
+    assert agent.order == AT_FAR and ends.leaves_home() == {WIFI, LTE}
+    assert sent == {dpid: sum(fake.changes.values()) for dpid, fake in ends.fakes.items()}, "nobody was disturbed"
+
+
+def test_who_does_not_come_back_after_a_restart_is_believed_no_longer() -> None:
+    ends = Ends()
+    ends.leave(ends.agent("far"))
+    ends.core.wanted = replace(ends.core.wanted, once=frozenset({"far"}))
+    ends.restart()
+    ends.drain()
+    assert ends.switch(HOME).site.bicast.protocols == ()
+    ends.pass_time(BELIEVED_S)
+    assert ends.switch(HOME).site.bicast.protocols == (Protocol.TCP,)
+
+
+def both_bring(ends: Ends, agent: FakeEliminator, *uplinks: str) -> None:
+    """Everything that the terminals sent for a second, by these."""
+    for name in uplinks:
+        agent.brings(name, first=50 if name == uplinks[0] else 0, eliminated=0 if name == uplinks[0] else 50)
+    ends.second()
+
+
+def test_an_uplink_that_brings_no_copies_any_more_is_named_within_two_reports_and_left() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    (silent,) = ends.told("far").silent
+    assert silent.uplink == "wifi" and "while 50 packets came otherwise" in silent.because
+    assert ends.active() == {"client": "lte", "phone": "lte"}
+    both_bring(ends, agent, "lte", "wifi")
+    assert ends.told("far").silent == ()
+    for _ in range(int(RETURN_AFTER_S) + 2):
+        both_bring(ends, agent, "lte", "wifi")
+    assert ends.active() == {"client": "wifi", "phone": "lte"}, "each is back on its default"
+
+
+def test_an_uplink_whose_packets_cannot_be_told_apart_is_named_until_they_can_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+
+    def bring(unidentified: int) -> Any:
+        for _ in range(12):
+            agent.brings("wifi", first=100, unidentified=unidentified)
+            agent.brings("lte", eliminated=100)
+            ends.second()
+        return ends.told("far").unidentified
+
+    (merged,) = bring(5)
+    assert merged.uplink == "wifi" and "5% of" in merged.because
+    assert [line for line in caplog.messages if "GRO" in line] == [f"far: wifi: {merged.because}"]
+    assert bring(0) == ()
+    assert bring(5) and ends.told("home").unidentified == ()
+    ends.leave(agent)
+    assert ends.told("far").unidentified == ()
+
+
+def test_one_that_is_silent_at_this_end_is_left_too() -> None:
+    ends = Ends()
+    agent = ends.agent("home")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.active()["client"] == "lte"
+
+
+def test_what_somebody_wished_stays_where_it_is_and_the_alarm_is_given() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    _, effects, _ = overrides.active(ends.core, "client", "wifi", ends.now)
+    ends.carry(effects)
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.active()["client"] == "wifi" and ends.told("far").silent
+
+
+def test_where_one_terminal_is_not_copied_nobody_is_taken_to_be_silent() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now)
+    ends.carry(effects)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+
+
+def test_where_one_class_is_not_copied_nobody_is_taken_to_be_silent() -> None:
+    written = document()
+    written["sites"]["home"]["classes"] = {"backup-job": {"protocols": ["tcp"], "ports": ["873"]}}
+    ends = Ends(written)
+    agent = ends.agent("far")
+    both_bring(ends, agent, "lte")
+    _, effects = overrides.mode(ends.core, "phone", Mode.SINGLE, ends.now, "backup-job")
+    ends.carry(effects)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+    _, effects = overrides.mode(ends.core, "phone", None, ends.now, "backup-job")
+    ends.carry(effects)
+    for _ in range(3):
+        both_bring(ends, agent, "lte")
+    assert ends.told("far").silent
+
+
+def test_of_a_port_that_is_down_no_silence_is_told() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    ends.up("wifi0", False, HOME)
+    both_bring(ends, agent, "lte")
+    both_bring(ends, agent, "lte")
+    assert ends.told("far").silent == ()
+
+
+def test_an_alarm_ends_with_the_agent_that_gave_it() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    ends.leave(agent)
+    assert ends.told("far").silent == ()
+    assert ends.core.pilot.steered["client"].paths["wifi"].health is UplinkHealth.UNKNOWN
+
+
+def test_an_uplink_that_brings_no_copies_gets_none_at_either_end_until_it_is_tried_again() -> None:
+    ends = Ends()
+    agents = {name: ends.agent(name) for name in ("home", "far")}
+    both_bring(ends, agents["far"], "wifi", "lte")
+    both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE})
+    for _ in range(int(HOLD_S) + 1):
+        both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "on trial"
+    for _ in range(int(TRIAL_S) + 1):
+        both_bring(ends, agents["far"], "lte")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({LTE}, {FAR_LTE}), "in vain"
+    began = ends.now
+    while ends.leaves_home() == {LTE}:
+        both_bring(ends, agents["far"], "lte")
+    assert ends.now - began >= 2 * HOLD_S - 2
+    for _ in range(int(TRIAL_S) + 1):
+        both_bring(ends, agents["far"], "lte", "wifi")
+    assert (ends.leaves_home(), ends.leaves_far()) == ({WIFI, LTE}, {FAR_WIFI, FAR_LTE}), "it is back"
+
+
+def test_the_last_uplink_is_never_taken_away() -> None:
+    ends = Ends()
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    ends.up("lte0", False, HOME)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI}
+
+
+@pytest.mark.parametrize("macs", ["learned", "written"])
+@pytest.mark.parametrize("end", [HOME, FAR])
+@pytest.mark.parametrize("family", Family)
+def test_what_is_screened_is_asked_for_each_second_and_tried_as_soon_as_it_answers(
+    macs: str, end: int, family: Family
+) -> None:
+    ends = Ends(learning() if macs == "learned" else with_macs())
+    agent = ends.agent("far")
+    for _ in range(3):
+        both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    programs = [fake.installed().program for fake in ends.fakes.values()]
+    for answers in range(ENOUGH_ANSWERS):
+        assert ends.leaves_home() == {LTE}, f"after {answers} answers"
+        before = len(ends.asked)
+        ends.pass_time(1.0)
+        ends.drain()
+        line = (ends.switch(end).session, PORTS["wifi0"].number)
+        asked = [each for each in ends.asked[before:] if (each.session, each.out_port) == line]
+        hears(ends, end, next(each for each in asked if Family.of(each.target) is family), WIFI_HOP_MAC)
+    ends.pass_time(0.1)
+    ends.drain()
+    assert ends.leaves_home() == {WIFI, LTE}
+    assert programs != (now := [fake.installed().program for fake in ends.fakes.values()])
+    assert [one.flows for one in programs] == [one.flows for one in now], "groups alone were changed"
+
+
+def test_an_answer_from_another_mac_than_the_written_one_is_no_sign_of_its_life_and_changes_nothing() -> None:
+    ends = Ends(with_macs())
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    for _ in range(ENOUGH_ANSWERS):
+        before = len(ends.asked)
+        ends.pass_time(1.0)
+        ends.drain()
+        for each in ends.asked[before:]:
+            if (each.session, each.out_port) == (ends.home, WIFI):
+                hears(ends, HOME, each, "0a:00:00:00:00:66")
+        ends.pass_time(0.1)
+        ends.drain()
+        assert ends.leaves_home() == {LTE}
+    assert not [port for port, _ in ends.switch(HOME).observed.macs if port == "wifi0"]
+
+
+def test_the_answers_of_others_are_no_reason_to_try_it() -> None:
+    ends = Ends(learning())
+    agent = ends.agent("far")
+    both_bring(ends, agent, "wifi", "lte")
+    both_bring(ends, agent, "lte")
+    for name, address in sites.learned(ends.switch(HOME).site):
+        for _ in range(2 * ENOUGH_ANSWERS if name != "wifi0" else 0):
+            ends.tell(NeighbourSeen(ends.home, PORTS[name].number, address, "08:00:27:00:00:09"))
+    ends.pass_time(0.1)
+    ends.drain()
+    assert ends.leaves_home() == {LTE}
+
+
+def hears(ends: Ends, dpid: int, asked: Ask, mac: str) -> None:
+    """The core is told of the answer if the switch shows it."""
+    answer = arp_reply if Family.of(asked.target) is Family.IPV4 else advertise
+    packet = answer(str(asked.target), str(asked.source), eth_src=mac, eth_dst=asked.source_mac)
+    for _ in ends.fakes[dpid].send(packet, asked.out_port).punted:
+        ends.tell(NeighbourSeen(asked.session, asked.out_port, asked.target, mac))
+
+
+def learning() -> dict[str, Any]:
+    """With next hops that are to be found out."""
+    return _with_next_hops({})
+
+
+def with_macs() -> dict[str, Any]:
+    """With next hops that are written whole."""
+    return _with_next_hops({"mac": WIFI_HOP_MAC})
+
+
+def _with_next_hops(more: dict[str, str]) -> dict[str, Any]:
+    written = document()
+    for site in written["sites"].values():
+        for uplink in site["uplinks"].values():
+            uplink["next_hops"] = [{"address": hop["address"], **more} for hop in uplink["next_hops"]]
+    return written

@@ -1,0 +1,207 @@
+"""A site that mirrors another one is the far end of its uplinks: its terminals' packets come back as they went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from controller.core import overrides
+from controller.core.core import PendingSettles
+from controller.features.steering.logbook import By, Logbook
+from controller.model.config import Config, ConfigError, Mode, Site
+from controller.model.known import Known
+from controller.program.compile import compile
+from controller.program.diff import AddGroup, ModifyGroup, diff
+from tests.controller import sites
+from tests.controller.pair import Pair
+from tests.controller.sites import PORTS
+from tests.fakes.packet import Packet, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+WIFI, LTE, SERVERS = (PORTS[name].number for name in ("wifi0", "lte0", "c1"))
+GATEWAY_MAC = "02:00:00:00:0f:01"
+SERVER = "192.168.0.2"
+FAR: dict[str, Any] = {
+    "dpid": "0000000000000002",
+    "mirrors": "home",
+    "uplinks": {
+        name: {"port": f"{name}0", "addresses": [f"192.168.{net}.1/24", f"fd00:{net}::1/64"],
+               "next_hops": [{"address": f"192.168.{net}.2"}, {"address": f"fd00:{net}::2"}]}
+        for name, net in (("wifi", 100), ("lte", 200))
+    },
+    "subnets": {"servers": {"gateways": ["192.168.0.1/24", "fd00::1/64"], "mac": GATEWAY_MAC}},
+    "terminals": {"server": {"addresses": [{"address": SERVER, "port": "c1"}, {"address": "fd00::2", "port": "c1"}]}},
+}  # fmt: skip
+
+
+def document() -> dict[str, Any]:
+    written = sites.document()
+    written["sites"]["far"] = deepcopy(FAR)
+    return written
+
+
+def far() -> Site:
+    return sites.loaded(document()).sites[1]
+
+
+def switch_with(known: Known) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(far(), known)):
+        switch.change(change)
+    return switch
+
+
+def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
+    return switch_with(sites.known(far(), modes, active))
+
+
+def leaves(switch: FakeSwitch, packet: Packet) -> set[int]:
+    sent = switch.send(packet, SERVERS).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port for each in sent}
+
+
+def to(address: str, make: Any = tcp) -> Packet:
+    packet: Packet = make("fd00::2" if ":" in address else SERVER, address, eth_dst=GATEWAY_MAC)
+    return packet
+
+
+@pytest.mark.parametrize("address", ["192.168.110.3", "192.168.210.3", "fd00:110::3", "10.1.0.7"])
+def test_what_goes_to_a_terminal_at_the_other_end_is_copied_as_what_comes_from_it(address: str) -> None:
+    assert leaves(ready(), to(address)) == {WIFI, LTE}
+    assert leaves(ready({"client": Mode.SINGLE, "phone": Mode.SINGLE}, {"client": "lte"}), to(address)) == {LTE}
+
+
+def test_what_is_not_of_the_class_takes_the_terminal_s_active_uplink() -> None:
+    assert leaves(ready(), to("192.168.110.3", udp)) == {WIFI}
+    assert leaves(ready(active={"client": "lte"}), to("192.168.110.3", udp)) == {LTE}
+    assert leaves(ready(), to("10.1.0.7", udp)) == {LTE}, "phone's default"
+
+
+def test_a_decision_is_owed_to_both_ends_and_told_by_the_terminal_s_own() -> None:
+    config, moves = sites.loaded(document()), PendingSettles()
+    entry = Logbook().write("client", 0.0, By.POLICY, "lte", "wifi", "wifi is dead", hard=True)
+    moves.owe(config.ends(config.sites[0]), entry)
+    assert dict(moves.due(0.0)) == {1: [entry], 2: []}
+
+
+def test_each_end_knows_the_other_and_who_is_alone_has_none() -> None:
+    config = sites.loaded(document())
+    home, end = config.sites
+    assert (config.other_end(home), config.other_end(end)) == (end, home)
+    assert (config.ends(home), config.ends(end)) == ((1, 2), (2,))
+    alone = sites.loaded(sites.document())
+    assert alone.other_end(alone.sites[0]) is None and alone.ends(alone.sites[0]) == (1,)
+
+
+def test_the_other_ends_of_many_sites_are_found_without_a_walk_for_each() -> None:
+    class Counted(tuple[Site, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[Site]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    read = sites.loaded(document())
+    config = Config(read.settings, Counted(read.sites))
+    for site in read.sites * 10:
+        assert config.other_end(site) is not None
+        assert config.ends(site)[0] == site.dpid
+    assert Counted.walks == 1
+
+
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_what_comes_from_outside_for_a_terminal_there_is_not_sent_back(uplink: str) -> None:
+    port = PORTS[uplink]
+    assert not ready().send(tcp("203.0.113.9", "192.168.110.3", eth_dst=port.mac), port.number).sent
+
+
+def test_in_mode_off_each_address_is_reached_by_its_own_uplink() -> None:
+    switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
+    assert leaves(switch, to("192.168.110.3")) == {WIFI}
+    assert leaves(switch, to("192.168.210.3")) == {LTE}
+    assert leaves(switch, to("10.1.0.7")) == {LTE}
+
+
+def test_a_change_of_mode_modifies_groups_alone_there_too() -> None:
+    before, after = (compile(far(), sites.known(far(), {"client": mode})) for mode in (Mode.BICAST, Mode.SINGLE))
+    changes = diff(before, after)
+    assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+
+
+def test_two_terminals_are_in_modes_of_their_own() -> None:
+    switch = ready({"client": Mode.SINGLE})
+    assert (leaves(switch, to("192.168.110.3")), leaves(switch, to("10.1.0.7"))) == ({WIFI}, {WIFI, LTE})
+
+
+def test_a_wish_moves_both_ends() -> None:
+    home, end = FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)
+    pair = Pair(sites.loaded(document()), [home, end])
+    for dpid in (1, 2):
+        pair.connect(dpid)
+    pair.drain()
+    before = [fake.installed().program for fake in (home, end)]
+    answer, effects = overrides.mode(pair.core, "client", Mode.OFF, pair.now)
+    assert answer.changed
+    pair.carry(effects)
+    pair.drain()
+    for fake, program in zip((home, end), before, strict=True):
+        changes = diff(program, fake.installed().program)
+        assert changes and not any(isinstance(change, AddGroup) for change in changes)
+
+
+def speak_ipv4_alone(far: dict[str, Any]) -> None:
+    for uplink in far["uplinks"].values():
+        uplink["addresses"].pop()
+        uplink["next_hops"].pop()
+    far["subnets"]["servers"]["gateways"].pop()
+    far["terminals"]["server"]["addresses"].pop()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda far: far.update(mirrors="hom"), "another site of this file, such as home"),
+        (lambda far: far.update(mirrors="far"), "another site of this file, such as home"),
+        (lambda far: far["uplinks"].pop("lte"), "a site with the same uplinks, wifi: home has lte, wifi"),
+        (
+            lambda far: far["subnets"].update(more={"gateways": ["192.168.110.1/24"]}),
+            "a site whose terminals are outside: 192.168.110.3 of client",
+        ),
+        (
+            speak_ipv4_alone,
+            "a site that the uplink wifi leads back to: it has no next hop for fd00:110::3",
+        ),
+    ],
+)
+def test_what_can_be_no_far_end_is_refused(change: Any, complaint: str) -> None:
+    written = document()
+    change(written["sites"]["far"])
+    with pytest.raises(ConfigError, match=rf"sites\.far\.mirrors: found .*, expected {complaint}"):
+        sites.loaded(written)
+
+
+def test_a_site_is_mirrored_once_and_by_none_that_is_mirrored() -> None:
+    written = document()
+    again = deepcopy(FAR) | {"dpid": "0000000000000003"}
+    again["terminals"] = {"other": again["terminals"]["server"]}
+    written["sites"]["again"] = again
+    with pytest.raises(ConfigError, match="a site that no other one mirrors: again does"):
+        sites.loaded(written)
+    again["mirrors"] = "far"
+    with pytest.raises(ConfigError, match="a site that mirrors none: far mirrors home"):
+        sites.loaded(written)
+
+
+@pytest.mark.parametrize(("key", "value"), [("budget_bytes_per_day", "1000000"), ("max_share", "0.5")])
+def test_what_copies_may_use_is_written_at_one_end(key: str, value: str) -> None:
+    written = document()
+    written["sites"]["home"]["uplinks"]["lte"][key] = value
+    (limits,) = {uplink.limits for uplink in sites.loaded(written).sites[0].uplinks if uplink.name == "lte"}
+    assert value in (str(limits.budget_bytes_per_day), str(limits.max_share))
+    written["sites"]["far"]["uplinks"]["lte"][key] = value
+    with pytest.raises(ConfigError, match=rf"sites\.far\.uplinks\.lte\.{key}: .* nothing: it is written at home"):
+        sites.loaded(written)

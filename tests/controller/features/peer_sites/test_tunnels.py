@@ -1,0 +1,228 @@
+"""Uplinks of kind tunnel: what may be written, what each site's agent is told, and what follows from its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.model.config import ConfigError
+from controller.model.uplink import UplinkKind
+from controller.protocol.enrolment import Credential
+from controller.protocol.orders import TunnelOrder, Tunnels
+from controller.protocol.reports import Role
+from tests.controller import sites
+from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_peer_program import document
+
+REMOTE = "203.0.113.9"
+
+
+def tunnelled() -> dict[str, Any]:
+    written = document()
+    written["controller"] = {"agents": {}}
+    for uplink in written["sites"]["home"]["uplinks"].values():
+        uplink |= {"kind": "tunnel", "remote": REMOTE}
+    written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan0"
+    for uplink in written["sites"]["far"]["uplinks"].values():
+        uplink |= {"kind": "tunnel"}
+    return written
+
+
+NOBODY_JOINED = (b"", b"")
+
+
+def order(remote: str | None, device: str | None = None, ends: tuple[bytes, bytes] = NOBODY_JOINED) -> Tunnels:
+    return Tunnels(
+        tunnels=(
+            TunnelOrder("wifi", "wifi0", 10, 4789, device, remote, ends=ends),
+            TunnelOrder("lte", "lte0", 9, 4789, None, remote, ends=ends),
+        ),
+        fitted_ports=("c1", "c2", "lan0") if remote else ("c1",),
+    )
+
+
+# What is written
+
+
+def test_both_ends_know_a_tunnel_by_one_number_and_one_port() -> None:
+    written = tunnelled()
+    for uplink in written["sites"]["home"]["uplinks"].values():
+        uplink["udp_port"] = "8472"
+    home, far = sites.loaded(written).sites
+    for name in ("wifi", "lte"):
+        here, there = home.uplink(name).tunnel, far.uplink(name).tunnel
+        assert here is not None and there is not None
+        assert (here.vni, here.udp_port) == (there.vni, there.udp_port)
+        assert here.udp_port == 8472
+        assert str(here.remote) == REMOTE and there.remote is None
+        assert home.uplink(name).kind is UplinkKind.TUNNEL
+    assert home.uplink("wifi").tunnel != home.uplink("lte").tunnel
+
+
+def test_another_order_of_the_uplinks_numbers_no_tunnel_anew() -> None:
+    written = tunnelled()
+    before = sites.loaded(written).sites[0]
+    uplinks = written["sites"]["home"]["uplinks"]
+    written["sites"]["home"]["uplinks"] = dict(reversed(uplinks.items()))
+    after = sites.loaded(written).sites[0]
+    assert {each.name: each.tunnel for each in before.uplinks} == {each.name: each.tunnel for each in after.uplinks}
+
+
+HOME_WIFI, FAR_WIFI = (("sites", site, "uplinks", "wifi") for site in ("home", "far"))
+WRONG: list[tuple[str, tuple[str, ...], Any, str, str]] = [
+    ("no other end", ("sites", "far"), None, "home.uplinks.wifi.kind", "`mirrors`"),
+    ("no agents", ("controller",), {}, "home.uplinks.wifi.kind", "controller.agents"),
+    ("ethernet there", (*FAR_WIFI, "kind"), "ethernet", "home.uplinks.wifi.kind", "at far it is ethernet"),
+    ("nobody starts", (*HOME_WIFI, "remote"), None, "home.uplinks.wifi.remote: found nothing", "one end starts"),
+    ("both start", (*FAR_WIFI, "remote"), "198.51.100.7", "uplinks.wifi.remote", "one end learns"),
+    ("a remote of a group", (*HOME_WIFI, "remote"), "224.0.0.1", "uplinks.wifi.remote", "one machine"),
+    ("a remote by name", (*HOME_WIFI, "remote"), "vps.example", "uplinks.wifi.remote: found 'vps.example'", "an IPv4"),
+    ("a remote inside", (*HOME_WIFI, "remote"), "192.168.110.77", "uplinks.wifi.remote", "192.168.110.0/24"),
+    ("a bridge's port to leave by", (*HOME_WIFI, "device"), "c1", "uplinks.wifi.device: found 'c1'", "addresses on"),
+    ("its own device to leave by", (*HOME_WIFI, "device"), "wifi0", "uplinks.wifi.port", "a name of its own"),
+    ("a port beside no remote", (*FAR_WIFI, "udp_port"), "4789", "uplinks.wifi.udp_port", "beside `remote`"),
+    ("UDP port 0", (*HOME_WIFI, "udp_port"), "0", "uplinks.wifi.udp_port", "from 1 to 65534"),
+    ("no kind", (*HOME_WIFI, "kind"), None, "uplinks.wifi.device: found 'wlan0'", "expected `kind: tunnel` beside it"),
+]
+
+
+@pytest.mark.parametrize(("at", "value", "where", "expected"), [each[1:] for each in WRONG], ids=[w[0] for w in WRONG])
+def test_what_makes_no_tunnel_is_refused_with_its_place(
+    at: tuple[str, ...], value: Any, where: str, expected: str
+) -> None:
+    written = tunnelled()
+    *way, last = at
+    inner = written
+    for step in way:
+        inner = inner[step]
+    if value is None:
+        del inner[last]
+    else:
+        inner[last] = value
+    with pytest.raises(ConfigError) as error:
+        sites.loaded(written)
+    assert where in str(error.value) and expected in str(error.value)
+
+
+def test_two_sites_whose_tunnels_would_have_one_number_are_refused() -> None:
+    written = tunnelled()
+    for name, mirrors, dpid in (("home2", None, "0000000000100001"), ("far2", "home2", "0000000000000007")):
+        site = tunnelled()["sites"]["far" if mirrors else "home"]
+        site |= {"dpid": dpid, "mirrors": mirrors, "bridge": f"br-{name}"}
+        site["terminals"] = {f"{name}-{label}": each for label, each in site["terminals"].items()}
+        if mirrors is None:
+            del site["mirrors"]
+        written["sites"][name] = site
+    with pytest.raises(ConfigError, match="last five digits than that of home"):
+        sites.loaded(written)
+    written["sites"]["home2"]["dpid"] = "0000000000000009"
+    assert len(sites.loaded(written).sites) == 4
+
+
+# What agents are told
+
+
+def credential(number: int, role: Role = Role.GATEWAY) -> Credential:
+    return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
+
+
+def test_with_another_certificate_at_either_end_both_are_told_to_use_another_key() -> None:
+    ends = Ends(tunnelled())
+    home, far = ends.agent("home"), ends.agent("far")
+
+    def vouch(**vouched: Credential) -> tuple[bytes, ...]:
+        ends.carry(ends.core.vouch(vouched, ends.now))
+        ends.second()
+        of_far, of_home = far.tunnels.tunnels[0].ends, home.tunnels.tunnels[0].ends
+        assert of_far == of_home == far.tunnels.tunnels[1].ends
+        return of_far
+
+    assert vouch(home=credential(1), far=credential(2)) == (b"\2" * 32, b"\1" * 32)
+    told = len(home.of_tunnels)
+    assert vouch(home=credential(1), far=credential(2), phone=credential(9)) == (b"\2" * 32, b"\1" * 32)
+    assert len(home.of_tunnels) == told, "what is another's is nothing to them"
+    assert vouch(home=credential(3), far=credential(2)) == (b"\2" * 32, b"\3" * 32), "home has joined again"
+    assert vouch(home=credential(3)) == (b"", b"\3" * 32), "far was revoked"
+    assert vouch(home=credential(3), far=credential(2, Role.RELAY)) == (b"", b"\3" * 32), "it is no gateway's"
+
+
+def test_each_site_s_agent_is_told_its_ends_once() -> None:
+    ends = Ends(tunnelled())
+    home, far = ends.agent("home"), ends.agent("far")
+    assert home.tunnels == order(REMOTE, "wlan0")
+    assert far.tunnels == order(None)
+    for _ in range(20):
+        ends.second()
+    assert len(home.of_tunnels) == len(far.of_tunnels) == 1
+
+
+def test_an_agent_that_could_not_is_told_again_and_status_says_why() -> None:
+    ends = Ends(tunnelled())
+    far = ends.agent("far", no_tunnels="port 4789 is taken by another program")
+    assert ends.tunnel("far", "wifi").because == "port 4789 is taken by another program"
+    for _ in range(int(AGAIN_AFTER_S) + 1):
+        ends.second()
+    assert len(far.of_tunnels) == 2
+
+
+def test_who_stops_being_a_tunnel_s_end_is_told_to_have_none() -> None:
+    ends = Ends(tunnelled())
+    home = ends.agent("home")
+    assert home.tunnels is not None
+    ends.carry(ends.core.reconfigure(sites.loaded(document()), ends.now))
+    ends.second()
+    assert home.tunnels is None
+
+
+def test_where_there_are_none_an_agent_is_told_once_to_take_away_what_one_before_it_left() -> None:
+    ends = Ends()
+    home = ends.agent("home")
+    ends.settle()
+    assert home.of_tunnels == [Tunnels()]
+
+
+def test_who_cannot_make_tunnels_is_told_of_none() -> None:
+    ends = Ends(tunnelled())
+    home = ends.agent("home", no_vxlan="there is no nft on this host")
+    assert not home.of_tunnels
+    assert ends.tunnel("home", "wifi").because == "there is no nft on this host"
+
+
+# What follows
+
+
+def test_a_tunnel_through_which_nobody_is_heard_gets_no_copies_at_either_end_and_its_riders_leave_it() -> None:
+    ends = Ends(tunnelled())
+    home, far = ends.agent("home"), ends.agent("far")
+    ends.settle()
+    assert ends.leaves_home() == ends.leaves_far() == {4, 5}
+    assert ends.active()["client"] == "wifi"
+    home.unheard["wifi"] = "nobody was heard for 3.1 s"
+    ends.second()
+    ends.second()
+    assert ends.leaves_home() == ends.leaves_far() == {5}
+    assert ends.active()["client"] == "lte"
+    assert ends.tunnel("home", "wifi").because == "nobody was heard for 3.1 s"
+    assert ends.tunnel("home", "lte").up and ends.tunnel("far", "wifi").up
+    assert far.tunnels == order(None), "the other end goes on trying"
+    del home.unheard["wifi"]
+    ends.settle()
+    assert ends.leaves_home() == ends.leaves_far() == {4, 5}
+
+
+def test_tunnels_that_an_agent_invents_are_neither_kept_nor_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    ends = Ends(tunnelled())
+    home = ends.agent("home")
+    caplog.clear()
+    for number in range(50):
+        home.invented = {f"fancy{number}": "nobody is heard"}
+        ends.second()
+    assert not [line for line in caplog.messages if "fancy" in line]
+    assert not [each for each in ends.core.ends.tunnels._down if "fancy" in each[1]]
+
+
+def test_a_site_without_its_agent_says_so_of_its_tunnels() -> None:
+    ends = Ends(tunnelled())
+    assert "no agent of role gateway that was enrolled as far" in (ends.tunnel("far", "lte").because or "")

@@ -1,0 +1,59 @@
+"""Of three uplinks one may carry no copies: that it brings none where they come in says nothing of how it fares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controller.features.copies.loss_evidence import CopyArrivals
+from controller.features.peer_sites.elimination import Silence
+from controller.model.config import Config
+from controller.model.known import Wanted
+from controller.protocol.reports import Elimination, PathCopies
+from tests.controller import sites
+from tests.controller.features.peer_sites.test_peer_program import document
+from tests.controller.sites import PORTS
+
+SEEN = {**PORTS, "sat0": replace(PORTS["lte0"], number=9)}
+LTE_IS_BARRED = Wanted(barred={"home": frozenset({"lte"})})
+
+
+def three(mode: str) -> Config:
+    written = document()
+    for site, own, other in (("home", 2, 1), ("far", 1, 2)):
+        third = {"addresses": [f"192.168.30.{own}/24"], "next_hops": [{"address": f"192.168.30.{other}"}]}
+        written["sites"][site]["uplinks"]["sat"] = {"port": "sat0", **third}
+    for terminal in written["sites"]["home"]["terminals"].values():
+        terminal["mode"] = mode
+    return sites.loaded(written)
+
+
+def told(**first: int) -> Elimination:
+    paths = (PathCopies(name, True, count, 0, 0, 0, 0, 0, 0, ()) for name, count in first.items())
+    return Elimination(200_000, tuple(paths), ())
+
+
+def silent(wanted: Wanted, **still: int) -> set[str]:
+    home, far = three("bicast").sites
+    silence, ports = Silence(), {1: SEEN, 2: SEEN}
+    for second in range(5):
+        came = {name: still.get(name, 100 * second) for name in ("wifi", "lte", "sat")}
+        silence.look(far, home, told(**came), True, wanted, ports, float(second))
+    return set(silence.at("far"))
+
+
+def test_it_is_not_taken_to_be_silent_and_others_are() -> None:
+    assert silent(Wanted(), lte=0) == {"lte"}
+    assert silent(LTE_IS_BARRED, lte=0) == set()
+    assert silent(LTE_IS_BARRED, lte=0, sat=0) == {"sat"}
+
+
+def test_who_rides_it_is_not_told_that_it_loses_what_others_sent() -> None:
+    home, far = three("auto").sites
+    on_both = replace(LTE_IS_BARRED, active={"client": "wifi", "phone": "lte"}, once=frozenset({"far"}))
+    for wanted, of_whom in ((replace(on_both, barred={}), {"wifi", "lte"}), (on_both, {"wifi"})):
+        brought = CopyArrivals()
+        for second in range(3):
+            evidence = brought.told(
+                far, home, told(wifi=100 * second, lte=50 * second, sat=second), 1.0, wanted, float(second)
+            )
+        assert evidence.keys() == of_whom

@@ -1,0 +1,728 @@
+"""Roads between sites: who is told what and when, how seldom they are probed, and what is known of them afterwards."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.features.probing import paths
+from controller.features.probing.manager import ProbingManager
+from controller.features.probing.path_record import Estimate, Estimated
+from controller.features.probing.paths import HEALTH_PORT, PROBE_PORTS
+from controller.features.probing.schedule import FAST_BPS, HEADERS, SMALL, Plan, plan
+from controller.features.probing.view import DirectionView, RoadView
+from controller.model.config import Mode
+from controller.policy.bandwidth.rates import KEPT_S, Rate, Unknown
+from controller.policy.paths.uplinks import Home, Way
+from controller.protocol.orders import (
+    AnswerProbes,
+    AnswerSession,
+    Direct,
+    HealthPath,
+    HealthProbes,
+    MeasuredWay,
+    Probe,
+    Tickets,
+)
+from controller.protocol.reports import AgentEvent, ProbePacket, ProbeReport, Role
+from controller.protocol.requests import Impossible
+from tests.controller import sites
+from tests.controller.edges.config.test_uplinks import measured
+from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_peer_program import SERVER, document
+from tests.controller.features.peer_sites.test_tunnels import REMOTE, tunnelled
+from tests.fakes.hand import FakeConnection, FakeHand, FakeSubflow
+from tests.fakes.measurer import FakeMeasurer, Link
+
+NUMBERS = {"lte": 1, "wifi": 2}
+
+
+class World(Ends):
+    def measurer(self, name: str, **more: Any) -> FakeMeasurer:
+        agent = FakeMeasurer(name, **more)
+        self.join(agent)
+        self.drain()
+        self.second()
+        return agent
+
+    def seconds(self, number: int) -> None:
+        for _ in range(number):
+            self.second()
+
+    def road(self, uplink: str = "wifi") -> RoadView:
+        return next(each for each in self.core.measuring.told(self.now) if each.uplink == uplink)
+
+    def direction(self, uplink: str, direction: str) -> DirectionView:
+        return next(each for each in self.road(uplink).directions if each.direction == direction)
+
+    def over(self, agent: FakeMeasurer, because: str = "", packets: bool = True) -> Probe:
+        """The probe that is on its way is told of."""
+        order = agent.probes[0].order
+        assert isinstance(order, Probe)
+        self.tell(agent.probed(because, packets))
+        self.drain()
+        return order
+
+
+def both(written: dict[str, Any] | None = None, **of_home: Any) -> tuple[World, FakeMeasurer, FakeMeasurer]:
+    world = World(written or tunnelled())
+    far = world.measurer("far")
+    return world, world.measurer("home", **of_home), far
+
+
+def meetings(answer: object) -> dict[int, int]:
+    assert isinstance(answer, AnswerProbes)
+    return {session.number: session.meeting for session in answer.sessions}
+
+
+# Who is told what
+
+
+def test_the_far_end_answers_before_the_near_one_sends() -> None:
+    world, home, far = both()
+    (answer,) = far.orders_of(AnswerProbes)
+    met = meetings(answer)
+    sessions = {AnswerSession(number, HEALTH_PORT, PROBE_PORTS + number, met[number]) for number in (1, 2)}
+    assert isinstance(answer, AnswerProbes) and set(answer.sessions) == sessions and len(set(met.values())) == 2
+    (health,) = home.orders_of(HealthProbes)
+    ways = {"wifi": MeasuredWay("wlan0", None, REMOTE), "lte": MeasuredWay(None, None, REMOTE)}
+    assert isinstance(health, HealthProbes) and set(health.paths) == {
+        HealthPath(name, way, HEALTH_PORT, NUMBERS[name], 100, met[NUMBERS[name]]) for name, way in ways.items()
+    }
+    world.seconds(3)
+    assert len(home.orders_of(HealthProbes)) == len(far.orders_of(AnswerProbes)) == 1
+    assert world.road().why_not is None and (world.road().near, world.road().far) == ("home", "far")
+
+
+def test_where_a_call_goes_by_one_path_probes_follow_each_other_faster_until_it_has_copies() -> None:
+    world, home, _ = both()
+
+    def paths() -> tuple[HealthPath, ...]:
+        health = home.orders_of(HealthProbes)[-1]
+        assert isinstance(health, HealthProbes)
+        return health.paths
+
+    def pauses() -> dict[str, int]:
+        return {path.name: path.pause_ms for path in paths()}
+
+    def calls(seconds: int) -> None:
+        for _ in range(seconds):
+            for _ in range(50):
+                world.leaves_home()
+            world.seconds(1)
+
+    world.seconds(45)
+    assert world.core.wanted.copies["client"] is False, "probes tell that it is clean"
+    met = {path.meeting for path in paths()}
+    calls(5)
+    assert pauses() == {"wifi": 20, "lte": 100} and world.core.wanted.copies["client"] is False, "they tell enough"
+    again = {path.meeting for path in paths()}
+    assert len(again & met) == 1, "who answers takes no number of a packet twice"
+    home.links["wifi"] = Link(loses=0.08)
+    calls(2)
+    assert world.core.wanted.copies["client"]
+    calls(2)
+    assert pauses() == {"wifi": 100, "lte": 100}
+
+
+def test_nothing_is_sent_while_the_far_end_does_not_answer_and_it_is_told_again() -> None:
+    world = World(tunnelled())
+    far, home = world.measurer("far", refuses={"AnswerProbes": "port 8620 is taken"}), world.measurer("home")
+    world.seconds(2)
+    assert len(far.orders_of(AnswerProbes)) == 1 and not home.orders_of(HealthProbes)
+    assert world.road().why_not == "port 8620 is taken"
+    far.refuses.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 1)
+    assert len(far.orders_of(AnswerProbes)) == 2 and len(home.orders_of(HealthProbes)) == 1
+
+
+def test_a_port_that_was_taken_when_it_was_told_is_answered_at_when_it_is_free() -> None:
+    world = World(tunnelled())
+    far, home = world.measurer("far", taken="UDP port 8620: address already in use"), world.measurer("home")
+    world.seconds(12)
+    assert not home.orders_of(HealthProbes) and world.road().why_not == "UDP port 8620: address already in use"
+    far.taken = ""
+    world.seconds(int(AGAIN_AFTER_S) + 2)
+    assert len(home.orders_of(HealthProbes)) == 1 and world.road().why_not is None
+    told = len(far.measured)
+    world.seconds(30)
+    assert len(far.measured) == told
+
+
+def test_a_device_that_was_not_there_when_it_was_told_is_measured_by_when_it_is() -> None:
+    world, home, _ = both(absent={"wifi": "the network device wlan0 is not there"})
+    world.seconds(12)
+    assert "wlan0 is not there" in (world.road().why_not or "") and world.road("lte").why_not is None
+    world.core.measuring.wish(None, "lte", None)
+    home.absent.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 2)
+    assert world.road().why_not is None
+    told = len(home.orders_of(HealthProbes))
+    world.seconds(30)
+    assert len(home.orders_of(HealthProbes)) == told
+
+
+@pytest.mark.parametrize("who", ["home", "far"])
+def test_whoever_opens_another_session_meets_the_other_anew(who: str) -> None:
+    world, home, far = both()
+    first = meetings(far.orders_of(AnswerProbes)[-1])
+    world.join(home if who == "home" else far)
+    world.drain()
+    world.second()
+    second = meetings(far.orders_of(AnswerProbes)[-1])
+    assert set(first.values()).isdisjoint(second.values()) and first.keys() == second.keys()
+    (*_, health) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes) and {path.meeting for path in health.paths} == set(second.values())
+    world.seconds(3)
+    assert meetings(far.orders_of(AnswerProbes)[-1]) == second
+
+
+def test_who_goes_leaves_the_other_as_it_is() -> None:
+    world, home, far = both()
+    world.leave(far)
+    world.seconds(3)
+    assert len(home.orders_of(HealthProbes)) == 1
+    assert world.road().why_not == "no agent of role gateway that was enrolled as far is connected"
+
+
+def test_a_site_without_another_end_measures_nothing() -> None:
+    written = document()
+    del written["sites"]["far"]["mirrors"]
+    world = World(written)
+    home, far = world.measurer("home"), world.measurer("far")
+    world.seconds(10)
+    assert not home.measured and not far.measured and world.core.measuring.told(world.now) == ()
+
+
+def test_an_ethernet_uplink_is_measured_where_it_is_written_how() -> None:
+    world, home, _ = both(measured())
+    (health,) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes)
+    assert [path.way for path in health.paths] == [MeasuredWay(None, "198.51.100.7", "203.0.113.9")]
+    assert world.road("wifi").why_not is None
+    assert "`measure` is written at it neither at home nor at far" in (world.road("lte").why_not or "")
+
+
+def test_the_end_that_knows_the_other_starts_wherever_it_is() -> None:
+    written = tunnelled()
+    uplinks = {name: written["sites"][name]["uplinks"]["wifi"] for name in ("home", "far")}
+    uplinks["far"]["remote"] = uplinks["home"].pop("remote")
+    world, home, far = both(written)
+    assert (world.road("wifi").near, world.road("lte").near) == ("far", "home")
+    assert [len(each.orders_of(HealthProbes)) for each in (home, far)] == [1, 1]
+    assert [len(meetings(each.orders_of(AnswerProbes)[-1])) for each in (home, far)] == [1, 1]
+
+
+@pytest.mark.parametrize("who", ["home", "far"])
+def test_who_cannot_measure_is_told_nothing_and_says_why(who: str) -> None:
+    world = World(tunnelled())
+    agents = [world.measurer(name, cannot="no stamps" if name == who else None) for name in ("home", "far")]
+    world.seconds(10)
+    assert not any(agent.measured for agent in agents) and world.road().why_not == "no stamps"
+
+
+def test_an_agent_of_another_version_says_so() -> None:
+    world = World(tunnelled())
+    world.agent("far")
+    world.measurer("home")
+    assert "the agent far is of a version that measures nothing" in (world.road().why_not or "")
+
+
+def test_a_new_configuration_takes_orders_back() -> None:
+    world, home, far = both()
+    world.carry(world.core.reconfigure(sites.loaded(document()), world.now))
+    world.seconds(2)
+    assert far.orders_of(AnswerProbes)[-1] == AnswerProbes() and home.orders_of(HealthProbes)[-1] == HealthProbes()
+    assert all(road.why_not for road in world.core.measuring.told(world.now))
+
+
+def test_another_way_is_another_meeting() -> None:
+    world, home, far = both()
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
+    before = meetings(far.orders_of(AnswerProbes)[-1])
+    world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+    world.seconds(2)
+    after = meetings(far.orders_of(AnswerProbes)[-1])
+    assert (before[1], before[2] != after[2]) == (after[1], True)
+    (*_, health) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes)
+    assert {path.name: path.meeting for path in health.paths} == {name: after[NUMBERS[name]] for name in NUMBERS}
+
+
+def test_what_was_found_by_one_way_says_nothing_of_another() -> None:
+    world, home, _ = both()
+    for _ in range(4):
+        world.seconds(8)
+        world.over(home)
+    world.core.measuring.wish(None, "wifi", None)
+    world.second()
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["wifi"]["device"] = "wlan1"
+    world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+    order = world.over(home)
+    assert (order.name, order.way.device) == ("wifi", "wlan0")
+    for direction in ("up", "down"):
+        assert world.direction("wifi", direction).bps is None and world.direction("lte", direction).bps is not None
+    assert world.direction("wifi", "up").error == "gateway.yaml has another way for it since that was begun"
+    world.seconds(8)
+    assert world.over(home).way.device == "wlan1" and world.direction("wifi", "down").bps is not None
+
+
+def test_what_is_paid_for_by_the_byte_is_asked_seldom() -> None:
+    written = tunnelled()
+    written["sites"]["home"]["uplinks"]["lte"]["budget_bytes_per_day"] = "100000000"
+    _, home, _ = both(written)
+    (health,) = home.orders_of(HealthProbes)
+    assert isinstance(health, HealthProbes) and {path.name: path.pause_ms for path in health.paths} == {
+        "wifi": 100,
+        "lte": 1000,
+    }
+
+
+# Probes
+
+
+def test_one_probe_at_a_time_goes_each_way_of_each_road_in_turn() -> None:
+    world, home, _ = both()
+    ways = []
+    for _ in range(4):
+        world.seconds(8)
+        assert len(home.probes) == 1
+        order = world.over(home)
+        ways.append((order.name, order.down))
+    assert sorted(ways) == [("lte", False), ("lte", True), ("wifi", False), ("wifi", True)]
+    world.seconds(60)
+    assert not home.probes
+    for each in home.orders_of(Probe):
+        assert isinstance(each, Probe) and each.shortest_bytes == (64 if each.down else 16)
+        assert each.port == PROBE_PORTS + NUMBERS[each.name] and each.meeting
+
+
+def test_a_road_by_which_nobody_answers_is_not_probed() -> None:
+    world, home, _ = both(links={"wifi": Link(loses=1.0)})
+    world.seconds(30)
+    assert [each.order.name for each in home.probes if isinstance(each.order, Probe)] == ["lte"]
+    told, asked = world.road("wifi").health, world.core.measuring.health("home", "wifi")
+    assert told is not None and asked is not None and told.sent == told.lost == asked.lost > 200
+
+
+def test_figures_are_told_with_what_they_are_made_of() -> None:
+    world, home, _ = both(links={"wifi": Link(bps=20e6), "lte": Link(bps=8e6, trains_bps=4e6)})
+    for _ in range(4):
+        world.seconds(8)
+        world.over(home)
+    for uplink, bps, methods in (("wifi", 20e6, {"one packet", "trains"}), ("lte", 4e6, {"trains"})):
+        for direction in ("up", "down"):
+            told = world.direction(uplink, direction)
+            assert told.bps == pytest.approx(bps, rel=0.05) and set(told.methods) == methods
+            assert told.least_bps is not None and told.least_bps <= bps <= (told.most_bps or 0)
+            assert (told.error, told.because, told.running, told.ended) == ("", "", False, 1)
+            assert told.next_in_s is not None and told.next_in_s > 400
+
+
+def test_single_packets_that_find_less_than_trains_are_told_of_several_links() -> None:
+    world, home, _ = both(links={name: Link(bps=8e6, trains_bps=16e6) for name in NUMBERS})
+    world.seconds(8)
+    order = world.over(home)
+    told = world.direction(order.name, "down" if order.down else "up")
+    assert told.methods == ("trains",) and told.bps == pytest.approx(16e6, rel=0.05)
+    assert {each.method for each in told.by_method} == {"trains", "one packet over several links"}
+
+
+def test_a_fast_road_is_probed_by_more_packets_the_next_time() -> None:
+    world, home, _ = both(links={name: Link(bps=90e6) for name in NUMBERS})
+    for _ in range(4):
+        world.seconds(8)
+        assert world.over(home).tries == 3, "whoever is new there might be on a slow one"
+    world.pass_time(paths.SELDOM_S)
+    world.seconds(8)
+    (probe,) = home.probes
+    assert isinstance(probe.order, Probe) and (probe.order.tries, probe.order.pause_us) == (100, 1000)
+
+
+def test_an_agent_that_goes_while_it_probes_frees_the_turn() -> None:
+    world, home, _ = both()
+    world.seconds(8)
+    order = home.probes[0].order
+    assert isinstance(order, Probe)
+    world.join(home)
+    world.drain()
+    told = world.direction(order.name, "down" if order.down else "up")
+    assert told.error == "the agent home went away while it probed" and not told.running
+    home.probes.clear()
+    world.seconds(8)
+    (another,) = home.probes
+    assert isinstance(another.order, Probe) and (another.order.name, another.order.down) != (order.name, order.down)
+
+
+def test_what_is_never_told_of_frees_the_turn_after_a_while() -> None:
+    world, home, _ = both()
+    world.seconds(8)
+    world.seconds(120)
+    assert len(home.probes) == 2
+    late = home.probes[0]
+    assert isinstance(late.order, Probe)
+    told = world.direction(late.order.name, "down" if late.order.down else "up")
+    assert told.error == "the agent home has not told what came of it"
+    world.over(home)
+    assert world.direction(late.order.name, "down" if late.order.down else "up").bps is None
+
+
+def test_a_probe_that_was_not_begun_costs_nothing_and_is_tried_again_soon() -> None:
+    world, home, _ = both(refuses={"Probe": "wifi is being measured"})
+    world.seconds(8)
+    told = world.direction("lte", "up")
+    assert told.error == "agent home: wifi is being measured" and not told.running
+    assert told.next_in_s is not None and told.next_in_s <= paths.AGAIN_AFTER_S
+    home.refuses.clear()
+    world.seconds(int(paths.AGAIN_AFTER_S) + 1)
+    assert len(home.probes) == 1
+
+
+@pytest.mark.parametrize("packets", [False, True])
+def test_why_a_probe_was_not_whole_is_told(packets: bool) -> None:
+    world, home, _ = both()
+    world.seconds(8)
+    order = world.over(home, "this host's clock was set by 2.0 s while it ran", packets)
+    told = world.direction(order.name, "down" if order.down else "up")
+    assert told.error.startswith("this host's clock was set") and (told.bps is not None) == packets
+
+
+def test_what_is_measured_moves_nobody() -> None:
+    world, home, _ = both(links={"wifi": Link(loses=1.0)})
+    before = world.active()
+    world.seconds(30)
+    world.over(home)
+    assert world.active() == before
+
+
+# People
+
+
+def test_a_person_has_a_road_probed_at_once_both_ways_and_first() -> None:
+    world, home, _ = both()
+    world.core.measuring.wish(None, "wifi", None)
+    assert world.direction("wifi", "up").running
+    world.second()
+    ways = []
+    for _ in range(2):
+        order = world.over(home)
+        ways.append((order.name, order.down))
+        world.second()
+    assert ways == [("wifi", False), ("wifi", True)]
+    assert not world.direction("wifi", "up").running and world.direction("wifi", "down").ended == 1
+
+
+def test_a_link_of_known_rate_calibrates_these_hosts() -> None:
+    world, home, _ = both(links={"wifi": Link(bps=90e6)})
+    world.core.measuring.wish("far", "wifi", 100e6)
+    world.second()
+    assert world.over(home).tries == 100
+    alpha = world.direction("wifi", "up").alpha_ns_per_byte
+    assert alpha == pytest.approx(8e9 / 90e6 - 8e9 / 100e6, abs=0.1)
+    assert world.direction("wifi", "up").by_method[0].bps == pytest.approx(100e6, rel=0.01)
+    world.restart()
+    world.seconds(2)
+    assert world.direction("wifi", "up").alpha_ns_per_byte == alpha
+
+
+@pytest.mark.parametrize(
+    ("site", "uplink", "because"),
+    [
+        (None, "dsl", "no uplink dsl leads to a site of ours; those that do: lte of home, wifi of home"),
+        ("away", "wifi", "no uplink wifi of away leads"),
+        (None, "lte", "lte of home is not measured: it is of kind ethernet"),
+        (None, "wifi", "wifi of home cannot be measured: no agent of role gateway that was enrolled as far"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_with_the_reason(site: str | None, uplink: str, because: str) -> None:
+    world = World(measured())
+    world.measurer("home")
+    with pytest.raises(Impossible, match=because):
+        world.core.measuring.wish(site, uplink, None)
+
+
+def test_a_wish_whose_agent_goes_is_given_up() -> None:
+    world, home, far = both()
+    world.core.measuring.wish(None, "wifi", None)
+    world.leave(far)
+    world.second()
+    assert world.direction("wifi", "up").error.startswith("no agent of role gateway") and not home.probes
+    assert not world.direction("wifi", "up").running
+
+
+# What flows get
+
+
+def flowing(mode: Mode, role: Role) -> tuple[World, FakeHand, FakeSubflow]:
+    """One connection, by the client's address behind wifi; `role` of who reports of it."""
+    world, _, _ = both()
+    world.carry(overrides.mode(world.core, "client", mode, world.now)[1])
+    world.carry(overrides.active(world.core, "client", "lte", world.now)[1])
+    connection = FakeConnection.between(SERVER, "192.168.110.3")
+    addresses = ("192.168.110.3", "192.168.210.3") if role is Role.TERMINAL else (SERVER,)
+    hand = FakeHand("client" if role is Role.TERMINAL else "relay", role, addresses, [connection])
+    world.join(hand)
+    world.drain()
+    return world, hand, connection.subflows[0]
+
+
+@pytest.mark.parametrize(
+    ("mode", "role", "carried"),
+    [
+        (Mode.SINGLE, Role.TERMINAL, {("lte", "up")}),
+        (Mode.SINGLE, Role.RELAY, {("lte", "down")}),
+        (Mode.OFF, Role.TERMINAL, {("wifi", "up")}),
+        (Mode.OFF, Role.RELAY, {("wifi", "down")}),
+        (Mode.BICAST, Role.TERMINAL, set()),
+        (Mode.BICAST, Role.RELAY, set()),
+    ],
+)
+def test_what_flows_get_through_a_road_is_there(mode: Mode, role: Role, carried: set[tuple[str, str]]) -> None:
+    world, _, subflow = flowing(mode, role)
+    end = subflow.terminal if role is Role.TERMINAL else subflow.server
+    for _ in range(7):
+        end.bytes_acked += 1_000_000
+        world.second()
+    for at in ((uplink, direction) for uplink in NUMBERS for direction in ("up", "down")):
+        told = world.direction(*at)
+        assert (told.methods == ("delivery",)) == (at in carried)
+        assert told.bps == (pytest.approx(8e6) if at in carried else None) and told.most_bps is None
+    world.pass_time(61.0)
+    assert not any(world.direction(*at).methods for at in carried), "what was long ago says nothing"
+
+
+def test_what_flows_get_is_no_bound_of_what_comes_to_a_site_and_what_probes_tell_is() -> None:
+    world, _, subflow = flowing(Mode.SINGLE, Role.RELAY)
+    for _ in range(7):
+        subflow.server.bytes_acked += 1_000_000
+        world.second()
+    assert world.direction("lte", "down").methods == ("delivery",)
+    assert world.core.measuring.uplink_bps("home", world.now) is None
+    probed, home, _ = both()
+    for _ in range(4):
+        probed.seconds(8)
+        probed.over(home)
+    fastest = max(probed.direction(uplink, "down").bps or 0 for uplink in NUMBERS)
+    assert fastest and probed.core.measuring.uplink_bps("home", probed.now) == fastest
+
+
+def test_what_a_flow_got_before_it_moved_counts_for_nobody() -> None:
+    world, _, subflow = flowing(Mode.SINGLE, Role.TERMINAL)
+    for number in range(20):
+        subflow.terminal.bytes_acked += 1_000_000
+        world.carry(overrides.active(world.core, "client", ("wifi", "lte")[number % 2], world.now)[1])
+        world.second()
+    assert not any(world.direction(*at).methods for at in (("wifi", "up"), ("lte", "up")))
+
+
+# After a restart
+
+
+def test_what_was_found_is_known_after_a_restart_and_not_sought_again_at_once() -> None:
+    world, home, _ = both()
+    for _ in range(4):
+        world.seconds(8)
+        world.over(home)
+    before = world.direction("wifi", "up")
+    world.restart()
+    world.seconds(20)
+    assert world.direction("wifi", "up").bps == before.bps and not home.probes
+
+
+# How seldom
+
+
+def nobody_goes(_: Home) -> Way:
+    raise AssertionError("nobody reports of connections")
+
+
+class Alone:
+    """Two agents and what measures between them, for hours: no switch, and estimates that are made up."""
+
+    def __init__(self, bps: float, budget_bytes: int | None, down_bps: float | None = None) -> None:
+        written = tunnelled()
+        del written["sites"]["home"]["uplinks"]["lte"], written["sites"]["far"]["uplinks"]["lte"]
+        written = deepcopy(written)
+        for site in written["sites"].values():
+            site["subnets"].pop("lte-side", None)
+            for terminal in site["terminals"].values():
+                terminal.pop("default_uplink", None)
+                terminal["addresses"] = [
+                    each for each in terminal["addresses"] if "210" not in str(each["address"]).partition("/")[0]
+                ]
+        if budget_bytes is not None:
+            written["sites"]["home"]["uplinks"]["wifi"]["budget_bytes_per_day"] = str(budget_bytes)
+        self.bps, self.now = {False: bps, True: down_bps or bps}, 0.0
+        self.measuring = ProbingManager(sites.loaded(written), Tickets(), {}, lambda _: None, nobody_goes)
+        self.agents = {number: FakeMeasurer(name) for number, name in enumerate(("home", "far"), 1)}
+        self.probes: dict[bool, list[tuple[float, int]]] = defaultdict(list)  # when, and bytes
+        self.small: dict[bool, list[int]] = defaultdict(list)  # of these, bytes in the other direction
+        for number, agent in self.agents.items():
+            self.tell(agent.opened(number))
+
+    def tell(self, event: AgentEvent) -> None:
+        for effect in list(self.measuring.hear(event, self.now)):
+            if isinstance(effect, Direct):
+                self.carry_out(effect)
+            else:
+                self.estimate(effect)
+
+    def carry_out(self, direct: Direct) -> None:
+        agent = self.agents[direct.session]
+        self.tell(agent.carry_out(direct))
+        order = direct.order
+        if isinstance(order, Probe):
+            numbers = (order.shortest_bytes, order.tries, order.pause_us, order.trains, order.train_packets)
+            self.probes[order.down].append((self.now, Plan(*numbers).bytes))
+            self.small[order.down].append(Plan(*numbers).packets * SMALL)
+            packet = ProbePacket(0, 1440, 0, 1, 1, 2)
+            self.tell(ProbeReport(agent.session, direct.directive, "", "udp", False, (packet,)))
+
+    def estimate(self, order: Estimate) -> None:
+        bps = self.bps[order.down]
+        rate = Rate(bps, bps * 0.99, bps * 1.01)
+        self.measuring.estimated(Estimated(order, rate, Unknown("none"), None), self.now)
+
+    def pass_time(self, hours: int, step_s: float) -> None:
+        for _ in range(round(hours * 3600 / step_s)):
+            self.now += step_s
+            for agent in self.agents.values():
+                self.tell(agent.report())
+            for direct in list(self.measuring.tend(self.now)):
+                self.carry_out(direct)
+
+
+@settings(max_examples=15, deadline=None)
+@given(some.floats(1e5, 1e9))
+def test_probes_are_a_hundredth_of_what_a_road_carries_at_most(bps: float) -> None:
+    alone = Alone(bps, None)
+    alone.pass_time(10, 60.0)
+    for probes in alone.probes.values():
+        assert len(probes) >= 2 or bps < 1e6
+        for (at, sent), (next_at, _) in pairwise(probes):
+            assert next_at - at >= paths.SELDOM_S
+            assert 8 * sent <= 0.01 * bps * (next_at - at) * 1.001
+
+
+@settings(max_examples=15, deadline=None)
+@given(some.floats(1e5, 1e7), some.floats(1e5, 1e9))
+@example(1e6, 60e6)
+def test_a_direction_carries_a_hundredth_of_what_it_can_for_both_directions_probes(up: float, down: float) -> None:
+    alone = Alone(up, None, down)
+    alone.pass_time(10, 60.0)
+    for of in (False, True):
+        part = 0.0
+        for probed, probes in alone.probes.items():
+            small = alone.small[probed]
+            lasts_s = probes[-1][0] - probes[0][0]
+            took = small if probed != of else [sent - less for (_, sent), less in zip(probes, small, strict=True)]
+            part += 8 * sum(took[:-1]) / lasts_s / alone.bps[of] if len(probes) > 1 else 0.0
+        assert part <= 0.0101, of
+
+
+@settings(max_examples=10, deadline=None)
+@given(some.integers(10**6, 10**10))
+def test_probes_are_a_hundredth_of_a_day_s_budget_at_most(budget_bytes: int) -> None:
+    alone = Alone(20e6, budget_bytes)
+    alone.pass_time(72, 300.0)
+    probes = sorted(probe for each in alone.probes.values() for probe in each)
+    for at, _ in probes:
+        assert sum(sent for when, sent in probes if 0 <= when - at < paths.DAY_S) <= 0.01 * budget_bytes
+    assert bool(probes) == (0.005 * budget_bytes >= plan(True, None, paid=True).bytes)
+    assert plan(False, None, paid=True).bytes <= 0.005 * 100e6, "100 MB a day is enough to be measured at all"
+
+
+def test_what_is_probed_every_second_day_is_known_in_between() -> None:
+    alone = Alone(20e6, 100_000_000)
+    alone.pass_time(30, 300.0)
+    (road,) = alone.measuring.told(alone.now)
+    assert [(way.bps, (way.age_s or 0) > 2 * KEPT_S) for way in road.directions] == [(20e6, True)] * 2
+
+
+BPS = some.one_of(some.none(), some.floats(1.0, 1e12))
+
+
+@given(some.booleans(), BPS, some.booleans(), BPS, some.booleans())
+@example(True, 60e6, False, 1e6, False)
+def test_packets_of_a_plan_are_far_apart_and_no_more_than_a_word_holds(
+    down: bool, bps: float | None, paid: bool, back_bps: float | None, new: bool
+) -> None:
+    planned = plan(down, bps, paid, back_bps, new)
+    assert planned.packets <= 20_000 and planned.lasts_s < 1800
+    assert 200 <= planned.pause_us <= 500_000 and planned.pause_us * 40 < 60e6
+    if bps is not None and 1e6 < bps <= FAST_BPS:
+        assert planned.pause_us >= 10 * 8e6 * 1482 / bps
+    if back_bps is not None and back_bps > 1e5:
+        assert planned.pause_us >= 10 * 8e6 * 64 / back_bps, "nor do small packets fill a slow way"
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_the_first_probe_of_a_road_fills_none_that_is_slow(down: bool) -> None:
+    planned = plan(down, None, new=True)
+    assert 8e6 * (1440 + HEADERS) / planned.pause_us <= 0.301e6 and planned.lasts_s < 30
+    assert plan(down, 0.3e6).bytes * 8 / 0.01 / 0.3e6 < 0.75 * 3600, (
+        "and its figure is measured again before it is forgotten"
+    )
+
+
+# Whatever happens
+
+DOES = some.sampled_from(
+    (
+        *("home comes", "far comes", "home goes", "far goes", "told", "cut off", "second", "ten minutes"),
+        *("wish", "other file", "refuses", "agrees", "liar"),
+    )
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(some.lists(DOES, max_size=25))
+def test_whatever_happens_nobody_probes_two_at_once_and_nobody_sends_to_who_does_not_answer(does: list[str]) -> None:
+    world, home, far = both()
+    files = [tunnelled, document]
+    for each in does:
+        match each:
+            case "home comes" | "far comes":
+                world.join(home if each == "home comes" else far)
+                home.probes.clear()
+            case "home goes" | "far goes":
+                world.leave(home if each == "home goes" else far)
+            case "told" | "cut off" if home.probes:
+                world.over(home, "" if each == "told" else "nobody answers any more", packets=each == "told")
+            case "ten minutes":
+                world.pass_time(600.0)
+                home.probes.clear()
+            case "wish":
+                with suppress(Impossible):
+                    world.core.measuring.wish(None, "wifi", None)
+            case "other file":
+                files.reverse()
+                written = files[0]()
+                world.carry(world.core.reconfigure(sites.loaded(written), world.now))
+            case "refuses":
+                far.refuses["AnswerProbes"] = home.refuses["Probe"] = "no"
+            case "agrees":
+                far.refuses.clear()
+                home.refuses.clear()
+            case "liar":
+                world.tell(ProbeReport(home.session, 10**6, "", "udp", False, ()))
+        world.drain()
+        world.second()
+        assert len(home.probes) <= 1
+        answered = {session.meeting for session in far.answer.sessions}
+        (*_, health) = home.orders_of(HealthProbes)
+        assert isinstance(health, HealthProbes)
+        if home.session in world.hands and far.session in world.hands:
+            assert {path.meeting for path in health.paths} <= answered
+    assert all(road.directions or road.why_not for road in world.core.measuring.told(world.now))

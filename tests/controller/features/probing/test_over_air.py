@@ -1,0 +1,270 @@
+"""Roads over the air: between a terminal's agent and its gateway's, who all share one access point."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from controller.features.copies.loss_evidence import Probes
+from controller.features.probing import paths
+from controller.features.probing.path_record import PathEstimate
+from controller.features.probing.paths import (
+    FIRST_OVER_AIR,
+    HEALTH_PORT,
+    MOST_OVER_AIR,
+    PROBE_PORTS,
+    Road,
+    Unmeasured,
+    roads,
+)
+from controller.model.config import ConfigError
+from controller.policy.bandwidth.rates import Measured, Method, Rate
+from controller.protocol.orders import AnswerProbes, HealthPath, HealthProbes, MeasuredWay, Probe
+from controller.protocol.reports import Role
+from tests.controller import sites
+from tests.controller.access_point import Shared
+from tests.controller.access_point import document as shared
+from tests.controller.features.peer_sites.test_tunnels import REMOTE, tunnelled
+from tests.controller.features.probing.test_manager import World, meetings
+from tests.fakes.measurer import FakeMeasurer, Link
+
+HOST = "10.9.0.1"
+NAMES = ("phone", "tablet", "wifi")  # the last is an uplink's, too
+ADDRESSES = {name: f"10.1.0.{number}" for number, name in enumerate(NAMES, 7)}
+
+
+def written(**more: Any) -> dict[str, Any]:
+    """Three terminals on one access point, of a site with another end."""
+    document = tunnelled()
+    home = document["sites"]["home"]
+    home["access_points"]["air"] = {"measure": HOST, **more}
+    home["terminals"] = {"client": home["terminals"]["client"]} | {
+        name: {"access_point": "air", "addresses": [{"address": address, "port": "lan0"}]}
+        for name, address in ADDRESSES.items()
+    }
+    del home["terminals"]["client"]["access_point"]
+    return document
+
+
+def over_air(document: dict[str, Any], *names: str, **links: Link) -> tuple[World, dict[str, FakeMeasurer]]:
+    world = World(document)
+    agents = {"home": world.measurer("home")}
+    for name in names:
+        own = {f"{name}@air": links[name]} if name in links else {}
+        agents[name] = world.measurer(name, role=Role.TERMINAL, links=own)
+    return world, agents
+
+
+def test_a_terminal_sends_one_small_packet_a_second_to_its_gateways_agent() -> None:
+    world, agents = over_air(written(), "phone")
+    number = FIRST_OVER_AIR
+    answer = agents["home"].orders_of(AnswerProbes)[-1]
+    met = meetings(answer)
+    assert isinstance(answer, AnswerProbes) and [one.probe_port for one in answer.sessions] == [PROBE_PORTS + number]
+    path = HealthPath("phone@air", MeasuredWay(None, None, HOST), HEALTH_PORT, number, 1000, met[number])
+    assert agents["phone"].orders_of(HealthProbes) == [HealthProbes((path,))]
+    world.seconds(4)
+    told = world.road("phone@air")
+    assert (told.site, told.near, told.far, told.why_not) == ("home", "phone", "home", None)
+    assert told.health is not None and 2 <= told.health.sent <= 5
+    assert world.road("tablet@air").why_not == "no agent of role terminal that was enrolled as tablet is connected"
+
+
+def test_uplinks_and_the_air_are_answered_by_one_agent_apart() -> None:
+    document = written()
+    for name in ("wifi", "lte"):  # the far one starts
+        ends = [document["sites"][site]["uplinks"][name] for site in ("home", "far")]
+        ends[1]["remote"] = ends[0].pop("remote")
+    world, agents = over_air(document, *NAMES)
+    world.measurer("far")
+    world.second()
+    answer = agents["home"].orders_of(AnswerProbes)[-1]
+    assert isinstance(answer, AnswerProbes) and len({one.number for one in answer.sessions}) == 2 + len(NAMES)
+    world.seconds(3)
+    assert all(road.why_not is None for road in world.core.measuring.told(world.now))
+    assert len(world.core.measuring.told(world.now)) == 2 + len(NAMES)
+    told = len(agents["home"].orders_of(AnswerProbes))
+    world.seconds(20)
+    assert len(agents["home"].orders_of(AnswerProbes)) == told
+
+
+def test_where_nobody_wrote_an_address_there_is_no_road_and_orders_are_taken_back() -> None:
+    world, agents = over_air(written(), *NAMES)
+    document = written()
+    del document["sites"]["home"]["access_points"]["air"]["measure"]
+    world.carry(world.core.reconfigure(sites.loaded(document), world.now))
+    world.seconds(2)
+    assert {road.uplink for road in world.core.measuring.told(world.now)} == {"wifi", "lte"}
+    assert agents["home"].orders_of(AnswerProbes)[-1] == AnswerProbes()
+    assert all(agents[name].orders_of(HealthProbes)[-1] == HealthProbes() for name in NAMES)
+
+
+def test_an_agent_of_another_role_is_not_that_terminal() -> None:
+    world = World(written())
+    world.measurer("home")
+    other = world.measurer("phone")
+    world.seconds(3)
+    assert not other.measured
+    assert world.road("phone@air").why_not == "no agent of role terminal that was enrolled as phone is connected"
+
+
+def test_a_terminal_with_an_uplinks_name_and_one_with_its_sites_are_told_from_them() -> None:
+    document = written()
+    home = document["sites"]["home"]
+    home["terminals"]["far"] = home["terminals"].pop("tablet")
+    world, _ = over_air(document, "wifi", wifi=Link(loses=1.0))
+    world.measurer("far")
+    world.seconds(3)
+    dead, uplink = world.road("wifi@air").health, world.core.measuring.health("home", "wifi")
+    assert dead is not None and dead.lost == dead.sent > 0
+    assert uplink is not None and uplink.lost == 0 < uplink.sent
+    assert "role terminal that was enrolled as far" in (world.road("far@air").why_not or "")
+    report = next(agent.report() for agent in world.hands.values() if agent.role is Role.TERMINAL)
+    assert [path.name for path in report.health] == ["wifi@air"]
+    assert Probes().told(report, ["wifi", "lte"]) == {}
+
+
+def test_terminals_share_one_probe_a_turn_and_who_waited_longest_has_it() -> None:
+    world, agents = over_air(written(), *NAMES)
+    begun = []
+    for _ in range(8 * int(paths.SELDOM_S) // 20):
+        world.pass_time(20.0)
+        for agent in agents.values():
+            world.tell(agent.report())
+        world.drain()
+        assert sum(len(agent.probes) for agent in agents.values()) <= 1
+        for agent in (each for each in agents.values() if each.probes):
+            order = world.over(agent)
+            begun.append((world.now, order.name, order.down))
+    assert all(later - sooner >= paths.SELDOM_S for (sooner, *_), (later, *_) in pairwise(begun))
+    first = [(name, down) for _, name, down in begun[:6]]
+    assert sorted(first) == sorted((f"{name}@air", down) for name in NAMES for down in (False, True))
+    assert len(begun) >= 7 and begun[6][1:] == begun[0][1:]
+
+
+def test_a_terminal_is_probed_at_once_where_a_person_wishes_it() -> None:
+    world, agents = over_air(written(), *NAMES)
+    world.core.measuring.wish(None, "tablet@air", None)
+    ways = []
+    for _ in range(2):
+        world.second()
+        ways.append(world.over(agents["tablet"]).down)
+    assert ways == [False, True] and not agents["home"].orders_of(Probe)
+    world.restart()
+    world.seconds(3)
+    assert world.direction("tablet@air", "up").bps == pytest.approx(20e6, rel=0.05)
+
+
+def test_an_agent_answers_no_more_terminals_than_it_can() -> None:
+    document = written()
+    home = document["sites"]["home"]
+    for number in range(MOST_OVER_AIR + 5 - len(NAMES)):
+        address = {"address": f"10.1.0.{number + 12}", "port": "lan0"}
+        home["terminals"][f"t{number:03}"] = {"access_point": "air", "addresses": [address]}
+    there = [each for each in roads(sites.loaded(document)) if "@" in each.uplink]
+    numbers = {each.number for each in there if isinstance(each, Road)}
+    assert len(numbers) == MOST_OVER_AIR and len(there) - len(numbers) == 5
+    assert all("beyond them" in each.because for each in there if isinstance(each, Unmeasured))
+
+
+@pytest.mark.parametrize(
+    ("address", "agents", "expected"),
+    [
+        ("224.0.0.1", True, "one machine"),
+        ("10.1.0.1", True, "a bridge answers for"),
+        ("192.168.100.2", True, "a bridge answers for"),
+        ("10.1.0.7", True, "this one is a terminal's"),
+        (REMOTE, True, "this one is of the other end of the tunnel"),
+        (HOST, False, "controller.agents beside it"),
+    ],
+)
+def test_an_address_that_no_terminal_reaches_its_gateways_agent_by_is_refused(
+    address: str, agents: bool, expected: str
+) -> None:
+    document = written(measure=address)
+    if not agents:
+        for site in document["sites"].values():
+            for uplink in site["uplinks"].values():
+                for key in ("kind", "remote", "device"):
+                    uplink.pop(key, None)
+        document["controller"] = {}
+    with pytest.raises(ConfigError) as error:
+        sites.loaded(document)
+    assert "sites.home.access_points.air.measure" in str(error.value) and expected in str(error.value)
+
+
+# What the air carries
+
+
+class Probed(Shared):
+    """Whose trains tell of each terminal's air what they are told to."""
+
+    def trains(self, name: str, bps: float, down: bool = False, method: Method = Method.TRAINS) -> None:
+        measuring = self.core.measuring
+        one = Measured(method, Rate(bps, 0.9 * bps, 1.1 * bps), self.now)
+        measuring.pages = {**measuring.pages, (("home", f"{name}@air"), down): PathEstimate(measured=(one,))}
+
+
+def probed(**more: str) -> Probed:
+    written = shared()
+    air = written["sites"]["home"]["access_points"]["air"]
+    del air["bandwidth_bps"]
+    written["controller"] = {"agents": {}}
+    air |= {"measure": HOST, **more}
+    return Probed(written)
+
+
+def test_the_greatest_that_trains_of_any_told_is_divided_until_more_is_delivered() -> None:
+    air = probed()
+    laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
+    air.run(2)
+    assert laptop.window(stream) is None and air.place().bandwidth_bps is None
+    air.trains("laptop", 12e6)
+    air.trains("laptop", 11e6, down=True)
+    air.trains("phone", 8e6)
+    air.run(2)
+    measured = air.place().measured
+    assert measured is not None and (measured.by, measured.least_bps) == ("trains", 0.9 * 12e6)
+    assert air.place().bandwidth_bps == 12_000_000 and laptop.window(stream) is not None
+    air.trains("tablet", 16e6)
+    air.run(2)
+    assert air.place().bandwidth_bps == 16_000_000
+    stream.rate_bps = 24_000_000
+    air.run(3)
+    measured = air.place().measured
+    assert measured is not None and measured.by == "delivered" and (air.place().bandwidth_bps or 0) > 20_000_000
+    air.trains("tablet", 2e6)
+    air.run(2)
+    assert (air.place().bandwidth_bps or 0) > 20_000_000, "what is delivered goes on from there"
+
+
+def test_what_trains_told_is_no_more_after_an_hour() -> None:
+    air = probed()
+    air.sender("laptop")
+    air.stream("laptop", rate_bps=1_000_000)
+    air.trains("laptop", 12e6)
+    air.run(2)
+    assert air.place().bandwidth_bps == 12_000_000
+    air.now += 3600.0
+    air.run(2)
+    assert (air.place().bandwidth_bps, air.place().measured) == (None, None)
+
+
+@pytest.mark.parametrize("method", [Method.ONE_PACKET, Method.SEVERAL_LINKS])
+def test_what_single_packets_alone_tell_caps_nobody(method: Method) -> None:
+    air = probed()
+    laptop, stream = air.sender("laptop"), air.stream("laptop", rate_bps=1_000_000)
+    air.trains("laptop", 12e6, method=method)
+    air.run(3)
+    assert air.place().bandwidth_bps is None and laptop.window(stream) is None
+
+
+def test_what_is_written_wins_over_trains() -> None:
+    air = probed(bandwidth_bps="20000000")
+    air.sender("laptop")
+    air.stream("laptop", rate_bps=1_000_000)
+    air.trains("laptop", 12e6)
+    air.run(3)
+    assert (air.place().bandwidth_bps, air.place().measured) == (20_000_000, None)

@@ -1,0 +1,569 @@
+"""Relays: who is told what and when, by which relay connections go, and what is asked of whom to know it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from controller.agents.order_slot import AGAIN_AFTER_S
+from controller.core import overrides
+from controller.features.probing.manager import ProbingManager
+from controller.features.relays import requests
+from controller.features.relays.destinations import KEPT_S, MOST_PLACES
+from controller.model.config import Config
+from controller.model.known import MOST_RELAYS, WEB, Wanted, WishedRelay
+from controller.model.relaying import Choosing, Fallback
+from controller.protocol.enrolment import Credential
+from controller.protocol.orders import (
+    InterceptUplink,
+    LocalAddress,
+    Onward,
+    Relay,
+    RelayClient,
+    Take,
+    TakenTerminal,
+    TakingRelay,
+    Walk,
+    WalkTo,
+)
+from controller.protocol.reports import Role, SoughtDestination
+from controller.protocol.requests import Impossible, UnknownRelay
+from tests.controller import relayed_site, sites
+from tests.controller.pair import Pair
+from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
+
+RELAYS = {"oslo": "198.51.100.7", "tokyo": "198.51.100.9"}
+PLACE = SoughtDestination("192.0.2.0/24", "192.0.2.80", 443)
+PREFIX = PLACE.prefix
+
+
+def credential(name: str, number: int = 1) -> Credential:
+    """That of a site's agent, or of a relay's."""
+    role = Role.GATEWAY if name == "home" else Role.RELAY
+    return Credential(role, bytes([number]) * 32, bytes([number]) * 32)
+
+
+class World(Pair):
+    """A home whose terminals' connections are taken, and relays in an Internet."""
+
+    def __init__(self, config: Config | None = None, **of_home: Any) -> None:
+        config = config or relayed_site.config()
+        (home,) = config.sites
+        assert home.relaying is not None
+        home = replace(home, relaying=replace(home.relaying, **{"choose": Choosing.PREDICTED, **of_home}))
+        super().__init__(replace(config, sites=(home,)), [])
+        self.internet = Internet()
+        self.vouched: dict[str, Credential] = {}
+        self.home = FakeTaker("home", self.internet)
+        self.relays = {name: FakeRelay(name, self.internet) for name in RELAYS}
+
+    def vouch(self, *names: str, number: int = 1) -> None:
+        self.vouched = {**self.vouched, **{name: credential(name, number) for name in names}}
+        self._vouch()
+
+    def revoke(self, name: str) -> None:
+        self.vouched = {each: digest for each, digest in self.vouched.items() if each != name}
+        self._vouch()
+
+    def _vouch(self) -> None:
+        self.carry(self.core.vouch(self.vouched, self.now))
+
+    def restart(self, config: Config | None = None) -> None:
+        hands, self.hands = list(self.hands.values()), {}
+        super().restart(config)
+        self._vouch()  # which the ledger does before anybody comes in
+        for hand in hands:
+            self.join(hand)
+
+    def wish(self, wish: requests.WishOfRelays) -> str:
+        answer, effects = overrides.of_relays(self.core, wish, self.now)
+        self.carry(effects)
+        self.drain()
+        return answer.done[0]
+
+    def add(self, *names: str) -> None:
+        for name in names:
+            self.wish(requests.wished(name, WishedRelay(ip_address(RELAYS[name]), 443)))
+
+    def seconds(self, number: int) -> None:
+        for _ in range(number):
+            self.second()
+
+    def walk(self) -> None:
+        """All who walk have walked, and what follows from it is told."""
+        hands: list[Walker] = [self.home, *self.relays.values()]
+        for hand in hands:
+            while hand.walks:
+                self.tell(hand.walked())
+                self.drain()
+        self.second()
+
+    def chosen(self) -> dict[str, tuple[str, ...]]:
+        return {one.prefix: one.relays for one in self.home.choices.choices}
+
+
+def standing(**of_home: Any) -> World:
+    world = World(**of_home)
+    world.vouch("home", *RELAYS)
+    world.add(*RELAYS)
+    for hand in (world.home, *world.relays.values()):
+        world.join(hand)
+    world.seconds(2)
+    return world
+
+
+def far_away() -> dict[tuple[str, str], float]:
+    """Oslo is half way to the place, and Tokyo is not."""
+    return {
+        ("home", PLACE.address): 200,
+        ("home", RELAYS["oslo"]): 100,
+        ("home", RELAYS["tokyo"]): 150,
+        ("oslo", PLACE.address): 100,
+        ("tokyo", PLACE.address): 150,
+    }
+
+
+def seeking(**of_home: Any) -> World:
+    world = standing(**of_home)
+    world.internet.rtt_ms = far_away()
+    world.home.seeks.append(PLACE)
+    world.seconds(1)
+    world.walk()
+    world.walk()
+    return world
+
+
+# Who is told what
+
+
+def test_a_relay_is_told_whom_to_serve_and_a_gateway_whom_to_take_and_by_whom() -> None:
+    world = standing()
+    assert world.relays["oslo"].order == Relay(443, (RelayClient("home", b"\1" * 32),), WEB)
+    client = tuple(
+        LocalAddress(uplink, (f"10.97.{number}.3", f"fd00:97{number}::3"))
+        for uplink, number in (("wifi", 1), ("lte", 2))
+    )
+    phone = tuple(
+        LocalAddress(uplink, (f"10.97.{number}.7", f"fd00:97{number}::7"))
+        for uplink, number in (("lte", 2), ("wifi", 1))
+    )
+    assert world.home.order == Take(
+        port="rl-home",
+        terminals=(
+            TakenTerminal("client", ("192.168.110.3", "192.168.210.3", "fd00:110::3"), client),
+            TakenTerminal("phone", ("10.1.0.7", "fd00:1::7"), phone),
+        ),
+        uplinks=(
+            InterceptUplink("wifi", "rl-wifi", ("10.97.1.1/24", "fd00:971::1/64")),
+            InterceptUplink("lte", "rl-lte", ("10.97.2.1/24", "fd00:972::1/64")),
+        ),
+        relays=tuple(TakingRelay(name, RELAYS[name], 443, key_sha256=b"\1" * 32) for name in ("oslo", "tokyo")),
+        left_alone=("203.0.113.0/24",),
+    )
+    told = len(world.home.told) + len(world.relays["oslo"].told)
+    world.seconds(20)
+    assert len(world.home.told) + len(world.relays["oslo"].told) == told
+
+
+def test_what_is_refused_is_told_again_after_a_while() -> None:
+    world = World()
+    world.vouch("home", "oslo")
+    world.add("oslo")
+    oslo = world.relays["oslo"]
+    oslo.refuses["Relay"] = "the kernel has no bbr"
+    world.join(oslo)
+    world.seconds(2)
+    assert len(oslo.orders_of(Relay)) == 1
+    assert world.core.relaying.stations["oslo"].why_not == "the kernel has no bbr"
+    oslo.refuses.clear()
+    world.seconds(int(AGAIN_AFTER_S) + 1)
+    assert len(oslo.orders_of(Relay)) == 2 and world.core.relaying.stations["oslo"].why_not is None
+
+
+def test_the_active_uplink_is_the_first_by_which_a_terminal_is_spoken_for() -> None:
+    world = standing()
+    answer, effects, _ = overrides.active(world.core, "client", "lte", world.now)
+    world.carry(effects)
+    world.seconds(1)
+    client = next(each for each in world.home.order.terminals if each.name == "client")
+    assert [each.uplink for each in client.locals] == ["lte", "wifi"] and answer.changed
+
+
+def test_a_relay_that_drains_takes_nothing_new_and_one_that_is_removed_is_none() -> None:
+    world = standing()
+    world.relays["oslo"].connections = 3
+    world.seconds(1)
+    assert world.wish(requests.drained("oslo", True)) == "oslo takes nothing new; it carries 3 connections"
+    assert world.relays["oslo"].order.draining and world.home.order.relays[0].draining
+    assert world.wish(requests.drained("oslo", True)).endswith("as it was already")
+    assert world.wish(requests.drained("oslo", False)).startswith("oslo takes what comes")
+    assert not world.relays["oslo"].order.draining
+    removed = world.wish(requests.unwished("oslo"))
+    assert removed == "oslo is no relay any more; it carries 3 connections, which end with it"
+    assert world.relays["oslo"].order == Relay() and [one.name for one in world.home.order.relays] == ["tokyo"]
+
+
+def test_a_gateway_that_is_revoked_is_served_by_nobody_and_one_that_has_joined_again_is() -> None:
+    world = standing()
+    world.revoke("home")
+    world.drain()
+    assert world.relays["oslo"].order.gateways == ()
+    world.vouch("home", number=2)
+    world.drain()
+    assert world.relays["oslo"].order.gateways == (RelayClient("home", b"\2" * 32),)
+
+
+def test_a_relay_that_is_revoked_is_gone_by_nobody_and_one_whose_stream_broke_off_carries_on() -> None:
+    world = standing()
+    world.leave(world.relays["oslo"])
+    world.seconds(3)
+    assert [one.name for one in world.home.order.relays] == ["oslo", "tokyo"]
+    world.revoke("oslo")
+    world.drain()
+    assert [one.name for one in world.home.order.relays] == ["tokyo"]
+    world.vouch("oslo", number=2)
+    world.drain()
+    pins = {one.name: one.key_sha256 for one in world.home.order.relays}
+    assert pins == {"oslo": b"\2" * 32, "tokyo": b"\1" * 32}, "the key that was revoked is worth nothing"
+
+
+def test_an_agent_of_another_role_is_no_relay_and_no_gateway_of_its_name() -> None:
+    world = standing()
+    world.vouched = {name: replace(one, role=Role.TERMINAL) for name, one in world.vouched.items() if name != "tokyo"}
+    world.vouch("tokyo")
+    world.drain()
+    assert [one.name for one in world.home.order.relays] == ["tokyo"]
+    assert world.relays["tokyo"].order.gateways == ()
+
+
+def test_a_controller_that_is_started_again_orders_what_stands_and_disturbs_nothing() -> None:
+    world = standing()
+    before = world.home.order, world.relays["oslo"].order
+    told = len(world.home.orders_of(Take))
+    world.restart()
+    world.seconds(3)
+    assert (world.home.order, world.relays["oslo"].order) == before
+    assert [order for order in world.home.orders_of(Take)[told:] if order != before[0]] == []
+
+
+def test_choices_of_a_controller_that_was_killed_are_made_anew() -> None:
+    world = seeking()
+    world.restart()
+    world.seconds(2)
+    assert world.home.walks
+    world.walk()
+    world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}
+
+
+def test_what_a_gateway_is_to_take_no_more_is_undone() -> None:
+    world = standing()
+    assert world.home.order.terminals
+    config = world.core.config
+    world.carry(world.core.reconfigure(replace(config, sites=(replace(config.sites[0], relaying=None),)), world.now))
+    world.seconds(1)
+    assert world.home.order == Take() and world.relays["oslo"].order.gateways == ()
+
+
+# What may be wished
+
+
+@pytest.mark.parametrize(
+    ("name", "relay", "because"),
+    [
+        ("bicast-controller", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
+        ("Oslo", WishedRelay(ip_address("192.0.2.1"), 443), "no name of a relay"),
+        ("home", WishedRelay(ip_address("192.0.2.1"), 443), "a site of gateway.yaml is named home"),
+        ("phone", WishedRelay(ip_address("192.0.2.1"), 443), "a terminal of gateway.yaml is named phone"),
+        ("paris", WishedRelay(ip_address("224.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("127.0.0.1"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("::"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("fe80::1"), 443), "no address that gateways can reach"),
+        ("paris", WishedRelay(ip_address("::ffff:192.0.2.1"), 443), "nothing in ::ffff:0:0/96 is"),
+        ("paris", WishedRelay(ip_address(RELAYS["oslo"]), 443), "the relay oslo is at"),
+        ("paris", WishedRelay(ip_address("10.97.1.7"), 443), "by which terminals are spoken for"),
+        ("paris", WishedRelay(ip_address("192.168.100.2"), 443), "192.168.100.2 is the bridge at home"),
+        ("paris", WishedRelay(ip_address("192.168.110.3"), 443), "is the terminal .* at home"),
+        ("paris", WishedRelay(ip_address("192.0.2.1"), 8763), "expected none from 8700 to 8763"),
+    ],
+)
+def test_what_can_be_no_relay_is_refused_and_changes_nothing(name: str, relay: WishedRelay, because: str) -> None:
+    world = standing()
+    before = world.core.wanted
+    with pytest.raises(Impossible, match=because):
+        world.wish(requests.wished(name, relay))
+    assert world.core.wanted is before
+
+
+def test_a_relay_of_a_family_that_no_gateway_speaks_is_refused() -> None:
+    written = relayed_site.document()
+    for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
+        uplink["gateways"].pop()
+    paris = requests.wished("paris", WishedRelay(ip_address("2001:470::9"), 443))
+    with pytest.raises(Impossible, match="relaying has no IPv6"):
+        paris(sites.loaded(written), Wanted(), lambda _: "")
+
+
+def test_there_are_no_more_relays_than_a_gateway_takes_and_none_that_is_not_there() -> None:
+    world = World()
+    for number in range(MOST_RELAYS):
+        world.wish(requests.wished(f"r{number}", WishedRelay(ip_address(f"192.0.2.{number + 1}"), 443)))
+    with pytest.raises(Impossible, match="remove one first"):
+        world.wish(requests.wished("paris", WishedRelay(ip_address("192.0.2.100"), 443)))
+    with pytest.raises(UnknownRelay, match="did you mean r"):
+        world.wish(requests.drained("r100", True))
+
+
+# By which relay
+
+
+def test_a_place_that_is_sought_is_walked_to_from_everywhere_once_and_the_best_relay_is_chosen() -> None:
+    world = seeking()
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    near = {WalkTo(address, 443) for address in RELAYS.values()}
+    there = WalkTo(PLACE.address, 443)
+    assert [set(walk.to) for walk in world.home.orders_of(Walk) if isinstance(walk, Walk)] == [{there, *near}]
+    assert all(relay.orders_of(Walk) == [Walk((there,))] for relay in world.relays.values())
+    world.seconds(60)
+    assert len(world.home.orders_of(Walk)) == 1
+
+
+def test_where_all_goes_by_the_nearest_relay_nothing_is_walked_for_and_nothing_chosen() -> None:
+    world = seeking(choose=Choosing.NEAREST)
+    assert not world.home.orders_of(Walk) and not world.chosen()
+
+
+def test_nothing_is_walked_for_while_no_relay_is_reached() -> None:
+    world = standing()
+    world.internet.dead.update(RELAYS)
+    world.home.seeks.append(PLACE)
+    world.seconds(3)
+    assert not world.home.orders_of(Walk) and not world.chosen()
+
+
+def test_a_place_that_relays_do_not_bring_nearer_is_reached_directly_but_where_that_is_forbidden() -> None:
+    for fallback, chosen in ((Fallback.DIRECT, {PREFIX: ()}), (Fallback.BLOCK, {})):
+        world = standing(fallback=fallback)
+        world.internet.rtt_ms = dict.fromkeys(far_away(), 300) | {("home", PLACE.address): 20}
+        world.home.seeks.append(PLACE)
+        world.seconds(1)
+        world.walk()
+        world.walk()
+        assert world.chosen() == chosen
+
+
+def test_a_relay_that_is_gone_or_drains_or_is_busy_is_left_at_once_and_one_that_is_not_heard_is_not() -> None:
+    world = seeking()
+    world.leave(world.relays["oslo"])
+    world.seconds(30)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    world.internet.dead.add("oslo")
+    world.seconds(1)
+    assert "oslo" not in world.chosen().get(PREFIX, ())
+    world.seconds(2)
+    assert world.chosen() == {PREFIX: ("tokyo",)}
+    world.internet.dead.clear()
+    world.join(world.relays["oslo"])
+    world.seconds(2)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    world.wish(requests.drained("oslo", True))
+    assert "oslo" not in world.chosen().get(PREFIX, ())
+    world.wish(requests.drained("oslo", False))
+    world.seconds(2)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    world.relays["oslo"].busy_percent = 99
+    world.seconds(12)
+    assert world.chosen() == {PREFIX: ("tokyo",)}
+
+
+def test_what_is_known_for_too_long_counts_no_more_and_is_asked_for_when_it_is_sought_again() -> None:
+    world = seeking()
+    world.seconds(int(KEPT_S) - 30)
+    assert world.chosen() == {PREFIX: ("oslo",)}
+    while not world.home.walks:
+        world.seconds(1)
+    assert not world.chosen()
+    world.walk()
+    world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}
+
+
+def test_a_place_that_does_not_answer_is_chosen_nothing_for_and_seldom_asked_after() -> None:
+    world = standing()
+    world.home.seeks.append(PLACE)
+    world.seconds(1)
+    world.walk()
+    world.seconds(50)
+    assert not world.chosen() and len(world.home.orders_of(Walk)) == 1
+    world.internet.rtt_ms = far_away()
+    world.seconds(20)
+    world.walk()
+    world.walk()
+    assert world.chosen() == {PREFIX: ("oslo",)}
+
+
+def test_an_agent_that_walks_and_does_not_tell_keeps_nobody_waiting() -> None:
+    world = standing()
+    world.internet.rtt_ms = far_away()
+    world.home.seeks.append(PLACE)
+    world.seconds(1)
+    tokyo = world.relays["tokyo"]
+    for hand in (world.home, world.relays["oslo"]):
+        world.tell(hand.walked())
+    world.seconds(8)
+    assert world.chosen() == {PREFIX: ("oslo",)} and tokyo.walks
+
+
+def test_what_the_uplink_carries_bounds_both_ways_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 20e6)
+    world = seeking()
+    assert world.chosen() == {PREFIX: ()}
+    place = world.core.relaying.seeking.place("home", PREFIX)
+    assert place is not None and place.choice is not None
+    assert place.choice.because.startswith("direct 20 Mbit/s (the 20 Mbit/s that are there); no relay is worth it")
+
+
+def test_what_is_written_of_all_uplinks_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
+    relaying = relayed_site.site().relaying
+    assert relaying is not None
+    for written, because in (((20_000_000, 5_000_000), "direct 20 Mbit/s"), ((20_000_000, None), "oslo")):
+        uplinks = zip(relaying.uplinks, written, strict=True)
+        world = seeking(uplinks=tuple(replace(uplink, bandwidth_bps=bps) for uplink, bps in uplinks))
+        place = world.core.relaying.seeking.place("home", PREFIX)
+        assert place is not None and place.choice is not None and place.choice.because.startswith(because), written
+
+
+def test_relays_that_are_chosen_at_once_pass_on_what_joins_connections_with_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 1e9)
+    world = seeking(choose=Choosing.PARALLEL)
+    (choice,) = world.home.choices.choices
+    assert set(choice.relays) == set(RELAYS) and choice.together
+    oslo, tokyo = world.relays["oslo"], world.relays["tokyo"]
+    to_oslo, to_tokyo = Onward(8700, RELAYS["oslo"], 443), Onward(8701, RELAYS["tokyo"], 443)
+    assert (oslo.order.onward, tokyo.order.onward) == ((to_tokyo,), (to_oslo,))
+    assert [one.onward for one in world.home.order.relays] == [(to_tokyo,), (to_oslo,)]
+    world.leave(world.home)
+    world.seconds(60)
+    assert tokyo.order.onward, "what the gateway does goes on while it is not heard"
+    world.join(world.home)
+    world.wish(requests.unwished("oslo"))
+    assert not tokyo.order.onward and [one.onward for one in world.home.order.relays] == [()]
+    world.wish(requests.wished("bergen", WishedRelay(ip_address("198.51.100.8"), 443)))
+    assert {name: each.number for name, each in world.core.wanted.relays.items()} == {"tokyo": 1, "bergen": 0}
+
+
+def test_where_one_relay_carries_all_that_the_uplink_does_nothing_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProbingManager, "uplink_bps", lambda *_: 150e6)
+    world = seeking(choose=Choosing.PARALLEL)
+    assert len(world.chosen()[PREFIX]) == 1
+    assert not any(one.onward for one in (*world.home.order.relays, world.relays["oslo"].order))
+
+
+def test_by_the_filters_of_routers_one_of_those_that_both_leave_is_drawn() -> None:
+    world = standing(choose=Choosing.TRACEROUTE)
+    world.internet.rtt_ms = far_away()
+    world.internet.routers = {
+        ("home", PLACE.address): ["192.0.2.11", "", "192.0.2.12"],
+        ("oslo", PLACE.address): ["192.0.2.13", "192.0.2.12"],
+        ("tokyo", PLACE.address): ["192.0.2.13", "", "", "192.0.2.12"],
+    }
+    world.home.seeks.append(PLACE)
+    world.seconds(1)
+    world.walk()
+    world.walk()
+    (walk,) = world.relays["oslo"].orders_of(Walk)
+    assert walk == Walk((WalkTo(PLACE.address, 443, routers=True),))
+    assert world.chosen() == {PREFIX: ()}  # which is 150 of 200 ms away: no 0.9
+
+
+def test_of_too_many_places_the_oldest_is_forgotten() -> None:
+    world = standing()
+    scene = world.core.relaying.scene("home")
+    assert scene is not None
+    for number in range(MOST_PLACES + 10):
+        at = f"192.{number // 250}.{number % 250}"
+        world.core.relaying.seeking.seek(scene, SoughtDestination(f"{at}.0/24", f"{at}.1", 443), world.now)
+    assert world.core.relaying.seeking.counted("home") == (MOST_PLACES, 0)
+    assert world.core.relaying.seeking.place("home", "192.0.0.0/24") is None
+
+
+# Whatever happens, and in which order
+
+STEPS = some.sampled_from(
+    [
+        *(f"{what} {name}" for what in ("add", "remove", "drain", "resume") for name in RELAYS),
+        *(f"{what} {name}" for what in ("join", "leave", "vouch", "revoke") for name in ("home", *RELAYS)),
+        *("active lte", "active wifi", "restart", "second", "walk", "seek", "die oslo", "live oslo"),
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.lists(STEPS, max_size=30))
+def test_whatever_happened_everybody_holds_what_a_fresh_start_would_order(steps: list[str]) -> None:
+    world = World()
+    world.internet.rtt_ms = far_away()
+    for each in steps:
+        _step(world, *each.split())
+    hands = (world.home, *world.relays.values())
+    for hand in hands:
+        if hand.session not in world.hands:
+            world.join(hand)
+    world.seconds(int(AGAIN_AFTER_S) + 3)
+    fresh = World()
+    fresh.core.wanted = replace(Wanted(), relays=world.core.wanted.relays, active=world.core.wanted.active)
+    fresh.vouched = world.vouched
+    fresh.restart()
+    fresh.internet.dead = world.internet.dead
+    for hand in (fresh.home, *fresh.relays.values()):
+        fresh.join(hand)
+    fresh.seconds(2)
+    assert world.home.order == fresh.home.order
+    assert {name: each.order for name, each in world.relays.items()} == {
+        name: each.order for name, each in fresh.relays.items()
+    }
+    usable = {each.name for each in world.home.order.relays if not each.draining} - world.internet.dead
+    assert all(set(one.relays) <= usable for one in world.home.choices.choices)
+
+
+def _step(world: World, what: str, name: str = "") -> None:
+    hands: dict[str, Walker] = {"home": world.home, **world.relays}
+    there = name in world.core.wanted.relays
+    match what:
+        case "add":
+            world.add(name)
+        case "remove" if there:
+            world.wish(requests.unwished(name))
+        case "drain" | "resume" if there:
+            world.wish(requests.drained(name, what == "drain"))
+        case "join":
+            world.join(hands[name])
+        case "leave":
+            world.leave(hands[name])
+        case "vouch":
+            world.vouch(name)
+        case "revoke":
+            world.revoke(name)
+        case "active":
+            world.carry(overrides.active(world.core, "client", name, world.now)[1])
+        case "restart":
+            world.restart()
+        case "second":
+            world.second()
+        case "walk":
+            world.walk()
+        case "seek":
+            world.home.seeks = [PLACE]
+        case "die":
+            world.internet.dead.add(name)
+        case "live":
+            world.internet.dead.discard(name)
+    world.drain()

@@ -1,0 +1,144 @@
+"""Who tells of a relayed terminal's uplinks, and whom its orders reach: its host and the relay, in its name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.core import overrides
+from controller.features.caps.access_point import AccessPointState
+from controller.features.copies.manager import UNHEARD_S
+from controller.model.config import AUTO, CapRule
+from controller.model.known import Wanted
+from controller.protocol.orders import Prefer
+from controller.protocol.reports import Role
+from controller.readout.why import course
+from tests.controller import relayed_site, sites
+from tests.controller.core.test_core import all_answer
+from tests.controller.pair import Pair
+from tests.controller.relayed_site import PORTS
+from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.switch import FakeSwitch
+
+PHONE, BY_WIFI, BY_LTE = "10.1.0.7", "10.97.1.7", "10.97.2.7"
+RELAY, EXCEPTED = "198.51.100.7", "203.0.113.9"
+PATHS = {"wifi": (BY_WIFI, "fd00:971::7"), "lte": (BY_LTE, "fd00:972::7")}
+
+
+class Scene(Pair):
+    """`phone` is on wifi, in mode single unless said."""
+
+    def __init__(self, mode: str = "single", wanted: Wanted | None = None) -> None:
+        written = relayed_site.document()
+        phone = written["sites"]["home"]["terminals"]["phone"]
+        phone |= {"mode": mode, "default_uplink": "wifi"}
+        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], wanted)
+        self.world: list[FakeConnection] = []
+        self.connect()
+        self.drain()
+        all_answer(self)
+
+    def hand(self, name: str, role: Role, *addresses: str) -> FakeHand:
+        hand = FakeHand(name, role, addresses, self.world)
+        self.join(hand)
+        return hand
+
+    def gateway(self) -> FakeHand:
+        return self.hand("home", Role.GATEWAY, "192.0.2.1", BY_WIFI, BY_LTE)
+
+    def connection(self, server: str, *addresses: str) -> FakeConnection:
+        self.world.append(FakeConnection.between(server, *addresses))
+        return self.world[-1]
+
+    def uploads(self, connection: FakeConnection, loss: float, seconds: int = 6) -> None:
+        for _ in range(seconds):
+            for end in (subflow.terminal for subflow in connection.carrying()):
+                end.in_flight, end.since_ack_ms = 1, 1
+                end.segments_sent, end.retransmits = end.segments_sent + 100, end.retransmits + int(100 * loss)
+                end.bytes_acked += int(140_000 * (1 - loss))
+            self.second()
+
+    @property
+    def active(self) -> str:
+        site = self.switch().site
+        return self.core.wanted.active_uplink(site, site.terminals[1])
+
+
+def test_what_its_host_loses_towards_a_relay_moves_it_and_the_relay_is_the_hand() -> None:
+    scene = Scene()
+    scene.gateway()
+    relay = scene.hand("frankfurt", Role.RELAY, RELAY)
+    connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
+    connection.subflows[1].server.backup = True
+    scene.uploads(connection, loss=0.2)
+    assert scene.active == "lte"
+    seen = course(scene.core, "phone", scene.now, 0.0)
+    assert (seen.own_end.agents, seen.other_end.agents) == (("home",), ("frankfurt",))
+    assert [each for each in relay.orders if isinstance(each, Prefer)] == [
+        Prefer(PATHS["lte"], (PATHS["wifi"],), hard=False)
+    ]
+
+
+def test_what_is_relayed_is_on_the_active_uplink_though_nobody_has_chosen_one() -> None:
+    scene = Scene()
+    relay = scene.hand("frankfurt", Role.RELAY, RELAY)
+    connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
+    scene.second()
+    assert [each.server.backup for each in connection.subflows] == [False, True]
+    (entry,) = scene.core.pilot.logbook.entries("phone")
+    assert "this is its default" in entry.because and entry.gateway.done
+    nobody = course(scene.core, "phone", scene.now, 0.0).own_end.nobody
+    assert nobody == "no agent of role gateway that was enrolled as home tells of what is relayed"
+    for uplink in ("lte", AUTO):
+        _, effects, _ = overrides.active(scene.core, "phone", uplink, scene.now)
+        scene.carry(effects)
+        scene.drain()
+        assert [each.server.backup for each in connection.subflows] == [uplink == "lte", uplink == AUTO]
+    before = len(relay.orders)
+    scene.second()
+    scene.second()
+    assert len(relay.orders) == before, "what is so is not ordered again"
+
+
+@pytest.mark.parametrize(("server", "rides"), [("198.51.100.99", "wifi"), (EXCEPTED, "lte")])
+def test_what_the_terminal_itself_loses_is_of_an_uplink_where_it_is_not_taken(server: str, rides: str) -> None:
+    scene = Scene()
+    scene.hand("phone", Role.TERMINAL, PHONE)
+    scene.uploads(scene.connection(server, PHONE), loss=0.2)
+    assert scene.active == rides
+
+
+def test_a_terminal_with_one_address_is_ordered_nothing_of_its_host_s() -> None:
+    scene = Scene()
+    phone = scene.hand("phone", Role.TERMINAL, PHONE)
+    scene.gateway()
+    connection = scene.connection(RELAY, BY_WIFI, BY_LTE)
+    connection.subflows[1].server.backup = True
+    scene.uploads(connection, loss=0.2)
+    assert scene.active == "lte" and not any(isinstance(each, Prefer) for each in phone.orders)
+    entry = scene.core.pilot.logbook.entries("phone")[0]
+    assert entry.unmoved and "phone: the terminal's own addresses are not of several uplinks" in entry.unmoved
+
+
+def test_a_host_that_speaks_for_a_terminal_is_not_that_terminal() -> None:
+    scene = Scene()
+    hand = scene.hand("nas", Role.TERMINAL, BY_WIFI, BY_LTE)
+    assert scene.core.pilot.speaks_for(hand.session) == ()
+    assert scene.core.pilot.speaker(scene.hand("elsewhere", Role.GATEWAY, BY_WIFI).session) is None
+
+
+@pytest.mark.parametrize(("host_tells", "copied"), [(True, False), (False, True)])
+def test_in_mode_auto_copies_begin_where_only_its_own_agent_would_tell(host_tells: bool, copied: bool) -> None:
+    scene = Scene("auto", Wanted(copies={"phone": False}))
+    scene.hand("phone", Role.TERMINAL, PHONE)
+    if host_tells:
+        scene.gateway()
+    scene.uploads(scene.connection(RELAY, BY_WIFI, BY_LTE), loss=0.0, seconds=int(2 * UNHEARD_S))
+    assert scene.core.wanted.copies["phone"] is copied
+
+
+def test_what_its_host_has_in_its_name_is_nothing_of_its_air() -> None:
+    (site,) = relayed_site.config().sites
+    place = AccessPointState(site, replace(site.access_points[0], rule=CapRule.IDEAL))
+    assert place.ports == ("c1", "c2")

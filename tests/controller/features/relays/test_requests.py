@@ -1,0 +1,160 @@
+"""Who asks by which relay a destination is reached is told, and where it is not known agents walk first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+from controller.edges.runtime import service
+from controller.edges.state.store import Store
+from controller.features.relays import readout, requests
+from controller.features.relays.requests import Asked, Tried
+from controller.model.known import WishedRelay
+from controller.model.relaying import Choosing, Fallback
+from controller.protocol.orders import AgentEffect, Direct, Walk
+from controller.protocol.reports import RelayReached, Reported, Taking
+from controller.protocol.requests import Impossible, UnknownRelay
+from controller.protocol.switch_messages import Effect
+from tests.controller import relayed_site
+from tests.controller.features.relays.test_manager import RELAYS, World, credential, standing
+from tests.fakes.relays import FakeRelay, FakeTaker, Internet
+
+DEST = ip_address("45.0.30.9")
+FAR = {("home", str(DEST)): 200, ("home", RELAYS["oslo"]): 100, ("oslo", str(DEST)): 100, ("home", RELAYS["tokyo"]): 50}
+
+
+def asks(world: World, anew: bool = False) -> Asked:
+    asked = Asked(world.core.relaying, DEST, None, anew, world.now)
+    world.carry(world.core.relaying.tend(world.core.wanted, world.now))
+    world.drain()
+    return asked
+
+
+@pytest.mark.parametrize("method", [Choosing.NEAREST, Choosing.PREDICTED])
+def test_what_is_not_known_is_walked_for_and_told_with_its_legs_and_what_else_would_be(method: Choosing) -> None:
+    world = standing(choose=method)
+    world.internet.rtt_ms = dict(FAR)
+    asked = asks(world)
+    assert not asked.inquiry.answered and world.home.walks
+    world.walk()
+    assert asked.inquiry.answered
+    (told,) = asked.told(world.now)
+    assert told.choice is not None and told.choice.method is method and told.prefix == "45.0.30.0/24"
+    assert {(leg.start, leg.end): leg.rtt_ms for leg in told.legs} == {
+        ("home", str(DEST)): 200,
+        ("home", "oslo"): 100,
+        ("oslo", str(DEST)): 100,
+        ("home", "tokyo"): 50,
+        ("tokyo", str(DEST)): None,
+    }
+    would = {each.method: each.relays for each in (told.choice, *told.otherwise)}
+    assert would[Choosing.PREDICTED] == would[Choosing.PING] == ("oslo",) and Choosing.TRACEROUTE not in would
+    again = asks(world)
+    assert again.inquiry.answered, "but for tokyo, which is not asked again so soon"
+    assert not asks(world, anew=True).inquiry.answered
+
+
+def test_who_tries_a_relay_has_every_gateway_walk_to_it_also_where_that_is_known() -> None:
+    world = standing(choose=Choosing.NEAREST)
+    world.internet.rtt_ms = dict(FAR)
+    for rtt_ms in (100, 120):
+        world.internet.rtt_ms["home", RELAYS["oslo"]] = rtt_ms
+        tried = Tried(world.core.relaying, world.core.wanted, "oslo", None, world.now)
+        world.carry(world.core.relaying.tend(world.core.wanted, world.now))
+        world.drain()
+        assert not tried.inquiries[0].answered
+        world.walk()
+        (reached,) = tried.told(world.now).relay.reached
+        assert tried.inquiries[0].answered and (reached.rtt_ms, reached.setup_ms) == (rtt_ms, 41)
+
+
+def test_of_a_relay_that_cannot_walk_or_is_away_it_is_told_why_nothing_is_known() -> None:
+    world = standing(choose=Choosing.NEAREST)
+    world.internet.rtt_ms = dict(FAR)
+    world.relays["oslo"].cannot_walk = "no ping socket"
+    world.join(world.relays["oslo"])
+    world.leave(world.relays["tokyo"])
+    world.seconds(1)
+    asked = asks(world)
+    world.walk()
+    (told,) = asked.told(world.now)
+    because = {leg.start: leg.because for leg in told.legs if leg.end == str(DEST)}
+    assert because["oslo"] == "the agent oslo cannot: no ping socket"
+    assert because["tokyo"] == "the agent tokyo is not connected"
+
+
+def test_where_nothing_may_go_directly_nobody_is_told_that_it_does() -> None:
+    world = standing(fallback=Fallback.BLOCK)
+    world.internet.rtt_ms = {**FAR, ("home", str(DEST)): 20}
+    asked = asks(world)
+    world.walk()
+    (told,) = asked.told(world.now)
+    assert told.choice is not None and len(told.choice.relays) == 1
+    assert told.choice.because.startswith("by `fallback: block` nothing goes directly, and oslo is reached fastest")
+
+
+def test_who_is_no_gateway_that_takes_is_not_believed_to_reach_relays() -> None:
+    world = standing()
+    phone = FakeTaker("visitor", world.internet)
+    world.join(phone)
+    reached = tuple(RelayReached(name, "it lies", 0, 0, 0) for name in RELAYS)
+    world.tell(replace(phone.report(), taking=Taking("", reached, (), ())))
+    told = readout.relays(world.core.relaying, world.core.wanted, world.now)
+    assert [each.gateway for relay in told for each in relay.reached] == ["home", "home"]
+
+
+def test_that_a_gateway_refuses_what_it_is_to_take_is_told_though_it_takes_what_it_was_to_before() -> None:
+    world = standing()
+    world.home.refuses["Take"] = "no device rl-wifi"
+    world.wish(requests.drained("oslo", True))
+    world.seconds(1)
+    (told,) = readout.taking(world.core.relaying)
+    assert told.why_not == "no device rl-wifi"
+
+
+def test_what_cannot_be_asked_is_refused_with_words() -> None:
+    world = standing()
+    for address, site, because in (
+        ("192.168.1.1", None, "no address of the Internet"),
+        ("45.0.30.9", "shed", "of a site 'shed' is relayed; of these it is: home"),
+    ):
+        with pytest.raises(Impossible, match=because):
+            Asked(world.core.relaying, ip_address(address), site, False, world.now)
+    with pytest.raises(UnknownRelay):
+        Tried(world.core.relaying, world.core.wanted, "paris", None, world.now)
+    world.leave(world.home)
+    with pytest.raises(Impossible, match="no agent of role gateway that was enrolled as home"):
+        asks(world)
+
+
+def test_who_asks_waits_no_longer_than_those_who_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "WALKED_WITHIN_S", 60.0)
+    internet = Internet(dict(FAR))
+    home, oslo = FakeTaker("home", internet), FakeRelay("oslo", internet)
+    hands = {1: home, 2: oslo}
+
+    def perform(effect: Effect | AgentEffect) -> None:
+        if isinstance(effect, Direct):
+            core.post(hands[effect.session].carry_out(effect))
+            if isinstance(effect.order, Walk):
+                core.post(hands[effect.session].walked())
+
+    core = service.Service("gateway.yaml", relayed_site.config(), Store(str(tmp_path / "state.json")), perform)
+    core.start()
+    try:
+        core.vouch({"home": credential("home", 1), "oslo": credential("oslo", 2)})
+        assert core.set_relay("oslo", WishedRelay(ip_address(RELAYS["oslo"]), 443)).changed
+        for session, hand in hands.items():
+            core.post(hand.opened(session))
+            core.snapshot()  # what follows from it has been done
+            report: Reported = hand.report()
+            core.post(report)
+        (told,) = core.destination(DEST)
+        assert told.legs[0].rtt_ms == 200 and told.otherwise[0].relays == ("oslo",)
+        assert core.try_relay("oslo", DEST).relay.reached[0].rtt_ms == 100
+        assert Store(str(tmp_path / "state.json")).load().relays.keys() == {"oslo"}
+    finally:
+        core.stop()

@@ -1,0 +1,88 @@
+"""Wi-Fi that brings nothing is left for LTE by what the switch alone sees: no agent, no other site."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.model.known import Wanted
+from controller.model.traffic import Address
+from controller.policy.paths.health import UplinkHealth
+from controller.policy.paths.uplink_choice import RETURN_AFTER_S
+from controller.protocol.switch_messages import Ask, NeighbourSeen
+from controller.readout.why import course
+from tests.controller import sites
+from tests.controller.features.steering.test_manager import RELAY_ADDRESS, WIFI, Scene
+from tests.controller.sites import LTE_HOP_MAC, PORTS, WIFI_HOP_MAC
+from tests.fakes.packet import udp
+
+GATEWAY_MAC = "08:00:27:f9:49:62"
+MACS = {PORTS["wifi0"].number: WIFI_HOP_MAC, PORTS["lte0"].number: LTE_HOP_MAC}
+
+
+class Calling(Scene):
+    """A call of 50 packets a second, of which no agent tells. Next hops answer by whatever brings something."""
+
+    def __init__(self, mode: str = "single") -> None:
+        written = sites.document()
+        del written["sites"]["home"]["uplinks"]["wifi"]["next_hops"][0]["mac"]
+        super().__init__(Wanted(), mode, written)
+        self.brings = {"wifi0", "lte0"}
+
+    def goes_on(self, seconds: int, sends: bool = True, relay: str = RELAY_ADDRESS) -> None:
+        for _ in range(seconds):
+            for _ in range(50 if sends else 0):
+                self.fakes[1].send(udp(WIFI, relay, eth_dst=GATEWAY_MAC), PORTS["c1"].number)
+            self.pass_time(1.0)
+            self.drain()
+            asked, self.asked = self.asked, []
+            for ask in asked:
+                self._answer(ask, ask.target)
+
+    def _answer(self, ask: Ask, target: Address) -> None:
+        name = next(name for name, port in PORTS.items() if port.number == ask.out_port)
+        if name in self.brings and ask.out_port in MACS:
+            self.tell(NeighbourSeen(ask.session, ask.out_port, target, MACS[ask.out_port]))
+            self.drain()
+
+
+@pytest.mark.parametrize("mode", ["single", "bicast", "auto"])
+def test_an_uplink_that_brings_nothing_is_left_within_seven_seconds_and_it_is_told_why(mode: str) -> None:
+    scene = Calling(mode)
+    scene.goes_on(5)
+    assert scene.active == "wifi"
+    scene.brings.remove("wifi0")
+    scene.goes_on(7)
+    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
+    because = (
+        scene.entries()[-1].because
+        if mode == "single"
+        else course(scene.core, "client", scene.now, 0.0).uplinks[0].because
+    )
+    assert "it brings nothing back" in because and "packets were sent by it" in because
+
+
+def test_it_is_taken_again_when_it_brings_something_again() -> None:
+    scene = Calling()
+    scene.goes_on(5)
+    scene.brings.remove("wifi0")
+    scene.goes_on(10)
+    scene.brings.add("wifi0")
+    scene.goes_on(int(RETURN_AFTER_S) + 5)
+    assert scene.active == "wifi"
+
+
+def test_where_nobody_sends_or_both_bring_nothing_or_the_next_hop_answers_nobody_is_moved() -> None:
+    for sends, without in ((False, {"wifi0"}), (True, {"wifi0", "lte0"}), (True, set[str]())):
+        scene = Calling()
+        scene.goes_on(5, sends)
+        scene.brings -= without
+        scene.goes_on(20, sends)
+        assert scene.active == "wifi" and not scene.entries()
+
+
+def test_next_hops_are_asked_each_second_where_there_is_another_uplink() -> None:
+    scene = Calling()
+    scene.goes_on(5)
+    scene.pass_time(1.0)
+    scene.drain()
+    assert {ask.out_port for ask in scene.asked} >= MACS.keys()

@@ -1,0 +1,735 @@
+"""The brain and hands against each other: evidence in, both hands moved, and what is said about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controller.agents.agent import ANSWERS_WITHIN_S, GONE_AFTER_S
+from controller.core import overrides
+from controller.features.steering.logbook import By, LogEntry
+from controller.model.config import Config, Mode
+from controller.model.known import Wanted
+from controller.policy.paths.failover import LEASE_S, RENEW_S, Reflex
+from controller.policy.paths.health import SILENT_AFTER_S, UplinkHealth
+from controller.protocol.orders import Arm, Direct, Disarm, Prefer
+from controller.protocol.reports import PathManager, ReflexFired, Role
+from controller.protocol.requests import Impossible, OverrideResult
+from controller.readout.snapshot import ActiveBy
+from controller.readout.why import course
+from tests.controller import sites
+from tests.controller.core.test_core import all_answer
+from tests.controller.pair import Pair
+from tests.controller.sites import LTE_HOP_MAC, PORTS
+from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.switch import FakeSwitch
+
+WIFI, LTE, WIFI6 = "192.168.110.3", "192.168.210.3", "fd00:110::3"
+RELAY_ADDRESS = "203.0.113.5"
+TO_LTE = Prefer((LTE,), ((WIFI, WIFI6),), hard=False)
+TO_WIFI = Prefer((WIFI, WIFI6), ((LTE,),), hard=False)
+
+
+class Scene(Pair):
+    """The paper's site, connected and with every MAC known, and a world of connections."""
+
+    def __init__(
+        self, wanted: Wanted | None = None, mode: str = "single", written: dict[str, Any] | None = None
+    ) -> None:
+        written = written or sites.document()
+        written["sites"]["home"]["terminals"]["client"]["mode"] = mode
+        super().__init__(sites.loaded(written), [FakeSwitch(PORTS)], wanted)
+        self.world: list[FakeConnection] = []
+        self.connect()
+        self.drain()
+        all_answer(self)
+
+    def relay(self, **more: object) -> FakeHand:
+        return self._agent("relay-1", Role.RELAY, (RELAY_ADDRESS,), **more)
+
+    def client(self, name: str = "client", **more: object) -> FakeHand:
+        return self._agent(name, Role.TERMINAL, (WIFI, LTE, WIFI6), **more)
+
+    def _agent(self, name: str, role: Role, addresses: tuple[str, ...], **more: object) -> FakeHand:
+        hand = FakeHand(name, role, addresses, self.world, **more)  # type: ignore[arg-type]
+        self.join(hand)
+        return hand
+
+    def connection(self, server: str = RELAY_ADDRESS, *addresses: str) -> FakeConnection:
+        self.world.append(FakeConnection.between(server, *(addresses or (WIFI, LTE))))
+        return self.world[-1]
+
+    def switch_to(self, uplink: str) -> tuple[OverrideResult, list[LogEntry]]:
+        answer, effects, entries = overrides.active(self.core, "client", uplink, self.now)
+        self.carry(effects)
+        self.drain()
+        return answer, entries
+
+    def downloads(self, seconds: int, loss: float = 0.0, dead: tuple[str, ...] = ()) -> None:
+        for _ in range(seconds):
+            for connection in self.world:
+                connection.download(100, dead=dead, loss=loss)
+            self.second()
+
+    @property
+    def active(self) -> str:
+        site = self.switch().site
+        return self.core.wanted.active_uplink(site, site.terminals[0])
+
+    def gateway_is_on(self, uplink: str) -> bool:
+        """The group of what is not bicast has this uplink's bucket first."""
+        port = {"wifi": "wifi0", "lte": "lte0"}[uplink]
+        groups = [each for each in self.installed().groups.values() if each.label == f"client rest from {WIFI}"]
+        (group,) = groups
+        return group.buckets[0].watch_port == PORTS[port].number
+
+    def entries(self) -> list[LogEntry]:
+        return self.core.pilot.logbook.entries("client")
+
+    def health(self, uplink: str) -> UplinkHealth:
+        return self.core.pilot.steered["client"].paths[uplink].health
+
+
+def backups(connection: FakeConnection) -> dict[str, tuple[bool, bool]]:
+    return {each.address: (each.terminal.backup, each.server.backup) for each in connection.subflows}
+
+
+def arms(hand: FakeHand) -> list[Arm]:
+    return [order for order in hand.orders if isinstance(order, Arm)]
+
+
+def prefers(hand: FakeHand) -> list[Prefer]:
+    return [order for order in hand.orders if isinstance(order, Prefer)]
+
+
+# Decisions
+
+
+def test_loss_towards_the_terminal_moves_both_hands_and_says_its_numbers() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    connection.subflows[1].server.backup = True
+    scene.downloads(6, loss=0.2)
+    assert scene.active == "lte" and scene.gateway_is_on("lte")
+    assert scene.core.wanted.decided == {"client": "lte"} and not scene.core.wanted.active
+    assert prefers(relay) == [TO_LTE] and backups(connection)[WIFI] == (False, True)
+    (entry,) = scene.entries()
+    assert entry.by is By.POLICY and "20% of" in entry.because and entry.left == "wifi"
+    assert entry.gateway.done and "groups modified" in entry.gateway.said
+    assert entry.hands["relay-1"].done and entry.hands["relay-1"].connections == 1
+
+
+def test_a_dead_path_is_left_the_hard_way() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    connection.subflows[1].server.backup = True
+    scene.downloads(3)
+    scene.downloads(3, dead=(WIFI,))
+    assert scene.active == "lte" and scene.health("wifi") is UplinkHealth.DEAD
+    assert prefers(relay) == [Prefer((LTE,), ((WIFI, WIFI6),), hard=True)]
+    assert [each.address for each in connection.subflows] == [LTE]
+
+
+def test_a_port_that_goes_down_moves_the_connections_at_once() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.up("wifi0", False)
+    scene.drain()
+    assert scene.active == "lte" and prefers(relay)[-1].hard
+    assert "its port is down" in scene.entries()[0].because
+
+
+def test_a_port_of_which_nothing_new_is_told_wakes_no_dead_path() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(3)
+    scene.tell(relay.fires("client", 160))
+    scene.drain()
+    scene.up("wifi0", True)
+    scene.up("home0", False)
+    scene.drain()
+    assert scene.health("wifi") is UplinkHealth.DEAD
+    scene.up("wifi0", False)
+    scene.up("wifi0", True)
+    scene.drain()
+    assert scene.health("wifi") is UplinkHealth.UNKNOWN
+
+
+def test_without_an_agent_the_switch_alone_passes_over_a_port_that_is_down() -> None:
+    scene = Scene()
+    scene.up("wifi0", False)
+    scene.drain()
+    for _ in range(100):
+        scene.pass_time(1.0)
+    assert scene.active == "wifi" and not scene.entries() and scene.core.wanted == Wanted()
+
+
+def test_of_three_paths_the_dead_one_is_closed_and_the_other_is_only_flagged() -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["uplinks"]["dsl"] = {
+        "port": "lan0",
+        "addresses": ["192.168.220.2/24"],
+        "next_hops": [{"address": "192.168.220.1", "mac": LTE_HOP_MAC}],
+    }
+    del home["terminals"]["phone"], home["subnets"]["lan"]
+    home["subnets"]["dsl-side"] = {"gateways": ["192.168.230.2/24"], "uplink": "dsl"}
+    places = home["terminals"]["client"]["addresses"]
+    home["terminals"]["client"]["addresses"] = [*places[:2], {"address": "192.168.230.3", "port": "c2"}]
+    scene = Scene(written=written)
+    relay = scene.relay()
+    connection = scene.connection(RELAY_ADDRESS, WIFI, LTE, "192.168.230.3")
+    scene.downloads(2)
+    scene.up("wifi0", False)
+    scene.drain()
+    scene.downloads(3)
+    assert prefers(relay)[0] == Prefer((LTE,), ((WIFI,),), hard=True) and len(prefers(relay)) == 2
+    assert backups(connection) == {LTE: (False, False), "192.168.230.3": (False, True)}
+
+
+def test_what_was_lost_on_the_path_that_was_left_is_not_laid_to_the_new_one() -> None:
+    scene = Scene()
+    scene.client()
+    up = scene.connection("198.51.100.1")
+
+    def loses() -> None:
+        up.subflows[0].terminal.segments_sent += 100
+        up.subflows[0].terminal.retransmits += 20
+        up.subflows[0].terminal.bytes_acked += 100_000
+
+    while scene.active == "wifi":
+        loses()
+        scene.second()
+    loses()
+    scene.now += 0.5
+    scene.tell(next(iter(scene.hands.values())).report())
+    assert not scene.core.pilot.steered["client"].paths["lte"].window
+
+
+def test_a_terminal_comes_back_to_its_default_when_that_is_good_again() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    connection.subflows[1].server.backup = True
+    scene.downloads(4, loss=0.2)
+    assert scene.active == "lte"
+    scene.downloads(60)
+    assert scene.active == "wifi" and scene.gateway_is_on("wifi") and prefers(relay)[-1] == TO_WIFI
+
+
+def test_what_a_terminal_loses_on_its_way_up_in_bicast_moves_nobody() -> None:
+    for mode, expected in (("bicast", "wifi"), ("single", "lte")):
+        scene = Scene(mode=mode)
+        scene.client()
+        up = scene.connection("198.51.100.1")
+        for _ in range(6):
+            up.subflows[0].terminal.segments_sent += 100
+            up.subflows[0].terminal.retransmits += 20
+            up.subflows[0].terminal.bytes_acked += 100_000
+            scene.second()
+        assert scene.active == expected, mode
+
+
+def test_in_mode_off_nobody_decides_and_nothing_is_armed() -> None:
+    scene = Scene(mode="off")
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(6, loss=0.3)
+    assert scene.active == "wifi" and not scene.entries() and not relay.orders
+
+
+def test_many_decisions_are_one_compilation_and_every_agent_is_ordered_at_once() -> None:
+    written = sites.many(20)
+    written["subnets"] = {
+        f"side{at}": {"gateways": [f"10.{at}.0.1/16"], "mac": "02:00:00:00:03:01", "uplink": f"up{at}"} for at in (1, 2)
+    }
+    for number, terminal in enumerate(written["terminals"].values(), 1):
+        terminal["addresses"] = [
+            {"address": f"10.{at}.0.{number + 1}", "port": "big-lan", "mac": "02:00:00:00:04:01"} for at in (1, 2)
+        ]
+    ports = {"big-u1": PORTS["wifi0"], "big-u2": PORTS["lte0"], "big-lan": PORTS["lan0"]}
+    pair = Pair(sites.loaded({"servers": ["relay-1"], "sites": {"big": written}}), [FakeSwitch(ports)])
+    pair.connect()
+    pair.drain()
+    world = [FakeConnection.between(RELAY_ADDRESS, f"10.1.0.{at + 1}", f"10.2.0.{at + 1}") for at in range(1, 21)]
+    relay = FakeHand("relay-1", Role.RELAY, (RELAY_ADDRESS,), world)
+    pair.join(relay)
+    pair.second()
+    before = pair.switch().reconciles
+    pair.up("big-u1", False)
+    pair.drain()
+    assert len(prefers(relay)) == 20 == len(pair.core.wanted.decided)
+    assert pair.switch().reconciles - before <= 2, "one for the port, and one for all decisions"
+    assert pair.installed() == pair.compiled()
+
+
+# Whose hand
+
+
+def test_the_terminals_own_agent_moves_where_nobody_serves() -> None:
+    scene = Scene()
+    client, connection = scene.client(), scene.connection("198.51.100.1")
+    scene.second()
+    answer, entries = scene.switch_to("lte")
+    assert answer.done == ("client has lte as its active uplink",)
+    assert prefers(client) == [TO_LTE] and backups(connection) == {WIFI: (True, False), LTE: (False, False)}
+    assert entries[0].hands_say() == ("client reached 1 connection: Prefer is done",)
+
+
+def test_of_two_agents_one_moves_and_never_both() -> None:
+    scene = Scene()
+    relay, client, connection = scene.relay(), scene.client(), scene.connection()
+    scene.second()
+    for uplink in ("lte", "wifi", "lte"):
+        scene.switch_to(uplink)
+        scene.second()
+        assert [each.address for each in connection.carrying()] == [{"wifi": WIFI, "lte": LTE}[uplink]]
+    assert len(prefers(relay)) == 3 and not prefers(client)
+
+
+def test_flags_that_the_terminals_end_has_set_are_moved_by_that_end() -> None:
+    scene = Scene()
+    client, connection = scene.client(), scene.connection()
+    scene.second()
+    scene.switch_to("lte")
+    relay = scene.relay()
+    scene.second()
+    scene.switch_to("wifi")
+    scene.second()
+    assert not prefers(relay) and len(prefers(client)) == 2
+    assert [each.address for each in connection.carrying()] == [WIFI]
+
+
+def test_where_both_ends_have_flags_the_serving_end_lets_go_of_its_own() -> None:
+    scene = Scene()
+    connection = scene.connection()
+    connection.subflows[0].terminal.backup = True
+    connection.subflows[1].server.backup = True
+    relay, client = scene.relay(), scene.client()
+    scene.second()
+    scene.switch_to("lte")
+    scene.second()
+    assert prefers(relay) == [Prefer((WIFI, WIFI6, LTE), (), hard=False)] and prefers(client) == [TO_LTE]
+    assert [each.address for each in connection.carrying()] == [LTE]
+
+
+def test_flags_that_nobody_of_ours_can_take_back_are_told_and_not_ordered_every_second() -> None:
+    scene = Scene()
+    connection = scene.connection()
+    connection.subflows[1].terminal.backup = True
+    relay = scene.relay()
+    scene.second()
+    _, entries = scene.switch_to("lte")
+    assert entries[0].hands_could_not() == ("relay-1 could not: it stays backup: the other end has flagged it",)
+    assert entries[0].hands_say() == ()
+    for _ in range(20):
+        scene.second()
+    assert len(prefers(relay)) == 1
+
+
+def test_where_no_agent_reaches_the_connections_the_gateway_moves_and_it_is_said() -> None:
+    scene = Scene()
+    _, entries = scene.switch_to("lte")
+    assert scene.gateway_is_on("lte")
+    assert entries[0].hands_say() == ("no agent reaches its connections: none of its connections was ordered to move",)
+    scene.client(unable="CAP_NET_ADMIN is missing")
+    scene.second()
+    _, entries = scene.switch_to("wifi")
+    (said,) = entries[0].hands_say()
+    assert "client: CAP_NET_ADMIN is missing" in said and "none of its connections was ordered to move" in said
+
+
+def test_a_server_that_would_move_others_too_is_not_ordered_and_the_wish_is_refused_whole() -> None:
+    scene = Scene()
+    server = scene.relay(path_manager=PathManager.KERNEL)
+    scene.connection()
+    scene.connection(RELAY_ADDRESS, "198.51.100.77")
+    scene.second()
+    before = scene.core.wanted
+    with pytest.raises(Impossible, match="flags a path for every client"):
+        overrides.active(scene.core, "client", "lte", scene.now)
+    assert scene.core.wanted == before and not scene.entries() and not server.orders
+    scene.world.pop()
+    scene.second()
+    _, entries = scene.switch_to("lte")
+    assert scene.gateway_is_on("lte") and "none of its connections was ordered to move" in entries[0].hands_say()[0]
+
+
+def test_a_host_is_the_terminal_that_it_was_enrolled_for_where_it_has_an_address_of_it() -> None:
+    scene = Scene()
+    other = scene.client("laptop-agent", terminal="client")
+    scene.second()
+    assert scene.core.pilot.agents["laptop-agent"].concerns == {"client"}
+    scene.leave(other)
+    half = FakeHand("tablet", Role.TERMINAL, (LTE,), scene.world, terminal="client")  # its Wi-Fi comes up later
+    scene.join(half)
+    scene.second()
+    assert scene.core.pilot.agents["tablet"].homes.keys() == {WIFI, LTE, WIFI6}
+    scene.leave(half)
+    thief = FakeHand("phone", Role.TERMINAL, (WIFI, LTE), scene.world)
+    scene.join(thief)
+    scene.second()
+    agent = scene.core.pilot.agents["phone"]
+    assert not agent.concerns and agent.owns_nobody is not None and "of the terminal phone" in agent.owns_nobody
+
+
+# People
+
+
+def test_a_wish_is_sticky_until_auto_and_policies_keep_their_hands_off() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.second()
+    scene.core.wanted = Wanted(decided={"client": "lte"})
+    scene.switch_to("wifi")
+    scene.downloads(6, loss=0.3)
+    assert scene.active == "wifi" and scene.health("wifi") is UplinkHealth.LOSSY and len(scene.entries()) == 1
+    assert scene.core.wanted == Wanted(active={"client": "wifi"})
+    assert not relay.armed
+    answer, entries = scene.switch_to("auto")
+    assert answer.changed and "left to policies, which have it on lte" in answer.done[0]
+    assert scene.active == "lte" and scene.gateway_is_on("lte") and entries[0].by is By.POLICY
+    assert [each.address for each in connection.carrying()] == [LTE]
+    again, entries = scene.switch_to("auto")
+    assert not again.changed and "already left to policies" in again.done[0] and not entries
+
+
+def test_auto_with_nothing_against_the_default_takes_every_flag_back() -> None:
+    scene = Scene()
+    scene.relay()
+    connection = scene.connection()
+    scene.second()
+    scene.switch_to("lte")
+    scene.switch_to("auto")
+    assert scene.active == "wifi" and scene.core.wanted == Wanted()
+    assert backups(connection) == {WIFI: (False, False), LTE: (False, False)}
+
+
+def test_new_connections_follow_what_was_chosen_and_each_is_ordered_once() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.second()
+    scene.switch_to("lte")
+    late = scene.connection()
+    for _ in range(5):
+        scene.second()
+    assert [each.address for each in late.carrying()] == [LTE] and len(prefers(relay)) == 2
+    (entry,) = scene.entries()
+    assert entry.hands["relay-1"].orders == 2
+
+
+def test_a_wish_and_a_decision_are_kept_over_a_restart_and_what_connects_then_follows() -> None:
+    for wanted in (Wanted(active={"client": "lte"}), Wanted(decided={"client": "lte"})):
+        scene = Scene()
+        scene.relay()
+        scene.core.wanted = wanted
+        scene.restart()
+        connection = scene.connection()
+        scene.second()
+        scene.second()
+        assert scene.active == "lte" and scene.gateway_is_on("lte")
+        assert [each.address for each in connection.carrying()] == [LTE]
+
+
+def test_a_result_that_comes_later_is_kept() -> None:
+    scene = Scene()
+    scene.relay()
+    scene.connection()
+    scene.second()
+    answer, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
+    assert answer.changed and not entries[0].answered and "has not answered yet" in entries[0].hands_say()[0]
+    scene.carry(effects)
+    scene.drain()
+    assert entries[0].answered and scene.entries()[0].hands["relay-1"].said == "Prefer is done"
+
+
+def test_an_agent_that_never_answers_is_waited_for_a_minute_and_then_ordered_again() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.second()
+    _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
+    asked = [each for each in effects if isinstance(each, Direct) and isinstance(each.order, Prefer)]
+    for _ in range(int(ANSWERS_WITHIN_S) - 1):
+        scene.second()
+    assert len(asked) == 1 and not prefers(relay) and not entries[0].answered
+    scene.second()
+    scene.second()
+    assert entries[0].hands["relay-1"].orders == 2 and [each.address for each in connection.carrying()] == [LTE]
+
+
+# Silence
+
+
+def test_a_silent_agent_moves_nobody_and_what_it_said_counts_no_more() -> None:
+    scene = Scene()
+    relay = scene.relay()
+    scene.connection().subflows[1].server.backup = True
+    scene.downloads(4, loss=0.2)
+    assert scene.active == "lte"
+    scene.pass_time(GONE_AFTER_S + 0.1)
+    assert {scene.health("wifi"), scene.health("lte")} == {UplinkHealth.UNKNOWN}
+    view = course(scene.core, "client", scene.now, 0.0)
+    assert view.unmoved == "no agent reaches its connections" and "relay-1 is silent" in view.uplinks[0].because
+    assert view.other_end.nobody == "agent relay-1 is silent"
+    before = len(relay.orders)
+    for _ in range(600):
+        scene.pass_time(1.0)
+    scene.drain()
+    assert scene.active == "lte" and len(relay.orders) == before and len(scene.entries()) == 1
+
+
+def test_an_agent_that_goes_leaves_its_orders_unanswered_and_its_terminal_where_it_is() -> None:
+    scene = Scene()
+    relay = scene.relay()
+    scene.connection()
+    scene.second()
+    _, effects, entries = overrides.active(scene.core, "client", "lte", scene.now)
+    scene.carry(effects)
+    scene.leave(relay)
+    scene.drain()
+    nobody = course(scene.core, "client", scene.now, 0.0).other_end.nobody
+    assert nobody is not None and nobody.startswith("agent relay-1 is gone (")
+    assert "its session ended before it answered" in entries[0].hands_could_not()[0]
+    assert scene.active == "lte"
+
+
+# Reflexes
+
+
+def test_a_reflex_stands_for_the_active_path_is_renewed_and_follows_a_move() -> None:
+    scene = Scene()
+    relay = scene.relay()
+    scene.connection().subflows[1].server.backup = True
+    scene.downloads(2)
+    assert relay.armed == {"client": Arm("client", (WIFI, WIFI6), (LTE,), 150, 100, int(LEASE_S * 1000))}
+    scene.downloads(int(RENEW_S * 2 / 3) - 3)
+    assert len(arms(relay)) == 1
+    scene.downloads(int(RENEW_S / 3) + 3)
+    assert len(arms(relay)) == 2
+    scene.downloads(6, loss=0.2)
+    assert scene.active == "lte" and relay.armed["client"].watched == (LTE,)
+
+
+def test_what_was_armed_at_once_is_renewed_spread_over_seconds_and_long_before_its_lease_ends() -> None:
+    after = [Reflex(f"phone{number}", "wifi", "lte", 150, 100).renewed_after_s for number in range(250)]
+    assert min(after) >= RENEW_S * 2 / 3 and max(after) <= RENEW_S < LEASE_S / 2
+    for second in range(int(min(after)), int(max(after)) + 1):
+        assert sum(second <= each < second + 1 for each in after) < 100
+
+
+def test_a_hand_that_comes_back_is_armed_anew_for_it_may_have_been_started_anew() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    relay.armed.clear()
+    scene.join(relay)
+    scene.second()
+    assert relay.armed.keys() == {"client"}
+
+
+def test_a_reflex_that_fires_brings_the_gateway_along_and_orders_its_hand_nothing() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.downloads(3)
+    scene.tell(relay.fires("client", 160))
+    scene.drain()
+    assert scene.active == "lte" and scene.gateway_is_on("lte") and scene.health("wifi") is UplinkHealth.DEAD
+    assert not prefers(relay) and [each.address for each in connection.subflows] == [LTE]
+    (entry,) = scene.entries()
+    limits = "armed for 150 ms, with many in flight 100 ms"
+    assert entry.by is By.REFLEX
+    assert entry.because == f"wifi is dead (no progress for 160 ms with data in flight; {limits})"
+    assert entry.hands["relay-1"].said == "it fired" and entry.gateway.done
+
+
+def test_the_end_that_does_not_move_is_armed_too_for_it_may_be_the_one_that_sends() -> None:
+    scene = Scene()
+    relay, client = scene.relay(), scene.client()
+    connection = scene.connection()
+    connection.subflows[1].terminal.backup = True
+    scene.downloads(3)
+    assert relay.armed.keys() == client.armed.keys() == {"client"}
+    scene.tell(relay.fires("client", 120))
+    scene.drain()
+    assert scene.active == "lte" and scene.gateway_is_on("lte")
+    (moved,) = prefers(client)
+    assert moved.hard and not prefers(relay)
+    assert [each.address for each in connection.carrying()] == [LTE]
+
+
+def test_a_reflex_is_disarmed_where_there_is_nothing_to_fall_back_to() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.up("lte0", False)
+    scene.drain()
+    assert relay.orders[-1] == Disarm("client") and not relay.armed
+    scene.up("lte0", True)
+    scene.second()
+    assert relay.armed
+
+
+def test_a_reflex_that_fires_after_somebody_wished_moves_nothing_and_the_wish_comes_true_again() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.downloads(2)
+    fired = ReflexFired(relay.session, "client", "it fired", 160, 1, 7)
+    scene.carry(overrides.active(scene.core, "client", "wifi", scene.now)[1])
+    scene.tell(fired)
+    scene.drain()
+    assert scene.active == "wifi" and scene.gateway_is_on("wifi")
+    assert scene.entries()[0].by is By.REFLEX and "nothing moved" in scene.entries()[0].gateway.said
+    assert [each.address for each in connection.carrying()] == [WIFI]
+
+
+def test_connections_that_a_relay_cannot_move_are_moved_by_their_terminal() -> None:
+    scene = Scene()
+    relay, client, connection = scene.relay(), scene.client(), scene.connection()
+    scene.downloads(2)
+    relay.unable = "it was made under the kernel's path manager"
+    scene.carry(overrides.active(scene.core, "client", "lte", scene.now)[1])
+    scene.drain()
+    assert [each.address for each in connection.carrying()] == [LTE]
+    assert len(prefers(relay)) == 1 and len(prefers(client)) == 1
+    assert {each.agent: each.done for each in scene.entries()[0].hands.values()} == {"relay-1": False, "client": True}
+
+
+def test_nobody_fires_for_a_terminal_that_is_not_its_own() -> None:
+    scene = Scene()
+    stranger = FakeHand("relay-2", Role.RELAY, ("203.0.113.9",), scene.world)
+    scene.join(stranger)
+    scene.second()
+    scene.tell(ReflexFired(stranger.session, "client", "a lie", 500, 1, 7))
+    assert scene.active == "wifi" and not scene.entries()
+
+
+def test_a_reflex_that_fired_while_nobody_listened_counts_when_it_is_told() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.leave(relay)
+    fired = relay.fires("client", 200)
+    scene.join(relay)
+    scene.tell(replace(fired, session=relay.session))
+    scene.drain()
+    assert scene.active == "lte"
+
+
+def test_a_reflex_that_is_told_again_on_the_next_stream_fired_once() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    fired = relay.fires("client", 200)
+    scene.tell(fired)
+    scene.drain()
+    scene.leave(relay)
+    scene.join(relay)
+    scene.tell(replace(fired, session=relay.session))
+    scene.drain()
+    assert scene.active == "lte" and len(scene.entries()) == 1
+
+
+def test_a_new_configuration_blinds_nobody() -> None:
+    scene = Scene()
+    relay, connection = scene.relay(), scene.connection()
+    scene.downloads(2)
+    scene.carry(scene.core.reconfigure(scene.core.config, scene.now))
+    _, entries = scene.switch_to("lte")
+    assert [each.address for each in connection.carrying()] == [LTE] and entries[0].unmoved is None
+    scene.leave(relay)
+    assert scene.health("wifi") is UplinkHealth.UNKNOWN
+
+
+def test_of_two_reflexes_that_are_told_again_each_fired_once() -> None:
+    scene, told = Scene(), []
+    relay = scene.relay()
+    for active, idle in (("wifi", 1), ("lte", 0)):
+        scene.connection().subflows[idle].server.backup = True
+        scene.downloads(int(SILENT_AFTER_S) + 2)
+        assert scene.active == active
+        told.append(relay.fires("client", 200))
+        scene.tell(told[-1])
+        scene.drain()
+    scene.connection().subflows[1].server.backup = True
+    scene.downloads(int(SILENT_AFTER_S) + 2)
+    assert scene.active == "wifi" and len(scene.entries()) == 2 and relay.armed
+    scene.join(relay)
+    for fired in told:
+        scene.tell(replace(fired, session=relay.session))
+    assert scene.active == "wifi" and len(scene.entries()) == 2
+
+
+def test_a_reflex_of_an_uplink_that_left_the_configuration_moves_nobody() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.downloads(2)
+    fired = relay.fires("client", 200)
+    scene.carry(scene.core.reconfigure(renamed("lte", "mobile"), scene.now))
+    scene.tell(fired)
+    scene.drain()
+    assert scene.active == "wifi" and not scene.entries()
+
+
+def test_an_order_for_a_terminal_that_left_the_configuration_may_fail() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.second()
+    scene.carry(overrides.active(scene.core, "client", "lte", scene.now)[1])
+    written = sites.document()
+    del written["sites"]["home"]["terminals"]["client"]
+    relay.unable = "CAP_NET_ADMIN is missing"
+    scene.carry(scene.core.reconfigure(sites.loaded(written), scene.now))
+    scene.drain()
+    assert "client" not in scene.core.pilot.steered
+
+
+def renamed(old: str, new: str) -> Config:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["uplinks"][new] = home["uplinks"].pop(old)
+    home["subnets"]["lte-side"]["uplink"] = home["terminals"]["phone"]["default_uplink"] = new
+    home["terminals"]["client"]["mode"] = "single"
+    return sites.loaded(written)
+
+
+def test_a_wish_that_a_reflex_undid_comes_true_again_within_seconds() -> None:
+    scene = Scene()
+    client, connection = scene.client(), scene.connection("198.51.100.1")
+    scene.downloads(2)
+    scene.core.wanted = replace(scene.core.wanted, decided={"client": "wifi"})
+    before = dict(client.armed)
+    scene.switch_to("wifi")
+    client.armed.update(before)  # it fired between two orders
+    scene.tell(client.fires("client", 160))
+    connection.subflows.append(FakeConnection.between("198.51.100.1", WIFI).subflows[0])  # the kernel opens it again
+    connection.subflows[-1].terminal.backup = True
+    for _ in range(5):
+        scene.second()
+    assert scene.active == "wifi" and [each.address for each in connection.carrying()] == [WIFI]
+
+
+def test_a_wish_disarms_also_the_hand_that_sees_no_connection_at_the_moment() -> None:
+    scene = Scene()
+    relay, _ = scene.relay(), scene.connection()
+    scene.client()
+    scene.downloads(2)
+    assert relay.armed
+    scene.world.clear()
+    scene.second()
+    scene.switch_to("wifi")
+    assert not relay.armed
+
+
+def test_the_course_tells_where_a_terminal_is_and_who_chose_it() -> None:
+    scene = Scene()
+    scene.relay()
+    scene.connection()
+    scene.downloads(2)
+    assert course(scene.core, "client", scene.now, 0.0).active_by is ActiveBy.DEFAULT
+    scene.switch_to("lte")
+    view = course(scene.core, "client", scene.now, 1000.0)
+    assert (view.active_uplink, view.active_by, view.movers) == ("lte", ActiveBy.PEOPLE, ("relay-1",))
+    assert view.decisions[0].at == scene.now + 1000.0 and view.decisions[0].hands[0].agent is None
+    assert LTE_HOP_MAC and not view.reflexes
+    scene.carry(overrides.mode(scene.core, "client", Mode.BICAST, scene.now)[1])

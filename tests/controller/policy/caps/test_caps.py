@@ -1,0 +1,494 @@
+"""How much each terminal may have on its way: its part of what fits, and never less for what another one says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.model.config import AccessPoint, CapRule, CapTables
+from controller.policy.caps.flows import TcpFlow
+from controller.policy.caps.sharers import PERIOD_S, REMEMBERED_S, heard
+from controller.policy.caps.terminal_cap import BLOCK_BYTES, Ruling, TerminalCap, decide
+from controller.policy.caps.windows import MOST_SEGMENTS, SEGMENT_BYTES, SEGMENT_US, Window
+from controller.policy.caps.witnesses import OTHERS_FACTOR, OTHERS_MORE_US
+from tests.controller.sharing_terminals import BANDWIDTH_BPS, FAR, IDEAL, NEAR, Air, Stream, address, equal, paper
+
+OFF = replace(IDEAL, rule=CapRule.OFF)
+ME = address(0)
+
+
+def fits(rtt_us: float, bandwidth_bps: int = BANDWIDTH_BPS) -> float:
+    return bandwidth_bps * rtt_us / 1e6 / 8 / SEGMENT_BYTES
+
+
+def only(cap: TerminalCap) -> Window:
+    (window,) = cap.windows.values()
+    return window
+
+
+def test_off_gives_nothing() -> None:
+    ruling = Air(OFF).passes(equal(3, Stream()))
+    assert ruling == Ruling(OFF) and not ruling.caps and not ruling.block_bytes
+
+
+FORGOTTEN_REPORTS = int(3 * REMEMBERED_S / PERIOD_S)
+
+
+def part(rtt_us: float, active: int, bandwidth_bps: int = BANDWIDTH_BPS) -> int:
+    """Of one terminal: 2 ms to spare, where that is no more than the way itself, and a whole segment's length."""
+    plain, roomy = (ceil((fits(us, bandwidth_bps) + 1) / active - 1e-9) for us in (rtt_us, rtt_us + 2000))
+    return roomy if (roomy + 1) * active <= 2 * fits(rtt_us, bandwidth_bps) + 1e-9 else plain
+
+
+@pytest.mark.parametrize("terminals", [1, 2, 5, 10, 40])
+@pytest.mark.parametrize("rtt_us", [4000, 16_000, 64_000, 256_000])
+def test_ideal_is_what_fits_by_number_and_one_with_a_floor_just_under_it(terminals: int, rtt_us: int) -> None:
+    ruling = Air().passes(equal(terminals, Stream(rtt_us=rtt_us)))
+    assert ruling.active == terminals
+    most = max(2, part(rtt_us, terminals) + 1)
+    for cap in ruling.caps.values():
+        assert only(cap) == Window(most, most - 1) and cap.active
+        assert (cap.most_segments, cap.least_segments, cap.connections) == (most, most - 1, 1)
+
+
+def test_a_lone_terminal_is_capped_too() -> None:
+    assert Air().passes(equal(1, Stream())).caps[ME].most_segments == 12
+
+
+def test_each_place_has_its_own_round_trip() -> None:
+    cap = Air().passes({ME: [Stream(NEAR, 4000), Stream(FAR, 256_000)]}).caps[ME]
+    near, far = cap.windows[ME, NEAR], cap.windows[ME, FAR]
+    assert (near.most, far.most) == (6, ceil((part(256_000, 1) + 1) / 2))
+    assert cap.most_segments == near.most + far.most and cap.connections == 2
+
+
+def test_connections_have_a_part_each_and_are_paced_where_two_segments_each_are_more_than_it() -> None:
+    far = Air().passes(equal(5, *[Stream(FAR, 64_000)] * 4)).caps[ME]
+    assert only(far) == Window(6, 5), "ceil((ceil((110 + 1) / 5) + 1) / 4)"
+    ruling = Air().passes(equal(5, *[Stream()] * 4))
+    near = only(ruling.caps[ME])
+    assert near.most == 2 and 0.9 * BANDWIDTH_BPS / 20 < near.pace_bps < BANDWIDTH_BPS / 20 * 1448 / 1514
+    assert only(Air().passes(equal(10, Stream())).caps[ME]).pace_bps == 0
+
+
+def test_idle_terminals_and_idle_connections_take_no_part() -> None:
+    alone = Air().passes({ME: [Stream()]}).caps[ME]
+    among = Air().passes({ME: [Stream(), *[Stream(bps=0)] * 20], **{address(n): [Stream(bps=0)] for n in range(1, 9)}})
+    assert among.caps[ME].windows == alone.windows and among.active == 1
+    idle = among.caps[address(1)]
+    assert not idle.active and not idle.windows and idle.most_segments is None
+    assert idle.because == "idle: it sent less than 10 kB within a second"
+
+
+def test_a_newcomer_counts_with_its_first_report_and_is_gone_a_second_after_its_last() -> None:
+    air = Air()
+    assert only(air.passes({ME: [Stream(FAR, 256_000)], address(1): []}).caps[ME]).most == 432
+    both = equal(2, Stream(FAR, 256_000))
+    assert {only(cap).most for cap in air.passes(both, reports=1).caps.values()} == {217}
+    stopped = {ME: both[ME], address(1): [replace(both[ME][0], bps=0)]}
+    assert only(air.passes(stopped, reports=2).caps[ME]).most == 432
+    assert air.passes(both, reports=1).active == 2
+    assert only(air.passes({ME: both[ME]}, reports=4).caps[ME]).most == 432, "it fell silent"
+    assert address(1) not in air.passes({ME: both[ME]}, reports=1).caps
+
+
+def test_a_hundred_joins_and_leaves_a_second_leave_caps_within_a_period_of_the_truth() -> None:
+    air, everybody = Air(), equal(50, Stream(FAR, 256_000))
+    idle = [Stream(FAR, 256_000, bps=0)]
+    air.passes(dict.fromkeys(everybody, idle))
+    for report in range(12):
+        sends = {terminal for number, terminal in enumerate(everybody) if (number + report) % 2}  # all change each time
+        air.passes({t: everybody[t] if t in sends else idle for t in everybody}, reports=1)
+        assert air.ruling is not None
+        counted = {terminal for terminal, cap in air.ruling.caps.items() if cap.active}
+        assert sends <= counted, "who joins is counted at once, who left a period later"
+        if report:
+            most = part(256_000, air.ruling.active) + 1
+            assert {only(air.ruling.caps[terminal]).most for terminal in sends} == {most}
+    for _ in range(2):
+        air.passes(dict.fromkeys(everybody, idle), reports=1)
+    assert air.ruling is not None and air.ruling.active == 0
+
+
+# The floor
+
+
+def floor(*srtts_us: int, rtt_us: int = 4000) -> list[int]:
+    air = Air()
+    streams = [equal(1, Stream(rtt_us=rtt_us, srtt_us=srtt_us)) for srtt_us in srtts_us]
+    return [only(air.passes(each).caps[ME]).least for each in streams]
+
+
+def test_there_is_no_floor_while_a_queue_stands_and_it_comes_back_when_that_is_well_over() -> None:
+    assert floor(5000, 48_000, 49_000, 40_000, 36_000, 5000) == [11, 11, 0, 0, 11, 11]
+
+
+def test_loss_without_a_queue_leaves_the_floor() -> None:
+    assert floor(260_000, 300_000, rtt_us=256_000) == [431, 431]
+
+
+# What changes by little
+
+
+def settled(*rtts_us: int, access_point: AccessPoint = IDEAL) -> list[int]:
+    """The cap of one terminal whose shortest round trip is told so, one decision after the other."""
+    ruling, most = None, []
+    for rtt_us in rtts_us:
+        air = Air()
+        air.passes(equal(1, Stream(FAR, rtt_us)))
+        ruling = decide(access_point, tuple(air.sharers.values()), ruling, air.now)
+        most.append(only(ruling.caps[ME]).most)
+    return most
+
+
+def test_a_fall_by_five_in_a_hundred_changes_no_cap_nor_does_a_rise_that_may_be_its_own_queue() -> None:
+    assert settled(256_000, 250_000, 256_300, 244_500, 240_000) == [432, 432, 432, 432, 406]
+    assert settled(240_000, 241_300, 300_000, 320_000) == [406, 406, 406, 539]
+
+
+def test_a_round_trip_that_swings_around_a_border_is_followed_once() -> None:
+    assert settled(*[4590, 4610] * 4) == [13] * 8
+    assert settled(*[4610, 4590] * 4) == [14, *[13] * 7]
+    cases = settled(99_000, 100_000, 99_000, 96_000, 94_000, access_point=paper(CapTables.JELLY_BEAN))
+    assert cases == [90, 555, 555, 555, 90]
+
+
+def test_a_terminal_more_or_less_is_not_little() -> None:
+    air = Air()
+    rounds = [only(air.passes(equal(number, Stream(rtt_us=7000)), 4).caps[ME]).most for number in (6, 7, 6, 7, 10)]
+    assert rounds == [4, 3, 4, 3, 3]
+
+
+def test_what_is_decided_twice_is_the_same() -> None:
+    for access_point in (IDEAL, paper(CapTables.GINGERBREAD), paper(CapTables.JELLY_BEAN)):
+        air = Air(access_point)
+        first = air.passes({ME: [Stream(), Stream(FAR, 256_000, 600_000)], address(1): [Stream()]})
+        assert air.decide() == first and air.decide() == first
+
+
+def test_another_rule_or_bandwidth_acts_at_once() -> None:
+    air = Air()
+    air.passes(equal(1, Stream(FAR, 256_000)))
+    for bandwidth_bps in (19_600_000, 20_000_000, 100_000_000):
+        air.access_point = replace(IDEAL, bandwidth_bps=bandwidth_bps)
+        assert only(air.decide().caps[ME]).most == part(256_000, 1, bandwidth_bps) + 1
+    air.access_point = OFF
+    assert air.decide() == Ruling(OFF)
+
+
+# On doubt no cap
+
+
+def test_without_a_round_trip_there_is_no_cap_but_a_reason() -> None:
+    before = heard(None, ME, {ME}, [], 100.0)
+    unknown = heard(before, ME, {ME}, [TcpFlow((ME, 1, NEAR, 80), 0, 50_000, None, None)], 100.25)
+    cap = decide(IDEAL, [unknown], None, 100.25).caps[ME]
+    assert cap.active and not cap.windows and cap.because == "no cap: its shortest round trip is not known"
+
+
+def test_who_is_silent_has_no_cap_and_is_no_sharer() -> None:
+    air = Air()
+    air.passes(equal(2, Stream()))
+    air.now += 4 * PERIOD_S
+    assert air.decide().caps == {} and air.decide().active == 0
+
+
+def test_a_cap_is_no_more_than_a_window_can_be() -> None:
+    fast = replace(IDEAL, bandwidth_bps=10**12)
+    assert only(Air(fast).passes(equal(1, Stream(rtt_us=2_000_000))).caps[ME]).most == MOST_SEGMENTS
+
+
+# MPTCP
+
+
+def test_the_subflows_of_one_connection_share_its_window_by_the_way_that_is_in_use() -> None:
+    other, now = "10.2.0.1", 100.0
+    sharer, sent = heard(None, ME, {ME, other}, [], now), [0, 0]
+
+    def windows(near_bytes: int, far_bytes: int) -> dict[str, int]:
+        nonlocal sharer, now
+        now += PERIOD_S
+        sent[0] += near_bytes
+        sent[1] += far_bytes
+        flows = [
+            TcpFlow((ME, 1, NEAR, 80), 7, sent[0], 4000, 4000),
+            TcpFlow((other, 2, NEAR, 80), 7, sent[1], 64_000, 64_000),
+        ]
+        sharer = heard(sharer, ME, {ME, other}, flows, now)
+        cap = decide(IDEAL, [sharer], None, now).caps[ME]
+        assert cap.connections == 1 and cap.most_segments == max(one.most for one in cap.windows.values())
+        return {pair[0]: one.most for pair, one in cap.windows.items()}
+
+    windows(50_000, 50_000)
+    assert windows(50_000, 0) == {ME: 12, other: 12}
+    assert windows(0, 50_000) == {ME: 112, other: 112}, "it was switched"
+    assert windows(50_000, 50_000) == {ME: 112, other: 112}
+
+
+# Liars
+
+HONEST = [Stream(NEAR, 16_000), Stream(FAR, 64_000)]
+LIES = st.lists(
+    st.builds(
+        Stream,
+        st.sampled_from([NEAR, FAR, "10.9.9.9", ""]),
+        st.integers(-5, 10**5) | st.sampled_from([0, 1, 60_000_000, 10**18]),
+        st.none() | st.integers(-5, 10**8) | st.just(10**18),
+        st.integers(0, 10**9),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(st.integers(1, 6), LIES)
+def test_no_report_lowers_another_terminals_cap_below_its_fair_share(honest: int, lies: list[Stream]) -> None:
+    everybody = {address(number): HONEST for number in range(honest)}
+    ruling = Air().passes({**everybody, address(99): lies})
+    fair = Air().passes({address(number): HONEST for number in range(honest + 1)})
+    for terminal in everybody:
+        for pair, window in ruling.caps[terminal].windows.items():
+            assert window.most >= fair.caps[terminal].windows[pair].most
+        assert ruling.caps[terminal].windows.keys() == fair.caps[terminal].windows.keys()
+        assert not ruling.caps[terminal].doubts
+
+
+def test_ten_thousand_connections_are_one_sharer() -> None:
+    liar = {address(9): [Stream(NEAR, 1)] * 10_000}
+    ruling = Air().passes({**equal(1, Stream(FAR, 64_000)), **liar})
+    assert ruling.active == 2 and only(ruling.caps[ME]).most == part(64_000, 2) + 1
+    cap = ruling.caps[address(9)]
+    assert cap.doubted and only(cap).pace_bps * cap.connections <= BANDWIDTH_BPS / 2
+
+
+def test_who_tells_of_a_longer_way_than_all_others_has_no_more_for_it_and_is_named_and_counted_once() -> None:
+    air, liar = Air(), address(9)
+    streams = {**equal(3, Stream(NEAR, 4000)), liar: [Stream(NEAR, 1_900_000)]}
+    cap = air.passes(streams, reports=6).caps[liar]
+    bound_us = OTHERS_FACTOR * 4000 + OTHERS_MORE_US
+    assert only(cap).most == part(bound_us, 4) + 1
+    assert cap.doubts == (
+        "it tells of 1900.0 ms at least to 10.9.0.4, where 3 others get in 4.0 ms: 48.0 ms are believed",
+    )
+    assert cap.doubted == 1
+    assert not air.passes({**streams, liar: [Stream(FAR, 64_000)]}, reports=6).caps[liar].doubts
+
+
+def test_who_began_while_a_queue_stood_has_the_way_of_those_who_saw_it_empty() -> None:
+    early, late = Stream(rtt_us=4000, srtt_us=22_000), Stream(rtt_us=20_000, srtt_us=22_000)
+    ruling = Air().passes({**{each: [early] for each in map(address, range(4))}, **{address(9): [late]}})
+    assert len({cap.most_segments for cap in ruling.caps.values()}) == 1
+    assert not ruling.caps[address(9)].doubts
+
+
+def test_one_that_tells_of_a_queue_takes_nothing_from_who_has_a_longer_way_than_another() -> None:
+    near, far, lie = (
+        Stream(rtt_us=4000, srtt_us=5000),
+        Stream(rtt_us=40_000, srtt_us=42_000),
+        Stream(NEAR, 1, 30_000_000),
+    )
+    ruling = Air().passes({ME: [far], address(1): [near], address(2): [lie]})
+    assert ruling.caps[ME].most_segments == part(40_000, 3) + 1
+
+
+def test_who_tells_of_two_terminals_is_one_witness() -> None:
+    air, liars = Air(), (address(8), address(9))
+    streams = {ME: [Stream(NEAR, 16_000)], **{each: [Stream(NEAR, 1, 30_000_000)] for each in liars}}
+    air.passes(streams)
+    who = [replace(each, told_by="liar" if each.terminal in liars else "") for each in air.sharers.values()]
+    ruling = decide(air.access_point, who, None, air.now)
+    assert ruling.caps[ME].most_segments == part(16_000, 3) + 1
+
+
+@pytest.mark.parametrize(("terminals", "rtt_us"), [(1, 4000), (10, 4000), (3, 64_000)])
+def test_a_kernel_that_forgets_how_short_the_way_is_makes_no_cap_larger(terminals: int, rtt_us: int) -> None:
+    air = Air()
+    caps = air.passes(equal(terminals, Stream(rtt_us=rtt_us))).caps
+    standing_us = max(rtt_us, int(sum(cap.most_segments or 0 for cap in caps.values()) * SEGMENT_US / BANDWIDTH_BPS))
+    forgot = air.passes(equal(terminals, Stream(rtt_us=standing_us)), reports=FORGOTTEN_REPORTS).caps
+    assert [cap.windows for cap in forgot.values()] == [cap.windows for cap in caps.values()]
+
+
+def test_what_is_on_its_way_far_away_makes_no_queue_for_who_is_near() -> None:
+    """15 ms can stand, though all segments together would take 140 ms to be sent."""
+    air, near = Air(), [address(number) for number in range(5)]
+    far = {address(number): [Stream(FAR, 256_000)] for number in range(5, 10)}
+    air.passes({each: [Stream(rtt_us=4000)] for each in near} | far)
+    streams = {each: [Stream(rtt_us=60_000)] for each in near} | far
+    caps = air.passes(streams, reports=FORGOTTEN_REPORTS).caps
+    assert only(caps[ME]).most == part(60_000, 10) + 1
+
+
+def test_others_by_another_uplink_say_nothing_of_how_far_a_place_is() -> None:
+    air = Air()
+    air.rides = {address(2): "satellite"}
+    others = {address(number): [Stream(rtt_us=10_000, srtt_us=76_000)] for number in (0, 1)}
+    cap = air.passes(others | {address(2): [Stream(rtt_us=300_000)]}).caps[address(2)]
+    assert not cap.doubts and only(cap).most == part(300_000, 3) + 1
+    cap = air.passes(others | {address(2): [Stream(rtt_us=60_000)]}, reports=FORGOTTEN_REPORTS).caps[address(2)]
+    assert only(cap).most == part(60_000, 3) + 1, "it did not begin in their queue"
+
+
+@pytest.mark.parametrize("srtt_us", [60_000, 64_000])
+def test_a_connection_that_goes_by_a_longer_way_now_is_not_held_to_the_shorter_one(srtt_us: int) -> None:
+    """Its kernel tells of the shortest round trip it ever had."""
+    air = Air()
+    short = air.passes(equal(1, Stream(rtt_us=4000))).caps[ME].most_segments
+    air.rides = {ME: "lte"}
+    for _ in range(2):
+        cap = air.passes(equal(1, Stream(rtt_us=4000, srtt_us=srtt_us)), reports=12).caps[ME]
+        assert short and only(cap).most >= part(0.9 * 60_000, 1) > 4 * short
+    assert only(cap).most <= part(64_000, 1) + 1
+
+
+@pytest.mark.parametrize("terminals", [1, 10])
+def test_a_move_to_an_uplink_that_is_as_long_changes_no_cap(terminals: int) -> None:
+    air = Air()
+    before = air.passes(equal(terminals, Stream(rtt_us=4000))).caps
+    standing_us = int(sum(cap.most_segments or 0 for cap in before.values()) * SEGMENT_US / BANDWIDTH_BPS)
+    air.rides = {address(number): "lte" for number in range(terminals)}
+    after = air.passes(equal(terminals, Stream(rtt_us=4000, srtt_us=max(4000, standing_us))), reports=40).caps
+    assert [cap.windows for cap in after.values()] == [cap.windows for cap in before.values()]
+
+
+def test_a_way_that_has_become_longer_than_any_queue_of_ours_is_followed() -> None:
+    air = Air()
+    air.passes(equal(2, Stream(rtt_us=4000)))
+    longer = air.passes(equal(2, Stream(rtt_us=64_000)), reports=FORGOTTEN_REPORTS).caps[ME]
+    assert only(longer).most == part(64_000, 2) + 1
+
+
+def test_a_longer_way_is_no_queue_where_the_others_packets_take_less() -> None:
+    near, far = Stream(rtt_us=4000, srtt_us=8000), Stream(rtt_us=20_000, srtt_us=24_000)
+    ruling = Air().passes({**{each: [near] for each in map(address, range(4))}, **{address(9): [far]}})
+    assert ruling.caps[address(9)].most_segments == part(20_000, 5) + 1
+
+
+def test_one_other_alone_is_no_witness() -> None:
+    ruling = Air().passes({ME: [Stream(NEAR, 256_000)], address(1): [Stream(NEAR, 1)]})
+    assert only(ruling.caps[ME]).most == part(256_000, 2) + 1 and not ruling.caps[ME].doubts
+
+
+def test_a_way_that_another_uplink_makes_longer_is_believed() -> None:
+    ruling = Air().passes({**equal(3, Stream(NEAR, 15_000)), address(9): [Stream(NEAR, 60_000)]})
+    assert not ruling.caps[address(9)].doubts
+
+
+# Whatever is reported
+
+RTTS = st.integers(200, 600_000)
+ACCESS_POINTS = st.builds(
+    AccessPoint,
+    st.just("air"),
+    st.integers(10**5, 10**9),
+    st.sampled_from([CapRule.IDEAL, CapRule.PAPER]),
+    st.sampled_from(list(CapTables)),
+)
+STREAMS = st.builds(
+    Stream, st.sampled_from([NEAR, FAR]), RTTS, RTTS, st.just(10**6), st.sampled_from([0, 0, 1, 2]), st.booleans()
+)
+TERMINALS = st.dictionaries(st.integers(0, 20).map(address), st.lists(STREAMS, max_size=5), max_size=8)
+
+
+@given(ACCESS_POINTS, st.lists(TERMINALS, min_size=1, max_size=4))
+def test_a_window_has_two_segments_at_least_and_no_floor_above_it(
+    access_point: AccessPoint, rounds: list[dict[str, list[Stream]]]
+) -> None:
+    air = Air(access_point)
+    for streams in rounds:
+        ruling = air.passes(streams, reports=2)
+        assert ruling.active == sum(cap.active for cap in ruling.caps.values())
+        for cap in ruling.caps.values():
+            assert cap.because and (cap.most_segments is None) == (not cap.windows)
+            for window in cap.windows.values():
+                assert 2 <= window.most <= MOST_SEGMENTS and 0 <= window.least <= window.most and window.pace_bps >= 0
+
+
+@given(
+    st.integers(10**5, 10**9),
+    st.integers(200, 600_000),
+    st.lists(st.integers(1, 8), min_size=1, max_size=12),
+)
+@settings(max_examples=60)
+def test_all_together_have_what_fits_and_two_segments_a_connection_more_or_a_pace(
+    bandwidth_bps: int, rtt_us: int, connections: list[int]
+) -> None:
+    air = Air(replace(IDEAL, bandwidth_bps=bandwidth_bps))
+    streams = {address(number): [Stream(NEAR, rtt_us)] * many for number, many in enumerate(connections)}
+    caps = air.passes(streams).caps.values()
+    total = sum(cap.most_segments or 0 for cap in caps)
+    way = fits(rtt_us, bandwidth_bps)
+    assert total <= max(2 * way, way + 1) + 2 * sum(connections)
+    assert total >= fits(rtt_us, bandwidth_bps), "and no less: the air would stand idle"
+    assert sum(only(cap).pace_bps * cap.connections for cap in caps) <= bandwidth_bps
+    for cap in caps:
+        most = max(2 * way, way + 1) / len(connections)
+        assert only(cap).pace_bps or (cap.most_segments or 0) <= most + 1 + cap.connections
+
+
+# For people and their programs
+
+
+def test_a_writer_is_told_blocks_by_how_many_send() -> None:
+    assert [Air().passes(equal(number, Stream())).block_bytes for number in (1, 2, 3, 10)] == [
+        256 << 10,
+        16 << 10,
+        8 << 10,
+        8 << 10,
+    ]
+    assert Air().passes({ME: []}).block_bytes == BLOCK_BYTES[0], "it would be alone"
+
+
+@pytest.mark.parametrize(
+    ("access_point", "streams", "because"),
+    [
+        (
+            IDEAL,
+            equal(3, Stream(rtt_us=16_200)),
+            "ideal: 3 active, 20 Mbit/s x (16.2 + 2) ms / 3 = 11 + 1 segments, 1 connection",
+        ),
+        (
+            IDEAL,
+            equal(3, *[Stream(rtt_us=16_200)] * 2),
+            "ideal: 3 active, 20 Mbit/s x (16.2 + 2) ms / 3 = 11 + 1 segments of which 6 each, 2 connections",
+        ),
+        (
+            IDEAL,
+            equal(2, Stream(), Stream(FAR, 256_000)),
+            "ideal: 2 active, 20 Mbit/s x 4.0 ms to 10.9.0.4 / 2 = 4 + 1 segments of which 3 each, "
+            "20 Mbit/s x (256.0 + 2) ms to 10.9.1.4 / 2 = 216 + 1 segments of which 109 each, 2 connections",
+        ),
+        (
+            IDEAL,
+            equal(5, *[Stream(srtt_us=90_000)] * 4),
+            "ideal: 5 active, 20 Mbit/s x 4.0 ms / 5 = 2 + 1 segments of which 2 each, 4 connections; paced at "
+            "0.92 Mbit/s each, as two segments each are more than its part; no floor while a queue stands (round "
+            "trip 90 ms)",
+        ),
+        (
+            paper(CapTables.JELLY_BEAN),
+            equal(3, Stream(rtt_us=16_000, srtt_us=160_000)),
+            "paper (jb): 3 active, 60/50 by number, 80/60 by round trips 10.0 times the shortest, 16.0 ms (case A) = "
+            "60/50 segments, 1 connection",
+        ),
+    ],
+)
+def test_a_reason_has_its_figures(
+    access_point: AccessPoint, streams: dict[str, tuple[Stream, ...]], because: str
+) -> None:
+    assert Air(access_point).passes(streams).caps[ME].because == because
+
+
+def test_a_reason_names_few_places() -> None:
+    because = Air().passes({ME: [Stream(f"10.9.0.{n}", 16_000) for n in range(9)]}).caps[ME].because
+    assert because.count("Mbit/s x") == 3 and ", and 6 more, 9 connections" in because
+
+
+def test_the_ratio_is_of_the_worst_way() -> None:
+    cap = Air().passes({ME: [Stream(NEAR, 4000, 8000), Stream(FAR, 64_000, 64_000)]}).caps[ME]
+    assert cap.ratio == 2.0

@@ -1,0 +1,114 @@
+"""The tables of paper 000 are as it prints them, cell by cell, and so is what a ruling makes of them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from controller.model.config import CapTables
+from controller.policy.caps.windows import Bounds, Case, by_ratio, by_terminals, row_of
+from tests.controller.sharing_terminals import Air, Stream, address, equal, paper
+
+PRINTED = Path(__file__).parents[4] / "experiments" / "paper"
+RTT_US = {Case.A: 16_000, Case.B: 256_000}
+CASES = [(tables, case) for tables in CapTables for case in Case]
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (PRINTED / name).open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+BY_TERMINALS = rows("000_table2_caps_by_terminals.csv")
+BY_RATIO = rows("000_table3_caps_by_rtt_ratio.csv")
+
+
+def printed(row: dict[str, str], tables: CapTables, case: Case) -> Bounds:
+    of = f"{tables.value}_{case.name.lower()}"
+    return Bounds(int(row[f"{of}_max"]), int(row[f"{of}_min"]))
+
+
+def ruled(tables: CapTables, case: Case, terminals: int, ratio: float) -> Bounds:
+    rtt_us = RTT_US[case]
+    ruling = Air(paper(tables)).passes(equal(terminals, Stream(rtt_us=rtt_us, srtt_us=round(rtt_us * ratio))))
+    (window,) = ruling.caps[address(0)].windows.values()
+    return Bounds(window.most, window.least)
+
+
+@pytest.mark.parametrize(("tables", "case"), CASES)
+def test_every_cell_of_table_2_is_as_printed(tables: CapTables, case: Case) -> None:
+    assert len(BY_TERMINALS) == 10
+    for row in BY_TERMINALS:
+        assert by_terminals(tables, case, int(row["terminals"])) == printed(row, tables, case), row
+
+
+@pytest.mark.parametrize(("tables", "case"), CASES)
+def test_every_cell_of_table_3_is_as_printed_from_its_ratio_until_the_next(tables: CapTables, case: Case) -> None:
+    assert len(BY_RATIO) == 10
+    begins = [float(row[f"{tables.value}_{case.name.lower()}_ratio"]) for row in BY_RATIO]
+    for row, at, end in zip(BY_RATIO, begins, [*begins[1:], 1e9], strict=True):
+        for ratio in (at, (at + end) / 2, end * 0.9999):
+            assert by_ratio(tables, case, row_of(case, ratio)) == printed(row, tables, case), (row, ratio)
+
+
+@pytest.mark.parametrize(("tables", "case"), CASES)
+def test_the_smaller_of_both_tables_rules_max_and_min_each_by_itself(tables: CapTables, case: Case) -> None:
+    for number in BY_TERMINALS:
+        for growth in BY_RATIO:
+            terminals, ratio = int(number["terminals"]), float(growth[f"{tables.value}_{case.name.lower()}_ratio"])
+            expected = printed(number, tables, case).smaller(printed(growth, tables, case))
+            assert ruled(tables, case, terminals, ratio) == expected, (terminals, ratio)
+
+
+def test_max_and_min_may_come_from_different_tables() -> None:
+    assert ruled(CapTables.JELLY_BEAN, Case.B, 2, 1.0) == Bounds(300, 300)
+    assert ruled(CapTables.JELLY_BEAN, Case.B, 2, 2.0) == Bounds(300, 100)
+    assert ruled(CapTables.JELLY_BEAN, Case.B, 1, 1.0) == Bounds(555, 250), "300 by growth"
+
+
+@pytest.mark.parametrize(("rtt_us", "case"), [(99_999, Case.A), (100_000, Case.B)])
+def test_the_cases_are_split_at_100_ms(rtt_us: int, case: Case) -> None:
+    ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, Stream(rtt_us=rtt_us)))
+    (window,) = ruling.caps[address(0)].windows.values()
+    assert window.case is case and window.most == {Case.A: 90, Case.B: 555}[case]
+
+
+@pytest.mark.parametrize(("tables", "case"), CASES)
+def test_beyond_ten_terminals_each_has_its_part_of_the_last_row_and_two_segments_at_least(
+    tables: CapTables, case: Case
+) -> None:
+    ten = by_terminals(tables, case, 10)
+    twenty = by_terminals(tables, case, 20)
+    assert twenty == Bounds(max(2, ten.most // 2), max(1, ten.least // 2))
+    before = ten
+    for active in range(11, 300):
+        bounds = by_terminals(tables, case, active)
+        assert bounds.smaller(before) == bounds and bounds.most >= 2 and bounds.least >= 1
+        before = bounds
+
+
+def test_a_round_trip_below_the_shortest_is_of_the_first_row() -> None:
+    assert row_of(Case.A, 0.7) == 0
+
+
+def test_a_terminals_windows_are_divided_among_its_connections() -> None:
+    ruling = Air(paper(CapTables.JELLY_BEAN)).passes(equal(1, *[Stream(rtt_us=16_000)] * 4))
+    cap = ruling.caps[address(0)]
+    assert (cap.most_segments, cap.least_segments) == (88, 80)
+    (window,) = cap.windows.values()
+    assert (window.most, window.least) == (22, 20)
+
+
+def test_a_row_is_left_for_a_better_one_only_with_something_to_spare_and_for_a_worse_one_at_once() -> None:
+    air = Air(paper(CapTables.JELLY_BEAN))
+
+    def most(ratio: float) -> int | None:
+        streams = equal(1, Stream(rtt_us=10_000, srtt_us=round(ratio * 10_000)))
+        return air.passes(streams).caps[address(0)].most_segments
+
+    assert most(14.9) == 80
+    assert most(15.1) == 60
+    assert most(14.9) == 60, "15 % in one report and 14.9 in the next are the same"
+    assert most(14.2) == 80

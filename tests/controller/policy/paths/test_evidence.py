@@ -1,0 +1,223 @@
+"""What a report says of uplinks: which loss is whose, when a path stands still, and what a count begins from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.model.config import Mode
+from controller.model.known import Wanted
+from controller.policy.paths.evidence import Held, Ledger, Weighed, weigh
+from controller.policy.paths.health import UplinkReading
+from controller.policy.paths.uplinks import Home, Way, homes, paths, way
+from controller.protocol.reports import Connection, Subflow
+from tests.controller import relayed_site, sites
+
+WIFI, LTE, LAN, FAR = "192.168.110.3", "192.168.210.3", "10.1.0.7", "203.0.113.5"
+NEW = Subflow(WIFI, 1000, FAR, 443, False, False, 20_000, 20_000, 10, 0, 0, 0, 0, 0, 0, 0)
+
+SITE = sites.paper_site()
+HOMES = {address: found[0] for address, found in homes((SITE,)).items()}
+
+
+def at_terminal(local: str = WIFI, **more: object) -> Subflow:
+    return replace(NEW, local_address=local, **more)  # type: ignore[arg-type]
+
+
+def served(remote: str = WIFI, **more: object) -> Subflow:
+    return replace(NEW, local_address=FAR, remote_address=remote, **more)  # type: ignore[arg-type]
+
+
+class Reports:
+    """Of one agent, one a second."""
+
+    def __init__(self, mode: Mode, active: str = "wifi", at_terminal: bool = True) -> None:
+        self._wanted = Wanted({"client": mode, "phone": mode}, {"client": active, "phone": active})
+        self._at_terminal = at_terminal
+        self._ledger: Ledger | None = None
+
+    def tell(self, *subflows: Subflow, interval_ms: int = 1000) -> Weighed:
+        def way_of(home: Home) -> Way:
+            return way(home.site, home.terminal, self._wanted)
+
+        told = (Connection(7, not self._at_terminal, subflows),)
+        weighed = weigh(self._ledger, told, interval_ms, self._at_terminal, HOMES.get, way_of)
+        self._ledger = weighed.ledger
+        return weighed
+
+
+LOST = {"segments_sent": 100, "retransmits": 20, "bytes_acked": 90_000}
+COUNTED = UplinkReading(100, 20, 90_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "active", "blamed"),
+    [(Mode.OFF, "lte", "wifi"), (Mode.SINGLE, "lte", "lte"), (Mode.SINGLE, "wifi", "wifi"), (Mode.BICAST, "lte", None)],
+)
+def test_what_a_terminal_lost_is_laid_to_the_uplink_that_its_mode_sends_by(
+    mode: Mode, active: str, blamed: str | None
+) -> None:
+    reports = Reports(mode, active)
+    reports.tell(at_terminal())
+    readings = reports.tell(at_terminal(**LOST)).readings
+    counted = {uplink: reading for (_, uplink), reading in readings.items() if reading.segments}
+    assert counted == ({blamed: COUNTED} if blamed else {})
+
+
+@pytest.mark.parametrize(
+    ("cwnd_segments", "retransmits", "unslowed"),
+    [(10, 50, 0), (15, 10, 0), (16, 10, 90_000), (40, 0, 0), (200, 0, 90_000)],
+)
+def test_a_sender_with_four_times_the_window_that_reno_would_have_is_not_slowed_down_by_losses(
+    cwnd_segments: int, retransmits: int, unslowed: int
+) -> None:
+    reports = Reports(Mode.SINGLE)
+    reports.tell(at_terminal())
+    sent = at_terminal(segments_sent=100, retransmits=retransmits, bytes_acked=90_000, cwnd_segments=cwnd_segments)
+    assert reports.tell(sent).readings[("client", "wifi")].unslowed_bytes == unslowed
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_a_server_lost_is_laid_to_the_uplink_that_the_address_returns_by(mode: Mode) -> None:
+    reports = Reports(mode, "lte", at_terminal=False)
+    reports.tell(served(WIFI), served(LTE))
+    readings = reports.tell(served(WIFI, **LOST), served(LTE, segments_sent=50, bytes_acked=70_000)).readings
+    assert readings[("client", "wifi")] == COUNTED
+    assert readings[("client", "lte")] == UplinkReading(50, 0, 70_000, 0)
+
+
+def test_a_terminal_of_one_uplink_lays_everything_to_the_active_one() -> None:
+    for reports, subflow in ((Reports(Mode.SINGLE, "lte"), at_terminal), (Reports(Mode.OFF, "lte", False), served)):
+        reports.tell(subflow(LAN))
+        assert reports.tell(subflow(LAN, **LOST)).readings == {("phone", "lte"): COUNTED}
+
+
+def test_what_stays_inside_the_site_is_evidence_of_no_uplink() -> None:
+    reports = Reports(Mode.SINGLE)
+    reports.tell(at_terminal(WIFI, remote_address=LAN))
+    assert not reports.tell(at_terminal(WIFI, remote_address=LAN, **LOST)).readings
+
+
+def test_the_first_report_is_where_counting_begins_and_a_new_subflow_counts_from_nothing() -> None:
+    reports = Reports(Mode.OFF)
+    assert not reports.tell(at_terminal(**LOST)).readings
+    weighed = reports.tell(at_terminal(**LOST), at_terminal(local_port=1001, segments_sent=7, bytes_acked=9000))
+    assert weighed.readings == {("client", "wifi"): UplinkReading(7, 0, 9000, 0)}
+
+
+def test_a_port_that_is_used_again_is_another_subflow() -> None:
+    reports = Reports(Mode.OFF)
+    reports.tell(at_terminal(segments_sent=5000, retransmits=40, bytes_acked=9_000_000))
+    readings = reports.tell(at_terminal(segments_sent=7, retransmits=1, bytes_acked=9000)).readings
+    assert readings == {("client", "wifi"): UplinkReading(7, 1, 9000, 0)}
+
+
+WAITS = {"in_flight_segments": 3, "bytes_acked": 5000}
+
+
+@pytest.mark.parametrize(("srtt_us", "counts"), [(20_000, True), (80_000, True), (90_000, False)])
+def test_what_is_lost_in_the_senders_own_queue_is_not_the_uplinks(srtt_us: int, counts: bool) -> None:
+    reports = Reports(Mode.OFF)
+    reports.tell(at_terminal())
+    readings = reports.tell(at_terminal(**LOST, srtt_us=srtt_us)).readings
+    assert readings == {("client", "wifi"): COUNTED if counts else UplinkReading(0, 0, 90_000, 0)}
+
+
+def test_a_path_stands_still_when_data_waited_from_one_report_to_the_next() -> None:
+    reports = Reports(Mode.OFF, at_terminal=False)
+    reports.tell(served(**WAITS, since_ack_ms=900))
+    assert reports.tell(served(**WAITS, since_ack_ms=1900)).readings[("client", "wifi")].stalled_ms == 1000
+    assert reports.tell(served(**WAITS, since_ack_ms=2900)).readings[("client", "wifi")].stalled_ms == 2000
+
+
+def test_at_ten_reports_a_second_a_stall_adds_up() -> None:
+    reports = Reports(Mode.OFF, at_terminal=False)
+    told = [reports.tell(served(**WAITS, since_ack_ms=100 * at), interval_ms=100).readings for at in range(1, 7)]
+    assert [each[("client", "wifi")].stalled_ms for each in told[1:]] == [100, 200, 300, 400, 500]
+
+
+def test_who_was_idle_for_long_and_has_just_sent_does_not_stand_still() -> None:
+    reports = Reports(Mode.OFF, at_terminal=False)
+    reports.tell(served(bytes_acked=5000, since_ack_ms=9000))
+    assert reports.tell(served(**WAITS, since_ack_ms=10_000)).readings[("client", "wifi")].stalled_ms == 0
+
+
+def test_one_that_stands_still_beside_one_that_gets_on_accuses_nobody() -> None:
+    reports = Reports(Mode.OFF, at_terminal=False)
+    other = served(remote_port=2000)
+    reports.tell(served(**WAITS), other)
+    readings = reports.tell(served(**WAITS, since_ack_ms=1500), replace(other, bytes_acked=1400)).readings
+    assert readings[("client", "wifi")].stalled_ms == 0
+
+
+@pytest.mark.parametrize(("delivers", "accused"), [(True, "wifi"), (False, "lte")])
+def test_in_single_a_subflow_beside_the_active_path_accuses_that_unless_it_is_seen_to_deliver(
+    delivers: bool, accused: str
+) -> None:
+    reports = Reports(Mode.SINGLE, "lte", at_terminal=False)
+    reports.tell(served(WIFI, **WAITS), served(LTE))
+    acked = 10_000 if delivers else 0
+    readings = reports.tell(served(WIFI, **WAITS, since_ack_ms=1500), served(LTE, bytes_acked=acked)).readings
+    stalled = {uplink for (_, uplink), reading in readings.items() if reading.stalled_ms}
+    assert stalled == {accused}
+
+
+def test_a_terminals_connections_are_told_with_who_flagged_them_and_plain_tcp_is_not_among_them() -> None:
+    weighed = Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(served(WIFI), served(LTE, backup_by_peer=True))
+    assert weighed.standings["client"].connections == {7: [Held("wifi", False, False), Held("lte", False, True)]}
+    assert not weighed.serves_strangers
+    assert Reports(Mode.SINGLE, "wifi", at_terminal=False).tell(served("198.51.100.9")).serves_strangers
+    plain = weigh(
+        None, (Connection(0, True, (served(),)),), 0, False, HOMES.get, lambda home: way(SITE, home.terminal, Wanted())
+    )
+    assert not plain.standings
+
+
+def test_what_goes_on_from_one_relay_to_another_is_no_path_of_a_terminal() -> None:
+    (site,) = relayed_site.config().sites
+    homes_of = {address: found[0] for address, found in homes((site,)).items()}
+
+    def told(at_terminal: bool, *subflows: Subflow) -> Weighed:
+        connections = (Connection(7, not at_terminal, subflows),)
+        return weigh({}, connections, 1000, at_terminal, homes_of.get, lambda home: way(site, home.terminal, Wanted()))
+
+    by_itself, local = Held("wifi", False, False), "10.97.1.3"
+    at_gateway = told(True, at_terminal(local), at_terminal(local, local_port=1001, remote_port=8701, **LOST))
+    at_relay = told(False, served(local), served("198.51.100.9", **LOST))
+    for weighed in (at_gateway, at_relay):
+        assert weighed.standings["client"].connections == {7: [by_itself]} and not weighed.serves_strangers
+        assert not any(reading.retransmits for reading in weighed.readings.values())
+
+
+def test_paths_are_addresses_by_uplink_and_none_where_there_is_no_choice() -> None:
+    client, phone = SITE.terminals
+    assert (
+        paths(SITE, client.addresses) == {"wifi": (WIFI, "fd00:110::3"), "lte": (LTE,)}
+        and paths(SITE, phone.addresses) == {}
+    )
+
+
+COUNTERS = st.integers(0, 2**40)
+SUBFLOWS = st.builds(
+    replace,
+    st.sampled_from([at_terminal(WIFI), at_terminal(LTE), served(WIFI), served(LAN), at_terminal("garbage")]),
+    segments_sent=COUNTERS,
+    retransmits=COUNTERS,
+    bytes_acked=COUNTERS,
+    in_flight_segments=st.integers(0, 100),
+    since_ack_ms=st.integers(0, 2**32 - 1),
+)
+
+
+@given(st.lists(st.lists(SUBFLOWS, max_size=6), max_size=5), st.sampled_from(Mode), st.booleans())
+def test_whatever_is_reported_no_reading_counts_below_nothing(
+    told: list[list[Subflow]], mode: Mode, at_the_terminal: bool
+) -> None:
+    reports = Reports(mode, "lte", at_the_terminal)
+    for subflows in told:
+        for (terminal, uplink), reading in reports.tell(*subflows).readings.items():
+            assert terminal in ("client", "phone") and uplink in ("wifi", "lte")
+            assert min(reading.segments, reading.retransmits, reading.acked_bytes, reading.stalled_ms) >= 0

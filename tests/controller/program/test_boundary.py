@@ -1,0 +1,344 @@
+"""A site's exit is the way on for the terminals at the other end, and nobody else's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from controller.model.config import ConfigError, Mode, Site
+from controller.model.known import Known
+from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
+from controller.program.program import Program
+from tests.controller import sites
+from tests.controller.features.peer_sites import test_peer_program
+from tests.controller.sites import PHONE_MAC, PORTS
+from tests.fakes.packet import Packet, arp_request, echo, solicit, tcp, udp
+from tests.fakes.pipeline import Sent
+from tests.fakes.switch import FakeSwitch
+
+WIFI, LTE, SERVERS, SIDE, EXIT = (PORTS[name].number for name in ("wifi0", "lte0", "c1", "c2", "lan0"))
+GATEWAY_MAC = "02:00:00:00:0f:09"
+EXIT_MAC = "02:00:00:00:0f:0a"
+AT_HOME = {4: "192.168.110.3", 6: "fd00:110::3"}
+STRANGERS = {4: "203.0.113.77", 6: "2001:db8:77::1"}
+EXITS = {4: "10.98.0.2", 6: "fd00:98::2"}
+GATEWAYS = {4: "10.98.0.1", 6: "fd00:98::1"}
+SERVER = {4: "192.168.0.2", 6: "fd00::2"}
+BESIDE = {4: "192.168.0.9", 6: "fd00::9"}  # an address of nobody, in the servers' subnet
+families = pytest.mark.parametrize("version", [4, 6])
+
+
+def document() -> dict[str, Any]:
+    """Behind the exit's port is a terminal, too."""
+    written = test_peer_program.document()
+    far = written["sites"]["far"]
+    far["subnets"]["beyond"] = {"gateways": [f"{GATEWAYS[4]}/29", f"{GATEWAYS[6]}/64"], "mac": GATEWAY_MAC}
+    far["terminals"]["beyond"] = {
+        "exit": "true",
+        "addresses": [{"address": address, "port": "lan0"} for address in EXITS.values()],
+    }
+    far["terminals"]["beside"] = {"addresses": [{"address": "10.98.0.3", "port": "lan0"}]}
+    return written
+
+
+def far() -> Site:
+    return sites.loaded(document()).sites[1]
+
+
+def known(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> Known:
+    return sites.known(far(), modes, active)
+
+
+def program(now: Known) -> Program:
+    return compile(far(), now)
+
+
+def installed(program: Program) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, program):
+        switch.change(change)
+    return switch
+
+
+def switch_with(now: Known) -> FakeSwitch:
+    return installed(program(now))
+
+
+def switch_of(written: dict[str, Any]) -> FakeSwitch:
+    end = sites.loaded(written).sites[1]
+    return installed(compile(end, sites.known(end)))
+
+
+@pytest.fixture
+def switch() -> FakeSwitch:
+    return switch_with(known())
+
+
+def by_wifi(source: str, destination: str, **more: Any) -> Packet:
+    return tcp(source, destination, eth_dst=PORTS["wifi0"].mac, **more)
+
+
+def from_beyond(source: str, destination: str, make: Any = tcp, **more: Any) -> Packet:
+    packet: Packet = make(source, destination, eth_dst=GATEWAY_MAC, **more)
+    return packet
+
+
+def ports(sent: tuple[Sent, ...]) -> set[int]:
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port for each in sent}
+
+
+# Out
+
+
+@families
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_what_a_terminal_there_sends_to_a_stranger_goes_to_the_exit(
+    switch: FakeSwitch, version: int, uplink: str
+) -> None:
+    packet = tcp(AT_HOME[version], STRANGERS[version], eth_dst=PORTS[uplink].mac)
+    (sent,) = switch.send(packet, PORTS[uplink].number).sent
+    assert sent == Sent(EXIT, replace(packet, eth_src=GATEWAY_MAC, eth_dst=PHONE_MAC, nw_ttl=63))
+
+
+def test_each_of_its_addresses_is_led_on(switch: FakeSwitch) -> None:
+    for address in ("192.168.110.3", "192.168.210.3", "10.1.0.7"):
+        assert ports(switch.send(by_wifi(address, STRANGERS[4]), WIFI).sent) == {EXIT}
+
+
+def test_who_has_one_hop_left_is_not_led_on(switch: FakeSwitch) -> None:
+    assert not switch.send(by_wifi(AT_HOME[4], STRANGERS[4], ttl=1), WIFI).sent
+
+
+@families
+def test_a_terminal_here_is_still_reached(switch: FakeSwitch, version: int) -> None:
+    assert ports(switch.send(by_wifi(AT_HOME[version], SERVER[version]), WIFI).sent) == {SERVERS}
+    assert ports(switch.send(by_wifi(STRANGERS[version], SERVER[version]), WIFI).sent) == {SERVERS}
+    assert ports(switch.send(by_wifi(AT_HOME[version], EXITS[version]), WIFI).sent) == {EXIT}
+
+
+@pytest.mark.parametrize(
+    "destination",
+    [
+        *(BESIDE.values()),
+        *(GATEWAYS.values()),
+        *("192.168.100.1", "192.168.100.2", "192.168.100.77", "192.168.200.255", "fd00:200::2"),  # uplinks, and between
+        *("192.168.110.2", "192.168.110.9", "10.1.0.7", "10.1.0.255", "fd00:110::9", "fd00:1::1"),  # at home
+        *("224.0.0.5", "255.255.255.255", "169.254.169.254", "127.0.0.1", "ff0e::1", "fe80::7"),
+    ],
+)
+def test_who_is_no_stranger_is_not_sought_beyond(switch: FakeSwitch, destination: str) -> None:
+    source = AT_HOME[ip_address(destination).version]
+    assert not switch.send(by_wifi(source, destination), WIFI).sent
+
+
+@pytest.mark.parametrize("site", ["far", "home"])
+def test_who_is_between_by_the_word_of_one_site_alone_is_no_stranger(site: str) -> None:
+    written = document()
+    wider = [f"{own.partition('/')[0]}/23" if "." in own else own for own in uplink_of(written, site)["addresses"]]
+    uplink_of(written, site)["addresses"] = wider
+    switch = switch_of(written)
+    assert not switch.send(by_wifi(AT_HOME[4], "192.168.101.7"), WIFI).sent
+    assert not switch.send(from_beyond("192.168.101.7", AT_HOME[4]), EXIT).sent
+
+
+def uplink_of(written: dict[str, Any], site: str) -> dict[str, Any]:
+    found: dict[str, Any] = written["sites"][site]["uplinks"]["wifi"]
+    return found
+
+
+@pytest.mark.parametrize("source", ["192.168.110.9", "198.51.100.5", "10.98.0.2", "fd00:110::9", "2001:db8::5"])
+def test_nobody_else_is_led_on(switch: FakeSwitch, source: str) -> None:
+    stranger = STRANGERS[ip_address(source).version]
+    assert not switch.send(by_wifi(source, stranger), WIFI).sent
+
+
+@families
+def test_what_a_terminal_here_sends_to_a_stranger_leaves_as_it_did(switch: FakeSwitch, version: int) -> None:
+    packet = tcp(SERVER[version], STRANGERS[version], eth_dst=test_peer_program.GATEWAY_MAC)
+    without = test_peer_program.ready().send(packet, SERVERS).sent
+    assert switch.send(packet, SERVERS).sent == without and ports(without) == {WIFI, LTE}
+    assert ports(switch.send(from_beyond(EXITS[version], STRANGERS[version]), EXIT).sent) == {WIFI, LTE}
+
+
+# Back
+
+
+@families
+def test_what_a_stranger_answers_is_copied_as_what_anybody_here_sends_there(switch: FakeSwitch, version: int) -> None:
+    packet = from_beyond(STRANGERS[version], AT_HOME[version])
+    sent = switch.send(packet, EXIT).sent
+    assert ports(sent) == {WIFI, LTE}
+    assert {each.packet.nw_ttl for each in sent} == {63}
+    server = tcp(SERVER[version], AT_HOME[version], eth_dst=test_peer_program.GATEWAY_MAC)
+    assert [(each.port, each.packet.eth_src, each.packet.eth_dst) for each in sent] == [
+        (each.port, each.packet.eth_src, each.packet.eth_dst) for each in switch.send(server, SERVERS).sent
+    ]
+
+
+@families
+def test_mode_active_uplink_and_screening_are_those_of_the_terminal_it_goes_to(version: int) -> None:
+    def leaves(now: Known, make: Any = tcp) -> set[int]:
+        return ports(switch_with(now).send(from_beyond(STRANGERS[version], AT_HOME[version], make), EXIT).sent)
+
+    assert leaves(known(), udp) == {WIFI}
+    assert leaves(known({"client": Mode.SINGLE}, {"client": "lte"})) == {LTE}
+    assert leaves(known({"client": Mode.OFF}, {"client": "lte"})) == {WIFI}
+    assert leaves(replace(known(), screened=frozenset({"wifi"}))) == {LTE}
+
+
+def test_classes_are_those_of_the_other_end() -> None:
+    written = document()
+    home = written["sites"]["home"]
+    home["classes"] = {"calls": {"protocols": ["udp"], "ports": ["5060"], "addresses": ["203.0.113.0/24"]}}
+    home["terminals"]["client"]["modes"] = {"calls": "bicast"}
+    switch = switch_of(written)
+    call = from_beyond(STRANGERS[4], AT_HOME[4], udp, udp_src=5060)
+    assert ports(switch.send(call, EXIT).sent) == {WIFI, LTE}
+    assert ports(switch.send(replace(call, udp_src=5061), EXIT).sent) == {WIFI}
+    assert ports(switch.send(by_wifi(AT_HOME[4], STRANGERS[4]), WIFI).sent) == {EXIT}
+
+
+@families
+def test_a_stranger_reaches_nobody_but_the_terminals_there(switch: FakeSwitch, version: int) -> None:
+    others = (SERVER, BESIDE, EXITS, {4: "10.98.0.3", 6: "fd00:98::3"}, {4: "198.51.100.9", 6: "2001:db8::9"})
+    uplinks = {4: "192.168.100.2", 6: "fd00:100::2"}, {4: "192.168.110.9", 6: "fd00:110::9"}
+    for each in (*others, *uplinks):
+        assert not switch.send(from_beyond(STRANGERS[version], each[version]), EXIT).sent
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(SERVER.values()),
+        *(BESIDE.values()),
+        *(GATEWAYS.values()),
+        *("10.98.0.4", "fd00:98::4"),  # in the exit's own subnet
+        *("192.168.100.1", "192.168.100.2", "fd00:200::1"),
+        *("192.168.110.3", "192.168.110.9", "192.168.210.2", "10.1.0.7", "fd00:110::3", "fd00:1::9"),
+        *("127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::5", "ff02::1"),
+    ],
+)
+def test_what_comes_from_beyond_in_the_name_of_one_of_ours_ends_there(switch: FakeSwitch, source: str) -> None:
+    assert not switch.send(from_beyond(source, AT_HOME[ip_address(source).version]), EXIT).sent
+
+
+@families
+def test_the_exit_itself_and_who_is_behind_its_port_speak_for_themselves(switch: FakeSwitch, version: int) -> None:
+    assert ports(switch.send(from_beyond(EXITS[version], AT_HOME[version]), EXIT).sent) == {WIFI, LTE}
+    assert ports(switch.send(from_beyond(EXITS[version], SERVER[version]), EXIT).sent) == {SERVERS}
+    assert ports(switch.send(from_beyond("10.98.0.3", AT_HOME[4]), EXIT).sent) == {WIFI, LTE}
+
+
+@families
+def test_a_stranger_is_taken_from_the_exit_s_port_alone_and_for_the_gateway_s_mac(
+    switch: FakeSwitch, version: int
+) -> None:
+    packet = from_beyond(STRANGERS[version], AT_HOME[version])
+    assert not switch.send(replace(packet, eth_dst=test_peer_program.GATEWAY_MAC), SERVERS).sent
+    assert not switch.send(replace(packet, eth_dst=PHONE_MAC), EXIT).sent
+    assert not switch.send(replace(packet, vlan_vid=0x1007), EXIT).sent
+
+
+@families
+def test_strangers_are_taken_from_the_exit_s_written_mac_alone(version: int) -> None:
+    written = document()
+    for each in written["sites"]["far"]["terminals"]["beyond"]["addresses"]:
+        each["mac"] = EXIT_MAC
+    site = sites.loaded(written).sites[1]
+    switch = installed(compile(site, sites.known(site)))
+    packet = from_beyond(STRANGERS[version], AT_HOME[version])
+    assert switch.send(replace(packet, eth_src=EXIT_MAC), EXIT).sent
+    assert not switch.send(packet, EXIT).sent
+
+
+@families
+def test_the_exit_is_answered_for_its_gateway_and_for_nobody_else(switch: FakeSwitch, version: int) -> None:
+    asks: Any = arp_request if version == 4 else solicit
+    answered = switch.send(asks(EXITS[version], GATEWAYS[version]), EXIT).sent
+    assert ports(answered) == {EXIT}
+    for other in (AT_HOME, STRANGERS, SERVER):
+        assert not switch.send(asks(EXITS[version], other[version]), EXIT).sent
+    ping = echo(EXITS[version], GATEWAYS[version], eth_dst=GATEWAY_MAC)
+    assert ports(switch.send(ping, EXIT).sent) == {EXIT}
+
+
+# What it is made of
+
+
+def test_only_the_families_that_the_exit_has_are_led_on() -> None:
+    written = document()
+    written["sites"]["far"]["terminals"]["beyond"]["addresses"].pop()
+    switch = switch_of(written)
+    assert ports(switch.send(by_wifi(AT_HOME[4], STRANGERS[4]), WIFI).sent) == {EXIT}
+    assert not switch.send(by_wifi(AT_HOME[6], STRANGERS[6]), WIFI).sent
+    assert not switch.send(from_beyond(STRANGERS[6], AT_HOME[6]), EXIT).sent
+
+
+def test_an_exit_keeps_every_group_and_changes_no_flow_that_was_there() -> None:
+    written = document()
+    written["sites"]["far"]["terminals"]["beyond"]["exit"] = "false"
+    end = sites.loaded(written).sites[1]
+    before, after = compile(end, sites.known(end)), program(known())
+    assert before.groups == after.groups
+    assert before.flows.items() < after.flows.items()
+
+
+def test_a_wish_and_a_mac_modify_groups_alone() -> None:
+    unlearned = replace(known(), observed=replace(known().observed, macs={}))
+    for later in (known({"client": Mode.OFF}), unlearned, replace(known(), screened=frozenset({"lte"}))):
+        changes = diff(program(known()), program(later))
+        assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+
+
+def test_before_its_mac_is_known_nothing_is_sent_to_the_exit() -> None:
+    unlearned = replace(known(), observed=replace(known().observed, macs={}))
+    assert not switch_with(unlearned).send(by_wifi(AT_HOME[4], STRANGERS[4]), WIFI).sent
+
+
+# How it is written
+
+
+def both(far: dict[str, Any]) -> None:
+    far["terminals"]["server"]["exit"] = "true"
+
+
+def two_ways(far: dict[str, Any]) -> None:
+    far["subnets"]["servers"]["uplink"], far["subnets"]["beyond"]["uplink"] = "wifi", "lte"
+    far["terminals"]["beyond"]["addresses"].append({"address": "192.168.0.8", "port": "lan0"})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            lambda far: far.pop("mirrors"),
+            r"beyond\.exit: found 'true', expected false: only a site that mirrors another one",
+        ),
+        (both, r"beyond\.exit: found 'true', expected false: server is the exit of this site"),
+        (
+            two_ways,
+            r"beyond\.addresses: found '10.98.0.2, fd00:98::2, 192.168.0.8', expected one address of each family",
+        ),
+        (
+            lambda far: far["terminals"]["beyond"].update(exit="yes"),
+            r"beyond\.exit: found 'yes', expected one of true, false",
+        ),
+    ],
+)
+def test_what_can_be_no_exit_is_refused(change: Any, complaint: str) -> None:
+    written = document()
+    change(written["sites"]["far"])
+    with pytest.raises(ConfigError, match=rf"sites\.far\.terminals\.{complaint}"):
+        sites.loaded(written)
+
+
+def test_a_site_that_is_mirrored_has_no_exit() -> None:
+    written = document()
+    written["sites"]["home"]["terminals"]["phone"]["exit"] = "true"
+    with pytest.raises(ConfigError, match=r"sites\.home\.terminals\.phone\.exit: found 'true', expected false"):
+        sites.loaded(written)

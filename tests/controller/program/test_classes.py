@@ -1,0 +1,487 @@
+"""A class of traffic has its own mode: who is of it is led as that says, in both directions, and nobody is of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.core import overrides
+from controller.model.config import Config, ConfigError, Mode, Site
+from controller.model.known import Known, Observed, Wanted
+from controller.model.traffic import Family, Protocol, TrafficClass
+from controller.policy.paths.uplinks import Leaves, way
+from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
+from controller.program.matching import Direction, blocks, matches
+from controller.program.program import Program, Value
+from controller.protocol.requests import UnknownClass
+from tests.controller import sites
+from tests.controller.features.peer_sites import test_peer_program
+from tests.controller.pair import Pair
+from tests.controller.sites import PORTS
+from tests.fakes.fields import bits
+from tests.fakes.packet import Packet, echo, sctp, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+C1, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "lan0", "wifi0", "lte0"))
+BOTH, BY_WIFI, BY_LTE = {WIFI, LTE}, {WIFI}, {LTE}
+GATEWAY_MAC = "08:00:27:f9:49:62"
+CALLED, CALLED6, SERVER = "203.0.113.9", "2001:db8::9", "192.168.0.2"
+CLASSES: dict[str, Any] = {
+    "voip": {
+        "protocols": ["udp"],
+        "ports": ["5060", "10000-10015"],
+        "dscp": ["46"],
+        "addresses": ["203.0.113.0/24", "2001:db8::/32"],
+    },
+    "backup-job": {"protocols": ["tcp", "sctp"], "ports": ["873"]},
+    "pings": {"protocols": ["icmp"]},
+}
+SINGLE_AND_BICAST = {"voip": "bicast", "backup-job": "single"}
+
+
+def document(
+    modes: Mapping[str, str] = SINGLE_AND_BICAST, classes: Mapping[str, Any] = CLASSES, **client: str
+) -> dict[str, Any]:
+    written = test_peer_program.document()
+    home = written["sites"]["home"]
+    home["classes"] = dict(classes)
+    home["terminals"]["client"] |= {"modes": dict(modes), **client}
+    return written
+
+
+def config(**more: Any) -> Config:
+    return sites.loaded(document(**more))
+
+
+def known(site: Site, wishes: Mapping[str, Mode] | None = None, active: Mapping[str, str] | None = None) -> Known:
+    return Known(Wanted(dict(wishes or {}), dict(active or {})), Observed(PORTS, sites.learned(site)))
+
+
+def switch_with(program: Program) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, program):
+        switch.change(change)
+    return switch
+
+
+def home(wishes: Mapping[str, Mode] | None = None, active: Mapping[str, str] | None = None, **more: Any) -> FakeSwitch:
+    site = config(**more).sites[0]
+    return switch_with(compile(site, known(site, wishes, active)))
+
+
+def by(switch: FakeSwitch, packet: Packet) -> set[int]:
+    sent = switch.send(packet, C1).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port for each in sent}
+
+
+def call(destination: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
+    source = "fd00:110::3" if ":" in destination else "192.168.110.3"
+    return replace(udp(source, destination, eth_dst=GATEWAY_MAC, udp_dst=port), ip_dscp=dscp)
+
+
+def back(source: str = CALLED, port: int = 5060, dscp: int = 46) -> Packet:
+    """What comes to the far end from its own server, in the name of one who is called."""
+    return replace(udp(source, "192.168.110.3", eth_dst=test_peer_program.GATEWAY_MAC, udp_src=port), ip_dscp=dscp)
+
+
+# What the terminal sends
+
+
+@pytest.mark.parametrize("destination", [CALLED, "203.0.113.255", CALLED6])
+@pytest.mark.parametrize("port", [5060, 10000, 10007, 10015])
+def test_all_of_a_class_in_bicast_is_copied_whatever_the_rest_of_the_terminal_does(destination: str, port: int) -> None:
+    assert by(home(mode="single"), call(destination, port)) == BOTH
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        call(port=5061),
+        call(port=9999),
+        call(port=10016),
+        call(dscp=0),
+        call(dscp=47),
+        call("203.0.114.9"),
+        call("2001:db9::9"),
+        replace(udp("192.168.110.3", CALLED, eth_dst=GATEWAY_MAC, udp_src=5060, udp_dst=99), ip_dscp=46),
+    ],
+)
+def test_what_lacks_one_thing_of_a_class_is_not_of_it(packet: Packet) -> None:
+    assert by(home(), packet) == BY_WIFI
+
+
+def test_a_class_in_single_takes_the_active_uplink_and_the_rest_of_tcp_is_copied() -> None:
+    switch = home(active={"client": "lte"})
+    to = {"eth_dst": GATEWAY_MAC}
+    assert by(switch, tcp("192.168.110.3", SERVER, tcp_dst=873, **to)) == BY_LTE
+    assert by(switch, sctp("fd00:110::3", CALLED6, sctp_dst=873, **to)) == BY_LTE
+    assert by(switch, tcp("192.168.110.3", SERVER, tcp_dst=874, **to)) == BOTH
+    assert by(switch, tcp("192.168.110.3", SERVER, tcp_src=873, **to)) == BOTH
+
+
+def test_a_class_in_single_outlives_a_dead_port_with_no_controller() -> None:
+    switch = home({"client/voip": Mode.SINGLE})
+    switch.down("wifi0")
+    assert by(switch, call()) == BY_LTE
+
+
+def test_a_class_in_off_leaves_by_the_uplink_of_its_subnet() -> None:
+    switch = home({"client/voip": Mode.OFF}, {"client": "lte"})
+    assert by(switch, call()) == BY_WIFI
+
+
+@pytest.mark.parametrize(
+    ("wish", "ways"),
+    [(Mode.BICAST, BOTH), (Mode.SINGLE, BY_LTE), (Mode.OFF, BY_WIFI), (Mode.AUTO, BOTH)],
+    ids=list(Mode),
+)
+def test_a_class_without_a_mode_of_its_own_follows_its_terminal_wholly(wish: Mode, ways: set[int]) -> None:
+    """Pings are not of `bicast`, and copied all the same."""
+    for ping in (echo("192.168.110.3", SERVER, eth_dst=GATEWAY_MAC), echo("fd00:110::3", CALLED6, eth_dst=GATEWAY_MAC)):
+        assert by(home({"client": wish}, {"client": "lte"}), ping) == ways
+
+
+def test_a_wish_for_a_class_goes_before_the_file_and_that_before_a_wish_for_its_terminal() -> None:
+    wanted = Wanted({"client": Mode.OFF, "client/voip": Mode.SINGLE})
+    (client, phone) = config().sites[0].terminals
+    modes = {name: wanted.mode_of(client, name) for name in CLASSES}
+    assert modes == {"voip": Mode.SINGLE, "backup-job": Mode.SINGLE, "pings": Mode.OFF}
+    assert {wanted.mode_of(phone, name) for name in CLASSES} == {Mode.AUTO}
+
+
+# What it is sent, from a site that mirrors its own
+
+
+@pytest.mark.parametrize("port", [5060, 10000, 10015])
+def test_what_comes_back_from_the_other_end_s_ports_is_of_the_class(port: int) -> None:
+    assert by(switch_of_callers({"client": Mode.SINGLE}), back(port=port)) == BOTH
+    assert by(switch_of_callers({"client/voip": Mode.SINGLE}, {"client": "lte"}), back(port=port)) == BY_LTE
+
+
+def switch_of_callers(wishes: Mapping[str, Mode], active: Mapping[str, str] | None = None) -> FakeSwitch:
+    """Of a far end behind which the called one stands."""
+    written = document()
+    end = written["sites"]["far"]
+    end["subnets"]["servers"]["gateways"] = ["203.0.113.1/24", "2001:db8::1/64"]
+    end["terminals"]["server"]["addresses"] = [{"address": CALLED, "port": "c1"}, {"address": CALLED6, "port": "c1"}]
+    site = sites.loaded(written).sites[1]
+    return switch_with(compile(site, known(site, wishes, active)))
+
+
+def test_what_comes_back_from_another_port_is_not_of_the_class() -> None:
+    switch = switch_of_callers({}, {"client": "lte"})
+    strangers = (back(port=5061), back(dscp=0), replace(back(port=99), udp_dst=5060))
+    assert [by(switch, packet) for packet in strangers] == [BY_LTE] * 3
+
+
+def test_the_classes_of_the_site_that_has_the_terminals_count_there_and_no_others() -> None:
+    written = document()
+    written["sites"]["far"]["classes"] = {"own": {"protocols": ["udp"]}}
+    written["sites"]["far"]["terminals"]["server"]["modes"] = {"own": "bicast"}
+    site = sites.loaded(written).sites[1]
+    switch = switch_with(compile(site, known(site)))
+    source = {"eth_dst": test_peer_program.GATEWAY_MAC}
+    assert by(switch, udp(test_peer_program.SERVER, "192.168.110.3", **source)) == BY_WIFI, "home has no such class"
+    assert by(switch, udp(test_peer_program.SERVER, "198.51.100.7", **source)) == BOTH, "to none of home's"
+    assert by(switch, tcp(test_peer_program.SERVER, "192.168.110.3", tcp_src=873, **source)) == BY_WIFI
+
+
+# What is made of it
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["home", "far"])
+def test_a_change_of_a_class_s_mode_modifies_its_groups_alone(number: int) -> None:
+    site = config().sites[number]
+    changes = diff(compile(site, known(site)), compile(site, known(site, {"client/voip": Mode.SINGLE})))
+    assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+    assert all("client voip " in change.group.label for change in changes if isinstance(change, ModifyGroup))
+
+
+def test_a_site_without_classes_has_no_group_more() -> None:
+    classless, classed = sites.paper_site(), config().sites[0]
+    addresses = sum(len(terminal.addresses) for terminal in classless.terminals)
+    less, more = (len(compile(site, known(site)).groups) for site in (classless, classed))
+    assert more - less == addresses * len(CLASSES)
+
+
+ports = st.integers(1, 65535)
+ranges = st.lists(st.tuples(ports, ports).map(lambda ends: range(min(ends), max(ends) + 1)), min_size=1, max_size=4)
+
+
+@given(ranges, st.lists(ports, max_size=20))
+def test_blocks_hold_the_ports_of_their_ranges_each_once_and_no_others(given_: list[range], others: list[int]) -> None:
+    masks = [bits("udp_dst", block) for block in blocks(given_)]
+    for port in {*others, *(each[at] for each in given_ for at in (0, -1)), *(each.start - 1 for each in given_)}:
+        holding = sum(port & mask == value for value, mask in masks)
+        assert holding == any(port in each for each in given_)
+
+
+@given(st.sampled_from(list(Family)), st.sampled_from(list(Direction)))
+def test_ways_to_match_name_the_other_end_alone(family: Family, direction: Direction) -> None:
+    networks = (ip_network("203.0.113.0/24"), ip_network("2001:db8::7"))
+    traffic = TrafficClass("x", (Protocol.TCP, Protocol.UDP), (range(80, 82),), (0, 46), networks)
+    found = matches(traffic, family, direction)
+    other = family.destination if direction is Direction.SENT else family.source
+    address: Value = "203.0.113.0/24" if family is Family.IPV4 else "2001:db8::7"
+    assert len(found) == 4 and all(each[other] == address for each in found)
+    held = [{each.get(f"{label}_{direction.value}") for label in ("tcp", "udp")} for each in found]
+    assert held == [{None, "0x50/0xfffe"}] * 4
+
+
+def test_a_class_of_one_family_s_addresses_takes_nothing_of_the_other() -> None:
+    traffic = TrafficClass("x", networks=(ip_network("203.0.113.0/24"),))
+    assert [len(matches(traffic, family, Direction.SENT)) for family in Family] == [1, 0]
+
+
+# What is written
+
+
+def refused(classes: Mapping[str, Any], modes: Mapping[str, str] | None = None) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        config(classes=classes, modes=modes or {})
+    return caught.value
+
+
+REFUSED: list[tuple[Any, str, str]] = [
+    ({"x": {}}, "x", "at least one of the keys protocols, ports, dscp, addresses"),
+    ({"x": {"port": ["5060"]}}, "x.port", "one of the keys addresses, dscp, ports, protocols"),
+    ({"x": ["udp"]}, "x", "a mapping"),
+    ({"x y": {"protocols": ["udp"]}}, "x y", "a name of letters"),
+    ({"bicast": {"protocols": ["udp"]}}, "bicast", "another name"),
+    ({"rest": {"protocols": ["udp"]}}, "rest", "another name"),
+    ({f"x{at}": {"dscp": [str(at)]} for at in range(17)}, "", "at most 16 classes"),
+    ({"x": {"protocols": []}}, "x.protocols", "each once"),
+    ({"x": {"protocols": ["udp", "udp"]}}, "x.protocols", "each once"),
+    ({"x": {"protocols": ["all"]}}, "x.protocols[0]", "one of tcp, udp, icmp, sctp"),
+    ({"x": {"ports": ["5060"]}}, "x.ports", "`protocols` beside it, of tcp, udp, sctp"),
+    ({"x": {"protocols": ["udp", "icmp"], "ports": ["5060"]}}, "x.ports", "nothing else has ports"),
+    ({"x": {"protocols": ["udp"], "ports": ["0"]}}, "x.ports[0]", "a port from 1 to 65535"),
+    ({"x": {"protocols": ["udp"], "ports": ["65536"]}}, "x.ports[0]", "a port from 1 to 65535"),
+    ({"x": {"protocols": ["udp"], "ports": ["20-10"]}}, "x.ports[0]", "the lower one first"),
+    ({"x": {"protocols": ["udp"], "ports": ["10-"]}}, "x.ports[0]", "a port from 1 to 65535"),
+    ({"x": {"protocols": ["udp"], "ports": ["sip"]}}, "x.ports[0]", "a port from 1 to 65535"),
+    ({"x": {"protocols": ["udp"], "ports": [["5"]]}}, "x.ports[0]", "a port"),
+    ({"x": {"protocols": ["udp"], "ports": [str(at) for at in range(1, 18)]}}, "x.ports", "at most 16 values"),
+    ({"x": {"dscp": ["64"]}}, "x.dscp[0]", "a whole number from 0 to 63"),
+    ({"x": {"dscp": ["ef"]}}, "x.dscp[0]", "a whole number from 0 to 63"),
+    ({"x": {"addresses": ["203.0.113.1/24"]}}, "x.addresses[0]", "with no bits set behind"),
+    ({"x": {"addresses": ["0.0.0.0/0"]}}, "x.addresses[0]", "a prefix length of 1 or more"),
+    ({"x": {"addresses": ["example.org"]}}, "x.addresses[0]", "an address, or the network"),
+    ({"x": {"addresses": ["224.0.1.0/24"]}}, "x.addresses[0]", "nothing in 224.0.0.0/4 can"),
+    ({"x": {"addresses": ["fe80::1"]}}, "x.addresses[0]", "nothing in fe80::/10 can"),
+    ({"x": {"addresses": ["fd00::1%wifi0"]}}, "x.addresses[0]", "an address, or the network"),
+    ({"x": {"addresses": ["203.0.113.7", "203.0.113.7/32"]}}, "x.addresses", "each once"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("classes", "where", "expected"), REFUSED)
+def test_a_class_that_cannot_be_is_named_with_place_and_expectation(classes: Any, where: str, expected: str) -> None:
+    error = refused(classes)
+    assert error.where == f"sites.home.classes.{where}".removesuffix(".")
+    assert expected in error.expected
+
+
+SIP = {"protocols": ["udp"], "ports": ["5060-5070"]}
+
+
+@pytest.mark.parametrize(
+    ("second", "shared"),
+    [
+        ({"protocols": ["udp"]}, "udp port 5060-5070"),
+        ({"protocols": ["tcp", "udp"], "ports": ["80", "5070-6000"]}, "udp port 5070"),
+        ({"dscp": ["46"]}, "udp port 5060-5070 DSCP 46"),
+        ({"addresses": ["203.0.113.0/24"]}, "udp port 5060-5070 203.0.113.0/24"),
+        (
+            {"protocols": ["udp"], "ports": ["5070", "5062", "5065", "5060"]},
+            "udp port 5070 or port 5062 or port 5065 or ...",
+        ),
+    ],
+)
+def test_two_classes_that_a_packet_can_be_of_are_refused_with_both_names_and_what_they_share(
+    second: dict[str, Any], shared: str
+) -> None:
+    error = refused({"voip": SIP, "games": second})
+    assert (error.where, error.value) == ("sites.home.classes.games", "games")
+    assert error.expected == f"a class apart from voip: {shared} would be of both"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"protocols": ["tcp"]},
+        {"protocols": ["icmp"]},
+        {"protocols": ["udp"], "ports": ["5071-6000", "5059"]},
+        {"protocols": ["tcp"], "ports": ["5060"], "dscp": ["46"]},
+        {"dscp": ["0", "45"]},
+        {"addresses": ["203.0.114.0/24", "2001:db8::/32"]},
+    ],
+)
+def test_classes_apart_in_one_thing_are_apart(second: dict[str, Any]) -> None:
+    voip = SIP | {"dscp": ["46"], "addresses": ["203.0.113.0/24"]}
+    named = config(classes={"voip": voip, "games": second}, modes={}).sites[0].named
+    assert [each.name for each in named] == ["voip", "games"]
+
+
+WAYS = st.fixed_dictionaries(
+    {},
+    optional={
+        "protocols": st.lists(st.sampled_from(["tcp", "udp", "sctp"]), min_size=1, max_size=2, unique=True),
+        "dscp": st.lists(st.sampled_from(["0", "46"]), min_size=1, max_size=1),
+        "addresses": st.lists(
+            st.sampled_from(["203.0.113.0/24", "203.0.113.9", "203.0.112.0/23", "2001:db8::/32"]),
+            min_size=1, max_size=2, unique=True,
+        ),
+    },
+).filter(bool)  # fmt: skip
+
+
+@settings(max_examples=25)  # each compiles up to two programs and sends 72 packets
+@given(first=WAYS, second=WAYS, narrow=st.booleans())
+def test_no_packet_is_of_two_classes_and_those_that_are_refused_have_one_in_common(
+    first: dict[str, Any], second: dict[str, Any], narrow: bool
+) -> None:
+    if narrow and "protocols" in first:
+        first = first | {"ports": ["80-89"]}
+    if narrow and "protocols" in second:
+        second = second | {"ports": ["88-95"]}
+    packets = [
+        replace(make("192.168.110.3", there, eth_dst=GATEWAY_MAC, **{f"{make.__name__}_dst": port}), ip_dscp=dscp)
+        for make in (tcp, udp, sctp)
+        for there in ("203.0.113.9", "203.0.113.10", "203.0.112.1", "198.51.100.1")
+        for port in (80, 89, 95)
+        for dscp in (0, 46)
+    ]
+    try:
+        site = config(classes={"first": first, "second": second}, modes={}).sites[0]
+    except ConfigError as error:
+        assert "apart from first" in error.expected
+        alone = [config(classes={"x": each}, modes={"x": "off"}, mode="single").sites[0] for each in (first, second)]
+        switches = [switch_with(compile(site, known(site, active={"client": "lte"}))) for site in alone]
+        of_ipv6 = "2001:db8::/32" in [*first.get("addresses", []), *second.get("addresses", [])]
+        assert of_ipv6 or any(all(by(switch, packet) == BY_WIFI for switch in switches) for packet in packets)
+    else:
+        switch = switch_with(compile(site, known(site)))
+        for packet in packets:
+            assert by(switch, packet), "two flows of one priority would be ill defined"
+
+
+def test_a_mode_of_a_class_that_is_not_there_is_refused_with_those_that_are() -> None:
+    error = refused({"voip": SIP}, {"viop": "bicast"})
+    assert (error.where, error.value) == ("sites.home.terminals.client.modes.viop", "viop")
+    assert error.expected == "one of the site's classes voip"
+    assert refused({}, {"voip": "bicast"}).expected == "no class: the site has no `classes`"
+    assert refused({"voip": SIP}, {"voip": "file"}).expected == "one of bicast, single, off, auto"
+
+
+def test_classes_of_too_many_flows_are_refused_before_any_is_made() -> None:
+    wide = {"protocols": ["tcp", "udp", "sctp"], "ports": [f"{at}001-{at}998" for at in range(1, 17)]}
+    written = {"sites": {"big": sites.many(250)}}
+    written["sites"]["big"]["classes"] = {"wide": wide | {"dscp": [str(at) for at in range(16)]}}
+    with pytest.raises(ConfigError, match=r"sites\.big\.classes: found 'what takes \d+ flows', .* 16384 flows"):
+        sites.loaded(written)
+    written = document(classes={"wide": wide | {"dscp": [str(at) for at in range(3)]}}, modes={})
+    assert sites.loaded(written).sites[1].named_there
+    for at in range(3, 12):
+        more = [{"address": f"192.168.0.{at}", "port": f"more{at}"}]
+        written["sites"]["far"]["terminals"][f"server-{at}"] = {"addresses": more}
+    with pytest.raises(ConfigError, match=r"sites\.far\.mirrors: .* and our 10 ports inside"):
+        sites.loaded(written)
+
+
+# What is wished
+
+
+def connected() -> Pair:
+    pair = Pair(config(), [FakeSwitch(PORTS), FakeSwitch(PORTS, dpid=2)])
+    for dpid in (1, 2):
+        pair.connect(dpid)
+    pair.drain()
+    return pair
+
+
+def wish(pair: Pair, name: str, mode: Mode | None, traffic: str | None) -> tuple[str, ...]:
+    answer, effects = overrides.mode(pair.core, name, mode, pair.now, traffic)
+    pair.carry(effects)
+    pair.drain()
+    for dpid in (1, 2):
+        assert pair.installed(dpid) == pair.compiled(dpid)
+    return answer.done
+
+
+def test_a_wish_for_a_class_settles_both_ends_and_says_what_was_done() -> None:
+    pair = connected()
+    before = [pair.installed(dpid) for dpid in (1, 2)]
+    assert wish(pair, "client", Mode.SINGLE, "voip") == ("client/voip is in mode single",)
+    assert wish(pair, "client", Mode.SINGLE, "voip") == ("client/voip is already in mode single",)
+    for dpid, program in zip((1, 2), before, strict=True):
+        changes = diff(program, pair.installed(dpid))
+        assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+    assert wish(pair, "client", None, "voip") == ("client/voip is left to the file, which has it in mode bicast",)
+    assert [pair.installed(dpid) for dpid in (1, 2)] == before and not pair.core.wanted.modes
+    assert wish(pair, "phone", None, "voip") == (
+        "phone/voip is already left to the file, which has it in mode auto, as phone is",
+    )
+
+
+def test_a_wish_for_a_class_of_all_is_one_of_each_terminal_that_has_it() -> None:
+    assert wish(connected(), "all", Mode.OFF, "pings") == ("client/pings is in mode off", "phone/pings is in mode off")
+
+
+def test_a_wish_for_a_terminal_names_the_classes_that_it_does_not_move() -> None:
+    kept = "; its classes keep modes of their own: voip bicast, backup-job single"
+    assert wish(connected(), "client", Mode.OFF, None) == (f"client is in mode off{kept}",)
+    assert wish(connected(), "phone", Mode.OFF, None) == ("phone is in mode off",)
+
+
+@pytest.mark.parametrize(
+    ("terminal", "said"),
+    [
+        ("client", "no class is named 'viop' at home; there are: voip, backup-job, pings"),
+        ("server", "no class is named 'viop' at far; there is none"),
+        ("all", "no class is named 'viop' at home and far; there are: voip, backup-job, pings"),
+    ],
+)
+def test_a_wish_for_a_class_that_is_not_there_names_those_that_are(terminal: str, said: str) -> None:
+    pair = connected()
+    with pytest.raises(UnknownClass) as caught:
+        overrides.mode(pair.core, terminal, Mode.OFF, pair.now, "viop")
+    assert str(caught.value) == said and not pair.core.wanted.modes
+
+
+def test_an_active_uplink_that_only_a_class_rides_counts_at_once() -> None:
+    pair = connected()
+    wish(pair, "client", Mode.OFF, None)
+    answer, *_ = overrides.active(pair.core, "client", "lte", pair.now)
+    assert "counts from the next mode on" not in answer.done[0]
+    wish(pair, "client", Mode.OFF, "backup-job")
+    wish(pair, "client", Mode.OFF, "voip")
+    answer, *_ = overrides.active(pair.core, "client", "wifi", pair.now)
+    assert "counts from the next mode on" in answer.done[0]
+
+
+# What policies make of it
+
+
+@pytest.mark.parametrize(
+    ("wishes", "leaves"),
+    [
+        ({}, Leaves.BY_CLASS),
+        ({"client/backup-job": Mode.BICAST}, Leaves.BY_ALL),
+        ({"client": Mode.SINGLE}, Leaves.BY_ACTIVE),
+        ({"client": Mode.OFF, "client/backup-job": Mode.OFF}, Leaves.BY_OWN),
+    ],
+)
+def test_tcp_of_a_terminal_leaves_as_its_classes_do_or_as_no_report_can_tell(
+    wishes: Mapping[str, Mode], leaves: Leaves
+) -> None:
+    """Classes without TCP have no say."""
+    site = config().sites[0]
+    assert way(site, site.terminals[0], Wanted(dict(wishes))).leaves is leaves

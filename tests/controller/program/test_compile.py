@@ -1,0 +1,471 @@
+"""What the compiled program does with packets, asked of a switch that executes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.model.config import Datapath, Mode, Site
+from controller.model.known import Known, Observed, Port, Wanted
+from controller.program.compile import compile
+from controller.program.diff import diff
+from controller.program.groups import served
+from controller.program.program import GROUP_IDS, Flow, GroupKind, Output, SetField, fields
+from controller.program.readback import remembered
+from tests.controller import sites
+from tests.controller.sites import LTE_HOP_MAC, PHONE_MAC, PORTS, WIFI_HOP_MAC
+from tests.fakes.packet import TERMINAL_MAC, Packet, arp_request, echo, solicit, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+C1, C2, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "c2", "lan0", "wifi0", "lte0"))
+CLIENT_GATEWAY_MAC, LAN_GATEWAY_MAC, WIFI_MAC = "08:00:27:f9:49:62", PORTS["lan0"].mac, "08:00:27:81:6b:cf"
+SERVER = "192.168.0.2"
+
+
+def switch_with(known: Known, site: Site | None = None) -> FakeSwitch:
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(site or sites.paper_site(), known)):
+        switch.change(change)
+    return switch
+
+
+def ready(modes: dict[str, Mode] | None = None, active: dict[str, str] | None = None) -> FakeSwitch:
+    return switch_with(sites.known(sites.paper_site(), modes, active))
+
+
+def from_client(**more: object) -> Packet:
+    return tcp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC, **more)  # type: ignore[arg-type]
+
+
+def from_phone(*, eth_dst: str = LAN_GATEWAY_MAC) -> Packet:
+    return tcp("10.1.0.7", SERVER, eth_dst=eth_dst)
+
+
+def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
+    sent = switch.send(packet, in_port).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port: each.packet for each in sent}
+
+
+def test_each_uplink_carries_one_copy_with_its_own_macs() -> None:
+    copies = leaves(ready(), from_client(), C1)
+    assert {port: (copy.eth_src, copy.eth_dst) for port, copy in copies.items()} == {
+        WIFI: (WIFI_MAC, WIFI_HOP_MAC),
+        LTE: (PORTS["lte0"].mac, LTE_HOP_MAC),
+    }
+
+
+def test_a_copy_differs_from_the_original_in_macs_and_ttl_alone() -> None:
+    packet = from_client(payload=7)
+    for copy in leaves(ready(), packet, C1).values():
+        assert replace(copy, eth_src=packet.eth_src, eth_dst=packet.eth_dst, nw_ttl=64) == packet
+
+
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_both_families_are_bicast_alike(source: str) -> None:
+    destination = SERVER if "." in source else "fd00::2"
+    copies = leaves(ready(), tcp(source, destination, eth_dst=CLIENT_GATEWAY_MAC), C1)
+    assert copies.keys() == {WIFI, LTE}
+
+
+def test_what_is_not_of_the_bicast_class_takes_the_active_uplink() -> None:
+    packet = udp("192.168.110.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC)
+    assert leaves(ready(), packet, C1).keys() == {WIFI}
+    assert leaves(ready(active={"client": "lte"}), packet, C1).keys() == {LTE}
+
+
+def test_single_takes_the_active_uplink_from_either_subnet() -> None:
+    switch = ready({"client": Mode.SINGLE}, {"client": "lte"})
+    assert leaves(switch, from_client(), C1).keys() == {LTE}
+    other = tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac)
+    assert leaves(switch, other, C2).keys() == {LTE}
+
+
+def test_a_wish_for_an_uplink_that_left_the_file_gives_way_to_the_default() -> None:
+    switch = ready({"phone": Mode.SINGLE}, {"phone": "dsl"})
+    assert leaves(switch, from_phone(), LAN).keys() == {LTE}
+
+
+def test_single_outlives_a_dead_port_and_takes_it_again_with_no_controller() -> None:
+    switch = ready({"client": Mode.SINGLE})
+    switch.down("wifi0")
+    assert leaves(switch, from_client(), C1).keys() == {LTE}
+    switch.up("wifi0")
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+
+
+def test_off_sends_each_subflow_subnet_by_its_own_uplink_and_one_address_by_the_default_one() -> None:
+    switch = ready({"client": Mode.OFF, "phone": Mode.OFF}, {"client": "lte"})
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+    assert leaves(switch, tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2).keys() == {LTE}
+    assert leaves(switch, from_phone(), LAN).keys() == {LTE}
+
+
+def test_an_uplink_that_is_down_has_no_bucket_in_a_group_that_copies() -> None:
+    site = sites.paper_site()
+    known = sites.known(site)
+    down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
+    program = compile(site, replace(known, observed=replace(known.observed, ports=down)))
+    copying = [group for group in program.groups.values() if "bicast" in group.label]
+    assert copying and all(len(group.buckets) == 1 for group in copying)
+
+
+def test_an_uplink_whose_next_hop_is_not_known_is_not_used() -> None:
+    site = sites.paper_site()
+    switch = switch_with(Known(observed=Observed(PORTS)))
+    assert leaves(switch, from_client(), C1).keys() == {WIFI}
+    assert compile(site, Known()).flows.keys() == compile(site, Known(observed=Observed({}))).flows.keys()
+
+
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_neighbours_behind_one_port_reach_each_other_across_subnets(source: str) -> None:
+    written = sites.document()
+    home = written["sites"]["home"]
+    home["terminals"]["phone"]["addresses"] = [
+        {"address": "10.1.0.7", "port": "c1", "mac": PHONE_MAC},
+        {"address": "fd00:1::7", "port": "c1", "mac": PHONE_MAC},
+    ]
+    site = sites.loaded(written).sites[0]
+    switch = FakeSwitch(PORTS)
+    for change in diff(switch.installed().program, compile(site, sites.known(site))):
+        switch.change(change)
+    phone = "10.1.0.7" if "." in source else "fd00:1::7"
+    there = leaves(switch, tcp(source, phone, eth_dst=CLIENT_GATEWAY_MAC), C1)
+    assert {port: packet.eth_dst for port, packet in there.items()} == {C1: PHONE_MAC}
+    answer = leaves(switch, tcp(phone, source, eth_src=PHONE_MAC, eth_dst=PORTS["c1"].mac), C1)
+    assert {port: packet.eth_dst for port, packet in answer.items()} == {C1: TERMINAL_MAC}
+    server = SERVER if "." in source else "fd00::2"
+    assert leaves(switch, tcp(server, phone, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
+
+
+@pytest.mark.parametrize("source", ["192.168.110.3", "fd00:110::3"])
+def test_a_terminal_s_address_is_believed_from_its_written_mac_alone(source: str) -> None:
+    there = SERVER if "." in source else "fd00::2"
+    packet = tcp(source, there, eth_dst=CLIENT_GATEWAY_MAC)
+    assert leaves(ready(), packet, C1).keys() == {WIFI, LTE}
+    stranger = replace(packet, eth_src="02:00:00:00:00:66")
+    assert not ready().send(stranger, C1).sent
+    beside = replace(stranger, ipv4_dst="10.1.0.7") if "." in source else replace(stranger, ipv6_dst="fd00:1::7")
+    assert not ready().send(beside, C1).sent, "nor does another terminal hear it"
+
+
+def test_where_no_mac_is_written_any_is_believed() -> None:
+    assert leaves(ready(), replace(from_phone(), eth_src="02:00:00:00:00:66"), LAN).keys() == {WIFI, LTE}
+
+
+@pytest.mark.parametrize("uplink", [WIFI, LTE])
+def test_the_return_direction_reaches_the_terminal_from_either_uplink(uplink: int) -> None:
+    own_mac = WIFI_MAC if uplink == WIFI else PORTS["lte0"].mac
+    answer = tcp(SERVER, "192.168.110.3", eth_dst=own_mac)
+    (sent,) = ready().send(answer, uplink).sent
+    assert (sent.port, sent.packet.eth_src, sent.packet.eth_dst) == (C1, CLIENT_GATEWAY_MAC, TERMINAL_MAC)
+    assert sent.packet.nw_ttl == 63
+
+
+@pytest.mark.parametrize("terminal", ["192.168.110.3", "fd00:110::3"])
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_what_comes_by_an_uplink_is_taken_for_its_own_mac_alone(terminal: str, uplink: str) -> None:
+    """A switch that floods brings what is for the other uplink, too."""
+    macs = {"wifi0": WIFI_MAC, "lte0": PORTS["lte0"].mac}
+    other = {"wifi0": "lte0", "lte0": "wifi0"}[uplink]
+    answer = tcp(SERVER if "." in terminal else "fd00::2", terminal, eth_dst=macs[uplink])
+    assert leaves(ready(), answer, PORTS[uplink].number).keys() == {C1}
+    assert not ready().send(replace(answer, eth_dst=macs[other]), PORTS[uplink].number).sent
+
+
+def test_a_terminal_reaches_another_without_an_uplink() -> None:
+    packet = from_client()
+    inside = replace(packet, ipv4_dst="10.1.0.7")
+    copies = leaves(ready(), inside, C1)
+    assert copies.keys() == {LAN}
+    assert copies[LAN].eth_dst == PHONE_MAC
+
+
+@pytest.mark.parametrize("ttl", [0, 1])
+def test_a_packet_whose_life_ends_is_not_forwarded(ttl: int) -> None:
+    assert not ready().send(from_client(ttl=ttl), C1).sent
+    assert not ready().send(tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC, ttl=ttl), WIFI).sent
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        tcp("192.168.110.9", SERVER, eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.210.3", SERVER, eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", SERVER, eth_dst="02:00:00:00:00:99"),
+        tcp("192.168.110.3", "224.0.0.251", eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", "192.168.110.77", eth_dst=CLIENT_GATEWAY_MAC),
+        tcp("192.168.110.3", "192.168.110.2", eth_dst=CLIENT_GATEWAY_MAC),
+    ],
+    ids=["stranger's source", "source of another port", "another's MAC", "multicast", "nobody inside", "the gateway"],
+)
+def test_what_is_not_the_gateways_to_forward_stays(packet: Packet) -> None:
+    assert not ready().send(packet, C1).sent
+
+
+@pytest.mark.parametrize("in_port", [C1, WIFI])
+def test_a_tagged_packet_is_of_another_network(in_port: int) -> None:
+    packet = from_client() if in_port == C1 else tcp(SERVER, "192.168.110.3", eth_dst=WIFI_MAC)
+    outcome = ready().send(replace(packet, vlan_vid=0x1005), in_port)
+    assert not outcome.sent and not outcome.punted
+
+
+@pytest.mark.parametrize(
+    "destination",
+    ["127.0.0.1", "0.1.2.3", "240.0.0.1", "255.255.255.255", "192.168.100.255", "192.168.200.255", "192.168.210.255"],
+)
+def test_what_no_network_may_carry_leaves_by_no_uplink(destination: str) -> None:
+    assert not ready().send(tcp("192.168.110.3", destination, eth_dst=CLIENT_GATEWAY_MAC), C1).sent
+
+
+def test_a_stranger_on_an_uplink_reaches_nobody_but_terminals() -> None:
+    assert not ready().send(tcp(SERVER, "203.0.113.9", eth_dst=WIFI_MAC), WIFI).sent
+    spoofed = tcp("192.168.110.3", "203.0.113.9", eth_dst=WIFI_MAC)
+    assert not ready().send(spoofed, WIFI).sent
+
+
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [
+        *((source, "192.168.110.3") for source in (
+            "10.1.0.7", "10.1.0.99", "192.168.110.3", "192.168.110.2", "192.168.100.2", "192.168.200.2",
+            "127.0.0.1", "224.0.0.1", "255.255.255.255", "0.0.0.0", "169.254.1.1",
+        )),
+        *((source, "fd00:110::3") for source in (
+            "fd00:1::7", "fd00:110::3", "fd00:110::2", "fd00:100::2", "fd00:200::2", "::", "::1", "ff02::1", "fe80::1",
+            "::ffff:c0a8:6e03",
+        )),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("uplink", ["wifi0", "lte0"])
+def test_nothing_from_outside_is_believed_to_be_of_the_inside(source: str, destination: str, uplink: str) -> None:
+    mac = WIFI_MAC if uplink == "wifi0" else PORTS[uplink].mac
+    assert not ready().send(tcp(source, destination, eth_dst=mac), PORTS[uplink].number).sent
+
+
+@pytest.mark.parametrize("source", ["192.168.100.1", "192.168.100.77", "fd00:100::1", "fd00:200::1", "2001:db8::1"])
+def test_neighbours_on_an_uplink_and_strangers_behind_it_are_believed(source: str) -> None:
+    destination = "192.168.110.3" if "." in source else "fd00:110::3"
+    assert leaves(ready(), tcp(source, destination, eth_dst=WIFI_MAC), WIFI).keys() == {C1}
+
+
+def test_neighbour_discovery_of_link_local_sources_is_answered_on_an_uplink() -> None:
+    outcome = ready().send(solicit("fe80::1", "fd00:100::2", eth_src=WIFI_HOP_MAC), WIFI)
+    assert [(sent.port, sent.packet.eth_src) for sent in outcome.sent] == [(WIFI, WIFI_MAC)]
+
+
+@pytest.mark.parametrize("vlan", [0x1005, 0x1000])
+def test_tagged_packets_between_ports_that_are_not_ours_are_left_to_whose_they_are(vlan: int) -> None:
+    switch = ready()
+    switch.ports |= {"other0": Port(8, "02:00:00:00:00:08", True), "other1": Port(9, "02:00:00:00:00:09", True)}
+    switch.add_foreign(Flow(0, 1, fields(in_port=8), (Output(9),)))
+    packet = replace(from_client(), vlan_vid=vlan)
+    assert leaves(switch, packet, 8) == {9: packet}
+
+
+def test_arp_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+    outcome = ready().send(arp_request("192.168.110.3", "192.168.110.2", eth_src=TERMINAL_MAC), C1)
+    (sent,) = outcome.sent
+    assert (sent.port, sent.packet.arp_op, sent.packet.arp_sha) == (C1, 2, CLIENT_GATEWAY_MAC)
+    assert (sent.packet.arp_spa, sent.packet.arp_tpa) == ("192.168.110.2", "192.168.110.3")
+    assert (sent.packet.eth_dst, sent.packet.arp_tha) == (TERMINAL_MAC, TERMINAL_MAC)
+
+
+def test_arp_of_one_whose_mac_is_not_written_is_shown_to_the_app_and_answered() -> None:
+    outcome = ready().send(arp_request("10.1.0.7", "10.1.0.1", eth_src=PHONE_MAC), LAN)
+    assert len(outcome.punted) == 1 and outcome.punted[0].arp_sha == PHONE_MAC
+    assert [sent.port for sent in outcome.sent] == [LAN]
+
+
+def test_a_solicitation_for_the_gateway_is_answered_by_the_switch_itself() -> None:
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
+    site = replace(sites.paper_site(), datapath=Datapath.NETDEV)
+    (sent,) = switch_with(sites.known(site), site).send(asked, C1).sent
+    answer = sent.packet
+    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 136, "fd00:110::2")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
+    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
+    assert (answer.ipv6_nd_tll, answer.ipv6_nd_sll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+    assert answer.icmpv6_nd_reserved == 0xE0000000
+
+
+def test_where_the_switch_cannot_advertise_it_solicits_in_return_and_shows_the_app() -> None:
+    """The asker learns from a solicitation too (RFC 4861, 7.2.3)."""
+    asked = solicit("fd00:110::3", "fd00:110::2", eth_src=TERMINAL_MAC)
+    outcome = ready().send(asked, C1)
+    (sent,) = outcome.sent
+    answer = sent.packet
+    assert outcome.punted == (asked,)
+    assert (sent.port, answer.icmpv6_type, answer.ipv6_nd_target) == (C1, 135, "fd00:110::3")
+    assert (answer.eth_src, answer.eth_dst) == (CLIENT_GATEWAY_MAC, TERMINAL_MAC)
+    assert (answer.ipv6_src, answer.ipv6_dst) == ("fd00:110::2", "fd00:110::3")
+    assert (answer.ipv6_nd_sll, answer.ipv6_nd_tll, answer.nw_ttl) == (CLIENT_GATEWAY_MAC, None, 255)
+
+
+def test_two_gateways_that_cannot_advertise_ask_each_other_back_once() -> None:
+    """What is asked back is a solicitation again, and the other gateway must not take it for a question of its own."""
+    asked = solicit("fd00:100::1", "fd00:100::2", eth_src=WIFI_HOP_MAC)
+    (back,) = ready().send(asked, WIFI).sent
+    assert (back.packet.ipv6_dst, back.packet.ipv6_nd_target) == ("fd00:100::1", "fd00:100::1")
+    written = sites.document()
+    wifi = written["sites"]["home"]["uplinks"]["wifi"]
+    wifi["addresses"][1], wifi["next_hops"][1]["address"], wifi["mac"] = "fd00:100::1/64", "fd00:100::2", WIFI_HOP_MAC
+    other = sites.loaded(written).sites[0]
+    outcome = switch_with(sites.known(other), other).send(back.packet, WIFI)
+    assert not outcome.sent and outcome.punted == (back.packet,), "the app advertises"
+
+
+@pytest.mark.parametrize("datapath", list(Datapath))
+@pytest.mark.parametrize("own", ["fd00:100::2", "fd00:200::2", "fd00:110::2"])
+def test_a_solicitation_in_the_gateways_own_name_is_nobodys(own: str, datapath: Datapath) -> None:
+    site = replace(sites.paper_site(), datapath=datapath)
+    outcome = switch_with(sites.known(site), site).send(solicit(own, "fd00:100::2", eth_src=LTE_HOP_MAC), WIFI)
+    assert not outcome.sent and not outcome.punted
+    if own == "fd00:110::2":
+        outcome = switch_with(sites.known(site), site).send(solicit(own, own, eth_src=LTE_HOP_MAC), C1)
+        assert not outcome.sent and not outcome.punted
+
+
+def test_on_the_kernel_datapath_no_flow_writes_what_it_refuses_to_write() -> None:
+    program = compile(sites.paper_site(), sites.known(sites.paper_site()))
+    written = {each.field for flow in program.flows.values() for each in flow.actions if isinstance(each, SetField)}
+    assert not {"icmpv6_nd_options_type", "icmpv6_nd_reserved"} & written
+
+
+def test_duplicate_address_detection_is_shown_to_the_app() -> None:
+    outcome = ready().send(solicit("::", "fd00:110::2"), C1)
+    assert len(outcome.punted) == 1 and not outcome.sent
+
+
+def test_arp_for_somebody_else_is_not_answered() -> None:
+    assert not ready().send(arp_request("10.1.0.7", "10.1.0.8", eth_src=PHONE_MAC), LAN).sent
+
+
+@pytest.mark.parametrize(("source", "gateway"), [("192.168.110.3", "192.168.110.2"), ("fd00:110::3", "fd00:110::2")])
+def test_the_gateway_answers_a_ping(source: str, gateway: str) -> None:
+    for ttl in (1, 255):
+        (sent,) = ready().send(echo(source, gateway, eth_dst=CLIENT_GATEWAY_MAC, ttl=ttl), C1).sent
+        assert (sent.port, sent.packet.icmpv4_type, sent.packet.icmpv6_type) in [(C1, 0, None), (C1, None, 129)]
+        assert sent.packet.nw_ttl == 64, "its way back is as long as any other packet's"
+
+
+def test_the_other_end_of_a_link_of_two_addresses_is_no_broadcast_address() -> None:
+    written = sites.document()
+    wifi = written["sites"]["home"]["uplinks"]["wifi"]
+    wifi["addresses"][0], wifi["next_hops"][0]["address"] = "192.168.100.2/31", "192.168.100.3"
+    site = sites.loaded(written).sites[0]
+    packet = tcp("192.168.110.3", "192.168.100.3", eth_dst=CLIENT_GATEWAY_MAC)
+    assert WIFI in leaves(switch_with(sites.known(site), site), packet, C1)
+
+
+def test_flows_follow_a_port_that_returns_with_another_number_or_mac() -> None:
+    site = sites.paper_site()
+    known = sites.known(site)
+    for port in (replace(PORTS["lan0"], number=33), replace(PORTS["lan0"], mac="02:00:00:00:00:33")):
+        ports = {**PORTS, "lan0": port}
+        again = compile(site, replace(known, observed=replace(known.observed, ports=ports)))
+        switch = FakeSwitch(ports)
+        for change in diff(switch.installed().program, again):
+            switch.change(change)
+        sent = switch.send(from_phone(eth_dst=port.mac), port.number).sent
+        assert {each.port for each in sent} == {WIFI, LTE}
+
+
+def test_flows_stay_as_they_are_when_modes_active_uplinks_macs_and_states_change() -> None:
+    site = sites.paper_site()
+    flows = compile(site, sites.known(site)).flows
+    down = {**PORTS, "wifi0": replace(PORTS["wifi0"], up=False)}
+    for other in (
+        sites.known(site, {"client": Mode.OFF, "phone": Mode.SINGLE}, {"client": "lte"}),
+        Known(observed=Observed(PORTS)),
+        Known(observed=Observed(down, sites.learned(site))),
+    ):
+        assert compile(site, other).flows == flows
+
+
+def test_group_ids_are_of_the_reserved_range_and_keep_when_another_terminal_leaves() -> None:
+    written = sites.document()
+    site = sites.loaded(written).sites[0]
+    before = {group.label: group.group_id for group in compile(site, Known()).groups.values()}
+    del written["sites"]["home"]["terminals"]["client"]
+    after = compile(sites.loaded(written).sites[0], Known()).groups.values()
+    assert all(before[group.label] == group.group_id for group in after)
+    assert set(before.values()) <= set(GROUP_IDS) and len(set(before.values())) == len(before)
+
+
+def test_what_was_learned_is_read_back_out_of_the_groups() -> None:
+    site = sites.paper_site()
+    for mode in Mode:
+        known = sites.known(site, {"client": mode, "phone": mode})
+        program = compile(site, known)
+        again = remembered(site, PORTS, program.groups)
+        assert compile(site, replace(known, observed=Observed(PORTS, again))) == program
+
+
+modes = st.sampled_from(list(Mode))
+uplinks = st.sampled_from(["wifi", "lte"])
+
+
+@given(mode=modes, active=uplinks, down=st.sets(st.sampled_from(sorted(PORTS))), learned=st.booleans())
+def test_what_is_remembered_of_other_compilations_changes_nothing(
+    mode: Mode, active: str, down: set[str], learned: bool
+) -> None:
+    site = sites.paper_site()
+    ports = {name: replace(port, up=name not in down) for name, port in PORTS.items()}
+    macs = sites.learned(site) if learned else {}
+    known = Known(Wanted({"phone": mode}, {"phone": active}), Observed(ports, macs))
+    program = compile(site, known)
+    served.cache_clear()  # what is remembered is remembered of these
+    assert compile(site, known) == program
+
+
+@given(
+    terminals=st.integers(1, 6),
+    count=st.integers(1, 8),
+    chosen=st.lists(modes, min_size=6, max_size=6),
+    active=st.lists(st.integers(1, 8), min_size=6, max_size=6),
+    down=st.sets(st.integers(1, 8)),
+    protocol=st.sampled_from([tcp, udp]),
+    sixth=st.booleans(),
+)
+def test_no_copy_goes_twice_by_one_uplink_nor_to_a_terminal(
+    terminals: int, count: int, chosen: list[Mode], active: list[int], down: set[int], protocol: object, sixth: bool
+) -> None:
+    site = sites.loaded({"sites": {"big": sites.many(terminals, count)}}).sites[0]
+    names = [*(uplink.port for uplink in site.uplinks), *site.inside_ports]
+    switch = FakeSwitch.with_ports(*names)
+    for at in down & set(range(1, count + 1)):
+        switch.down(names[at - 1])
+    wanted = Wanted(
+        {terminal.name: mode for terminal, mode in zip(site.terminals, chosen, strict=False)},
+        {terminal.name: f"up{at}" for terminal, at in zip(site.terminals, active, strict=False)},
+    )
+    for change in diff(switch.installed().program, compile(site, Known(wanted, Observed(switch.ports)))):
+        switch.change(change)
+    inside = switch.ports[site.inside_ports[0]].number
+    for terminal in site.terminals:
+        place = terminal.addresses[1 if sixth else 0]
+        there = "fd99::9" if sixth else SERVER
+        packet = protocol(str(place.address), there, eth_src=place.mac, eth_dst="02:00:00:00:03:01")  # type: ignore[operator]
+        sent = switch.send(packet, inside).sent
+        up = count - len(down & set(range(1, count + 1)))
+        assert len({each.port for each in sent}) == len(sent) <= up
+        assert inside not in {each.port for each in sent}
+        if wanted.mode(terminal) is Mode.BICAST and protocol is tcp:
+            assert len(sent) == up
+        if wanted.mode(terminal) is Mode.SINGLE and up:
+            assert len(sent) == 1
+        for uplink_port in range(1, count + 1):
+            if uplink_port not in down:
+                own_mac = f"02:00:00:00:01:{uplink_port:02x}"
+                answer = protocol("fd99::9" if sixth else SERVER, str(place.address), eth_dst=own_mac)  # type: ignore[operator]
+                assert [each.port for each in switch.send(answer, uplink_port).sent] == [inside]
+
+
+def test_single_groups_fail_over_and_copying_groups_do_not() -> None:
+    site = sites.paper_site()
+    groups = compile(site, sites.known(site, {"client": Mode.SINGLE})).groups.values()
+    assert {group.kind for group in groups if "client bicast" in group.label} == {GroupKind.FAST_FAILOVER}

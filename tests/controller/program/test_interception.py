@@ -1,0 +1,197 @@
+"""Which packets of relayed terminals go to the host, and what becomes of those that it sends, in terminals' names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controller.model.config import Mode
+from controller.model.relaying import HOST_MAC, Fallback
+from controller.program.compile import compile
+from controller.program.diff import ModifyGroup, diff
+from controller.program.readback import counting_ids, remembered
+from tests.controller import relayed_site, sites
+from tests.controller.pair import Pair
+from tests.controller.relayed_site import PORTS
+from tests.controller.sites import PHONE_MAC
+from tests.fakes.packet import Packet, arp_request, echo, ip, sctp, tcp, udp
+from tests.fakes.switch import FakeSwitch
+
+C1, C2, LAN, WIFI, LTE = (PORTS[name].number for name in ("c1", "c2", "lan0", "wifi0", "lte0"))
+HOME, BY_WIFI, BY_LTE = (PORTS[name].number for name in ("rl-home", "rl-wifi", "rl-lte"))
+LAN_MAC, CLIENT_MAC = PORTS["lan0"].mac, "08:00:27:f9:49:62"
+SERVER, SERVER6 = "198.51.100.7", "2001:db8::7"
+PHONE, PHONE6, LAPTOP, CLIENT = "10.1.0.7", "fd00:1::7", "10.1.0.8", "192.168.110.3"
+PHONE_BY_WIFI, PHONE_BY_LTE, CLIENT_BY_WIFI, CLIENT_BY_LTE = "10.97.1.7", "10.97.2.7", "10.97.1.3", "10.97.2.3"
+ANYTHING = "02:00:00:00:00:99"  # the host's neighbour there, which is nobody
+
+
+def ready(
+    modes: dict[str, Mode] | None = None,
+    active: dict[str, str] | None = None,
+    missing: tuple[str, ...] = (),
+    down: tuple[str, ...] = (),
+    **relaying: object,
+) -> FakeSwitch:
+    site = relayed_site.site(**relaying)
+    return relayed_site.switch_with(site, relayed_site.known(site, modes, active, missing, down))
+
+
+def leaves(switch: FakeSwitch, packet: Packet, in_port: int) -> dict[int, Packet]:
+    sent = switch.send(packet, in_port).sent
+    assert len({each.port for each in sent}) == len(sent), "a port sends one copy at most"
+    return {each.port: each.packet for each in sent}
+
+
+@pytest.mark.parametrize(
+    ("packet", "in_port"),
+    [
+        (tcp(PHONE, SERVER, eth_dst=LAN_MAC), LAN),
+        (tcp(PHONE6, SERVER6, eth_dst=LAN_MAC), LAN),
+        (tcp(CLIENT, SERVER, eth_dst=CLIENT_MAC), C1),
+        (tcp("192.168.210.3", SERVER, eth_dst=PORTS["c2"].mac), C2),
+    ],
+)
+def test_a_relayed_terminal_s_tcp_goes_to_the_host_and_nowhere_else(packet: Packet, in_port: int) -> None:
+    (sent,) = leaves(ready(), packet, in_port).items()
+    assert (sent[0], sent[1].eth_dst, sent[1].nw_ttl) == (HOME, HOST_MAC, 64)
+
+
+@pytest.mark.parametrize(
+    ("packet", "ports"),
+    [
+        (udp(PHONE, SERVER, eth_dst=LAN_MAC), {LTE}),
+        (sctp(PHONE, SERVER, eth_dst=LAN_MAC), {LTE}),
+        (echo(PHONE, SERVER, eth_dst=LAN_MAC), {LTE}),
+        (ip(PHONE, SERVER, 47, eth_dst=LAN_MAC), {LTE}),
+        (tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), {WIFI, LTE}),  # excepted
+        (tcp(PHONE, CLIENT, eth_dst=LAN_MAC), {C1}),  # of another terminal
+        (tcp(PHONE, "10.1.0.99", eth_dst=LAN_MAC), set()),  # of nobody inside
+        (tcp(PHONE, "192.168.100.2", eth_dst=LAN_MAC), set()),  # of the gateway
+        (tcp(PHONE, "10.97.1.1", eth_dst=LAN_MAC), set()),  # likewise
+        (tcp(PHONE, "224.0.0.9", eth_dst=LAN_MAC), set()),
+        (tcp(LAPTOP, SERVER, eth_dst=LAN_MAC), {WIFI, LTE}),  # is not relayed
+    ],
+)
+def test_nothing_else_does(packet: Packet, ports: set[int]) -> None:
+    assert set(leaves(ready(), packet, LAN)) == ports
+
+
+def test_a_family_in_which_the_host_has_no_addresses_is_not_taken() -> None:
+    written = relayed_site.document()
+    for uplink in written["sites"]["home"]["relaying"]["uplinks"].values():
+        uplink["gateways"].pop()
+    site = sites.loaded(written).sites[0]
+    switch = relayed_site.switch_with(site, relayed_site.known(site))
+    assert set(leaves(switch, tcp(PHONE6, SERVER6, eth_dst=LAN_MAC), LAN)) == {WIFI, LTE}
+    assert set(leaves(switch, tcp(PHONE, SERVER, eth_dst=LAN_MAC), LAN)) == {HOME}
+
+
+def test_answers_from_the_host_in_anybody_s_name_reach_the_terminal() -> None:
+    (sent,) = leaves(ready(), tcp(SERVER, PHONE, eth_dst=ANYTHING), HOME).items()
+    assert (sent[0], sent[1].eth_dst, sent[1].eth_src) == (LAN, PHONE_MAC, LAN_MAC)
+
+
+def test_what_the_host_passes_on_leaves_as_the_terminal_s_and_is_not_taken_again() -> None:
+    packet = tcp(PHONE, SERVER, eth_dst=ANYTHING)
+    assert set(leaves(ready(), packet, HOME)) == {WIFI, LTE}
+    assert set(leaves(ready({"phone": Mode.SINGLE}), packet, HOME)) == {LTE}
+
+
+@pytest.mark.parametrize(
+    ("packet", "in_port"),
+    [
+        (tcp(LAPTOP, SERVER, eth_dst=ANYTHING), HOME),  # of whom nothing was taken
+        (tcp(SERVER, LAPTOP, eth_dst=ANYTHING), HOME),
+        (udp(PHONE, SERVER, eth_dst=ANYTHING), HOME),
+        (udp(SERVER, PHONE, eth_dst=ANYTHING), HOME),
+        (tcp(PHONE_BY_WIFI, SERVER, eth_dst=ANYTHING), HOME),
+        (tcp(PHONE, SERVER, eth_dst=PORTS["rl-wifi"].mac), BY_WIFI),
+        (tcp(PHONE_BY_LTE, SERVER, eth_dst=PORTS["rl-wifi"].mac), BY_WIFI),
+        (tcp("10.97.1.99", SERVER, eth_dst=PORTS["rl-wifi"].mac), BY_WIFI),  # of no terminal
+        (tcp(PHONE_BY_WIFI, SERVER, eth_dst=LAN_MAC), LAN),
+        (tcp(PHONE_BY_WIFI, PHONE, eth_dst=PORTS["wifi0"].mac), WIFI),
+    ],
+)
+def test_what_comes_in_another_s_name_ends_there(packet: Packet, in_port: int) -> None:
+    assert not leaves(ready(), packet, in_port)
+
+
+def test_the_host_s_own_connections_follow_the_mode_of_the_terminal_for_which_they_are() -> None:
+    switch = ready({"phone": Mode.BICAST, "client": Mode.SINGLE}, {"client": "lte"})
+    for source, in_port in ((PHONE_BY_WIFI, BY_WIFI), (PHONE_BY_LTE, BY_LTE)):
+        assert set(leaves(switch, _by(source, in_port), in_port)) == {WIFI, LTE}
+    for source, in_port, uplink in ((CLIENT_BY_WIFI, BY_WIFI, WIFI), (CLIENT_BY_LTE, BY_LTE, LTE)):
+        assert set(leaves(switch, _by(source, in_port), in_port)) == {uplink}
+    switch = ready({"phone": Mode.OFF}, {"phone": "lte"})
+    assert set(leaves(switch, _by(PHONE_BY_WIFI, BY_WIFI), BY_WIFI)) == {WIFI}
+
+
+def test_in_single_a_subflow_leaves_its_own_uplink_where_that_is_down_or_a_far_end_takes_it_from_any() -> None:
+    switch = ready({"client": Mode.SINGLE}, {"client": "wifi"})
+    switch.down("wifi0")
+    assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}
+    site = replace(relayed_site.site(), other_end="far")
+    switch = relayed_site.switch_with(site, relayed_site.known(site, {"client": Mode.SINGLE}, {"client": "lte"}))
+    assert set(leaves(switch, _by(CLIENT_BY_WIFI, BY_WIFI), BY_WIFI)) == {LTE}
+
+
+def _by(source: str, in_port: int) -> Packet:
+    (mac,) = (port.mac for port in PORTS.values() if port.number == in_port)
+    return tcp(source, SERVER, eth_src=HOST_MAC, eth_dst=mac, tcp_dst=443)
+
+
+@pytest.mark.parametrize(("address", "by"), [(PHONE_BY_WIFI, BY_WIFI), ("fd00:972::7", BY_LTE)])
+def test_what_a_relay_sends_reaches_the_host(address: str, by: int) -> None:
+    source = SERVER if "." in address else SERVER6
+    for uplink, mac in ((WIFI, "08:00:27:81:6b:cf"), (LTE, PORTS["lte0"].mac)):
+        (sent,) = leaves(ready(), tcp(source, address, eth_dst=mac), uplink).items()
+        assert (sent[0], sent[1].eth_dst) == (by, HOST_MAC)
+
+
+def test_the_host_finds_its_gateway() -> None:
+    (answer,) = leaves(ready(), arp_request(PHONE_BY_WIFI, "10.97.1.1", eth_src=HOST_MAC), BY_WIFI).values()
+    assert (answer.arp_sha, answer.eth_dst) == (PORTS["rl-wifi"].mac, HOST_MAC)
+
+
+def test_with_nobody_to_take_it_tcp_goes_directly_or_nowhere_as_the_fallback_says() -> None:
+    packet = tcp(PHONE, SERVER, eth_dst=LAN_MAC)
+    for missing, down in ((("rl-home",), ()), ((), ("rl-home",))):
+        assert set(leaves(ready(missing=missing, down=down), packet, LAN)) == {WIFI, LTE}
+        blocking = ready(missing=missing, down=down, fallback=Fallback.BLOCK)
+        assert not leaves(blocking, packet, LAN)
+        assert set(leaves(blocking, tcp(PHONE, "203.0.113.9", eth_dst=LAN_MAC), LAN)) == {WIFI, LTE}
+
+
+def test_mode_and_active_uplink_move_groups_alone_and_nothing_is_learned_at_the_host() -> None:
+    site = relayed_site.site()
+    before = compile(site, relayed_site.known(site))
+    changes = diff(before, compile(site, relayed_site.known(site, {"phone": Mode.SINGLE}, {"phone": "wifi"})))
+    assert changes and all(isinstance(change, ModifyGroup) for change in changes)
+    program = relayed_site.switch_with(site, relayed_site.known(site)).installed().program
+    assert not diff(program, compile(site, relayed_site.known(site)))
+    assert remembered(site, PORTS, program.groups)["rl-wifi", site.terminals[1].addresses[2].address] == HOST_MAC
+
+
+def test_what_is_delivered_twice_is_counted_once() -> None:
+    site = relayed_site.site()
+    labels = {group_id: group.label for group_id, group in compile(site, relayed_site.known(site)).groups.items()}
+    _, receives = counting_ids(site)["phone"]
+    assert sorted(labels[group_id] for group_id in receives) == [f"phone to {PHONE}", f"phone to {PHONE6}"]
+
+
+def test_a_core_that_has_its_ports_come_and_go_ends_with_the_program_that_belongs_there() -> None:
+    fake = FakeSwitch({name: port for name, port in PORTS.items() if not name.startswith("rl-")})
+    pair = Pair(relayed_site.config(), [fake])
+    pair.connect()
+    pair.drain()
+    for name, port in [("rl-wifi", True), ("rl-home", True), ("rl-lte", True), ("rl-home", False), ("rl-home", True)]:
+        pair.port(name, PORTS[name] if port else None)
+        pair.drain()
+        assert pair.installed() == pair.compiled()
+    assert not {each.out_port for each in pair.asked} & {HOME, BY_WIFI, BY_LTE}
+    before = fake.changes.copy()
+    pair.connect()
+    pair.drain()
+    assert fake.changes == before, "what is as it should be is left alone"

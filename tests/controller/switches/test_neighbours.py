@@ -1,0 +1,54 @@
+"""Whoever is not heard is asked again soon, however well known he was."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.model.known import Neighbour, Observed
+from controller.switches.neighbours import KNOWN_EVERY_S, Schedule
+from tests.controller import sites
+from tests.controller.sites import PORTS
+
+SITE = sites.paper_site()
+SEEN = Observed(PORTS, sites.learned(SITE))
+HOP: Neighbour = ("lte0", SITE.uplink("lte").next_hops[0].address)
+PHONE: Neighbour = ("lan0", SITE.terminals[1].addresses[0].address)
+
+
+def asked(schedule: Schedule, now: float) -> list[Neighbour]:
+    return [each.where for each in schedule.due(SITE, SEEN, now)]
+
+
+@pytest.mark.parametrize("where", [HOP, PHONE])
+def test_who_is_known_from_before_is_asked_until_he_answers(where: Neighbour) -> None:
+    schedule = Schedule()
+    assert [where in asked(schedule, now) for now in (0.0, 0.5, 1.0)] == [True, False, True]
+    schedule.heard(where)
+    assert where in asked(schedule, 3.0)
+    assert where not in asked(schedule, 3.0 + KNOWN_EVERY_S - 1)
+    assert where in asked(schedule, 3.0 + KNOWN_EVERY_S)
+
+
+@pytest.mark.parametrize("where", [HOP, PHONE])
+def test_after_a_change_on_his_port_he_is_asked_until_he_answers(where: Neighbour) -> None:
+    schedule = Schedule()
+    asked(schedule, 0.0)
+    schedule.heard(where)
+    asked(schedule, 1.0)
+    schedule.at_once(where[0])
+    assert [where in asked(schedule, now) for now in (1.1, 1.5, 2.1)] == [True, False, True]
+
+
+def test_the_next_hop_of_an_uplink_that_is_doubted_is_asked_for_each_second_whether_it_answers_or_not() -> None:
+    schedule, doubted = Schedule(), frozenset({"lte"})
+
+    def is_asked(now: float, doubted: frozenset[str]) -> bool:
+        return HOP in [each.where for each in schedule.due(SITE, SEEN, now, doubted)]
+
+    assert is_asked(0.0, frozenset())
+    schedule.heard(HOP)
+    assert is_asked(1.0, frozenset()) and not is_asked(2.0, frozenset())
+    for now in (3.0, 4.0, 5.0):
+        assert is_asked(now, doubted)
+        schedule.heard(HOP)
+    assert is_asked(6.0, frozenset()) and not is_asked(7.0, frozenset())

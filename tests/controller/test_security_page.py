@@ -1,0 +1,207 @@
+"""docs/security.md says who may do what: each cell of its table is tried, and what it names is there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from api import agent_pb2 as pb
+from controller.edges.agentlink import decode
+from controller.edges.trust.refusals import Reason, Refused
+from controller.features.relays import requests
+from controller.model.known import Wanted, WishedRelay
+from controller.protocol.enrolment import Binding, of_agent
+from controller.protocol.reports import Role
+from tests.controller import sites
+from tests.controller.features.peer_sites.test_manager import Ends
+from tests.controller.features.peer_sites.test_tunnels import tunnelled
+from tests.controller.features.relays.test_manager import World, credential
+from tests.controller.features.steering.test_manager import LTE, RELAY_ADDRESS, WIFI, Scene, prefers
+from tests.fakes.hand import FakeConnection, FakeHand
+from tests.fakes.relays import FakeRelay, FakeTaker, Internet, Walker
+
+TREE = Path(__file__).resolve().parents[2]
+PAGE = (TREE / "docs" / "security.md").read_text(encoding="utf-8")
+WORDS = {Role.TERMINAL: pb.ROLE_TERMINAL, Role.GATEWAY: pb.ROLE_GATEWAY, Role.RELAY: pb.ROLE_RELAY}
+PHONE = "10.1.0.7"
+
+
+class Who(NamedTuple):
+    name: str
+    role: Role
+
+    @property
+    def serves(self) -> bool:
+        return self.role is Role.RELAY
+
+
+WHO = {
+    "terminal's agent": Who("client", Role.TERMINAL),
+    "guest": Who("guest", Role.TERMINAL),
+    "gateway's agent": Who("home", Role.GATEWAY),
+    "listed server": Who("www", Role.RELAY),
+    "other server": Who("elsewhere", Role.RELAY),
+    "relay": Who("oslo", Role.RELAY),
+}
+OSLO = WishedRelay(ip_address(RELAY_ADDRESS), 443)
+
+
+def table(first: str) -> list[list[str]]:
+    """The cells of the table whose first heading this is, headings and all."""
+    after = PAGE[PAGE.index(f"| {first} |") :].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in after.splitlines()]
+    return [rows[0], *rows[2:]]
+
+
+def scene() -> Scene:
+    written = {**sites.document(), "servers": ["www"]}
+    return Scene(Wanted(relays={"oslo": OSLO}), written=written)
+
+
+def says_hello_as_another(who: Who) -> str:
+    binding = Binding(who.role, who.name if who.role is Role.TERMINAL else None)
+    said = set()
+    for role in set(Role) - {who.role}:
+        try:
+            decode.opened(1, who.name, "192.0.2.1:5", pb.Hello(protocol=1, role=WORDS[role]), binding)
+        except Refused as refused:
+            said.add("no" if refused.reason is Reason.ROLE else str(refused))
+        else:
+            said.add("yes")
+    return said.pop() if len(said) == 1 else str(said)
+
+
+def loses(connection: FakeConnection, serves: bool) -> None:
+    """Data for a second on the first path, a third of it lost, as the agent's own end counts it."""
+    first = connection.subflows[0]
+    end = first.server if serves else first.terminal
+    end.segments_sent += 100
+    end.retransmits += 30
+    end.bytes_acked += 70_000
+
+
+def moves(who: Who, witness: bool, *addresses: str) -> bool:
+    """Whether a terminal is moved by losses that this agent alone reports. `addresses` are of the terminal."""
+    one = scene()
+    theirs = FakeConnection.between(RELAY_ADDRESS, *addresses)
+    if witness:
+        terminal = "client" if WIFI in addresses else "phone"
+        own = FakeHand(terminal, Role.TERMINAL, addresses, [theirs])
+        one.join(own)
+    hand = FakeHand(who.name, who.role, (RELAY_ADDRESS,) if who.serves else addresses, [theirs])
+    one.join(hand)
+    before = dict(one.core.wanted.decided)
+    for _ in range(8):
+        loses(theirs, who.serves)
+        one.second()
+    return one.core.wanted.decided != before
+
+
+def counts(who: Who, *addresses: str) -> str:
+    if moves(who, False, *addresses):
+        return "yes"
+    return "with a witness" if who.serves and moves(who, True, *addresses) else "no"
+
+
+def counts_of_its_terminal(who: Who) -> str:
+    return counts(who, WIFI, LTE)
+
+
+def counts_of_another(who: Who) -> str:
+    return counts(who, PHONE)
+
+
+def beside_the_own_agent(who: Who) -> FakeHand:
+    one = scene()
+    one.connection(RELAY_ADDRESS)
+    if who.name != "client":
+        one.client()
+    hand = FakeHand(who.name, who.role, (RELAY_ADDRESS,) if who.serves else (WIFI, LTE), one.world)
+    one.join(hand)
+    one.downloads(3)
+    hand.was_armed = bool(hand.armed)  # type: ignore[attr-defined]
+    one.switch_to("lte")
+    return hand
+
+
+def is_ordered_to_move(who: Who) -> str:
+    return "yes" if prefers(beside_the_own_agent(who)) else "no"
+
+
+def holds_the_reflex(who: Who) -> str:
+    return "yes" if beside_the_own_agent(who).was_armed else "no"  # type: ignore[attr-defined]
+
+
+def makes_tunnels(who: Who) -> str:
+    agent = Ends(tunnelled()).agent(who.name, role=who.role)
+    return "yes" if agent.tunnels is not None and agent.tunnels.tunnels else "no"
+
+
+def eliminates(who: Who) -> str:
+    return "yes" if Ends().agent(who.name, role=who.role).order is not None else "no"
+
+
+def relayed(who: Who) -> Walker:
+    """The agent in a home that is relayed, with a relay that was added and that has joined."""
+    world = World()
+    world.vouched = {who.name: replace(credential(who.name), role=who.role), "tokyo": credential("tokyo")}
+    world.vouch("tokyo")
+    world.add("tokyo")
+    world.wish(requests.wished("oslo", OSLO))
+    makes = {Role.GATEWAY: FakeTaker, Role.RELAY: FakeRelay}.get(who.role)
+    hand = makes(who.name, Internet()) if makes else Walker(who.name, who.role, Internet())
+    world.join(hand)
+    world.seconds(2)
+    return hand
+
+
+def takes(who: Who) -> str:
+    hand = relayed(who)
+    return "yes" if isinstance(hand, FakeTaker) and hand.order.relays else "no"
+
+
+def is_a_relay(who: Who) -> str:
+    hand = relayed(who)
+    return "yes" if isinstance(hand, FakeRelay) and hand.order.port else "no"
+
+
+TRIED = {
+    "say hello with a role that is not its certificate's": says_hello_as_another,
+    "have its reports of the terminal's connections count": counts_of_its_terminal,
+    "have its reports of another terminal's connections count": counts_of_another,
+    "be ordered to move the terminal's connections where the terminal's own agent is connected": is_ordered_to_move,
+    "hold the reflex of the terminal where the terminal's own agent is connected": holds_the_reflex,
+    "make the tunnels of the site, with their keys": makes_tunnels,
+    "eliminate copies at the site": eliminates,
+    "carry the site's terminals to relays, and learn which relays there are": takes,
+    "be a relay, with a certificate that gateways accept": is_a_relay,
+}
+HEADINGS, *ROWS = table("action")
+
+
+def test_every_action_of_the_page_is_tried_and_no_other() -> None:
+    assert HEADINGS[1:] == list(WHO) and [row[0] for row in ROWS] == list(TRIED)
+
+
+@pytest.mark.parametrize(
+    ("action", "who", "told"),
+    [(row[0], who, cell) for row in ROWS for who, cell in zip(HEADINGS[1:], row[1:], strict=True)],
+)
+def test_who_may_do_it_is_as_the_page_says(action: str, who: str, told: str) -> None:
+    assert TRIED[action](WHO[who]) == told
+
+
+def test_each_port_of_the_page_is_tried_by_a_test_that_is_there() -> None:
+    for port, _, test in table("port")[1:]:
+        path = TREE / test.strip("`")
+        assert path.is_file(), f"{port}: {path}"
+        assert re.search(r"def test_|func Test", path.read_text(encoding="utf-8")), port
+
+
+def test_a_terminals_agent_is_bound_to_one_terminal() -> None:
+    assert of_agent("tv", Role.TERMINAL, "TV_1").terminal == "TV_1" and of_agent("home", Role.GATEWAY).terminal is None
