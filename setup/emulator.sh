@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the link emulator (topologies/emulator) to build/link-emulator, when its sources are newer than that.
+# Compiles the link emulator (lab/links/emulator) to build/link-emulator, when its sources are newer than that.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 readonly program=build/link-emulator
-readonly sources=(topologies/emulator/*.c)
+readonly sources=(lab/links/emulator/*.c)
 
-if [[ -e $program && -z $(find topologies/emulator setup/emulator.sh -newer "$program" -print -quit) ]]; then
+if [[ -e $program && -z $(find lab/links/emulator setup/emulator.sh -newer "$program" -print -quit) ]]; then
     exit 0
 fi
 mkdir -p build

@@ -3,7 +3,7 @@
     node1's interface ══ near ─┐                                      ┌─ far ══ node2's interface
           (veth)               └─ link-emulator, in a namespace alone ┘             (veth)
 
-topologies/emulator/ holds the program. It dies with this process, and its namespace and both veths with it.
+emulator/ holds the program, in C. It dies with this process, and its namespace and both veths with it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Emulator:
         return command.run(*argv, where=self.label, prefix=prefix, given=given, check=check)
 
     def tell(self, order: str) -> dict[str, Any]:
-        """One order of topologies/emulator/control.h, and its answer."""
+        """One order of lab/links/emulator/control.h, and its answer."""
         try:
             self._control.send(order.encode())
             said = self._control.recv(ANSWER_BYTES)

@@ -13,7 +13,7 @@ from tests.setup.place import TREE, Done, run
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name in ("setup", "topologies/emulator"):
+    for name in ("setup", "lab/links/emulator"):
         shutil.copytree(TREE / name, tmp_path / name)
     return tmp_path
 
@@ -28,14 +28,14 @@ def test_it_is_compiled_once_and_again_when_a_source_is_newer(tree: Path) -> Non
     first = program.stat()
     assert compiled(tree).returncode == 0
     assert program.stat() == first
-    os.utime(tree / "topologies/emulator/way.h", ns=(first.st_mtime_ns + 1, first.st_mtime_ns + 1))
+    os.utime(tree / "lab/links/emulator/way.h", ns=(first.st_mtime_ns + 1, first.st_mtime_ns + 1))
     assert compiled(tree).returncode == 0
     assert program.stat().st_ino != first.st_ino
 
 
 def test_a_source_that_does_not_compile_leaves_the_last_program(tree: Path) -> None:
     assert compiled(tree).returncode == 0
-    (tree / "topologies/emulator/way.c").write_text("int nothing(void) { int unused; }\n")
+    (tree / "lab/links/emulator/way.c").write_text("int nothing(void) { int unused; }\n")
     done = compiled(tree)
     assert done.returncode != 0
     assert "way.c" in done.stderr

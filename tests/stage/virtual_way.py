@@ -1,4 +1,4 @@
-"""topologies/emulator/way.c, compiled for the tests and driven in virtual time."""
+"""lab/links/emulator/way.c, compiled for the tests and driven in virtual time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[2] / "topologies" / "emulator"
+SOURCES = Path(__file__).parents[2] / "lab" / "links" / "emulator"
 NEVER = (1 << 63) - 1
 MS = 1_000_000  # nanoseconds
 
