@@ -159,7 +159,7 @@ class Service:
         self._perform = perform
         now, offset_s = time.monotonic(), _wall_offset_s()
         self._core = Core(config, store.load(), now, measured(store, now, offset_s))
-        self._memory = Memory(store, self._core)
+        self._memory = Memory(store, lambda: (self._core.wanted, self._core.measuring.pages))
         self._awaited: list[tuple[Sequence[PendingAnswer], threading.Event]] = []  # by people: what hands make of it
         self._inbox = Inbox()
         self._failed: set[int] = set()  # sessions of agents that end because the core failed at a word of theirs

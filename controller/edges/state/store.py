@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controller.core.core import Core
 from controller.edges.config.document import Mapped, Node
 from controller.edges.config.load import MOST_SITES, MOST_TERMINALS, MOST_UPLINKS
 from controller.edges.state import files
@@ -234,7 +233,7 @@ def _uplinks(place: Node) -> dict[str, str]:
     return {name: each.text() for name, each in place.named().items()}
 
 
-# Upkeep: the state file follows the core, which knows neither a disk nor a clock that outlives it
+# Upkeep: the core knows neither a disk nor a clock that outlives it
 
 
 def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
@@ -243,9 +242,11 @@ def measured(store: Store, now: float, wall_offset_s: float) -> Pages:
 
 
 class Memory:
-    def __init__(self, store: Store, core: Core) -> None:
-        self._store, self._core = store, core
-        self._saved = self._lasting()  # what a restart would find
+    """Keeps what `lasting` returns in the state file: overrides and decisions, and the estimates of paths."""
+
+    def __init__(self, store: Store, lasting: Callable[[], tuple[Wanted, Pages]]) -> None:
+        self._store, self._lasting = store, lasting
+        self._saved = lasting()  # what a restart would find
         self._failed = ""  # why it may find something else: the sentence of the last try
 
     def keep(self, wall_offset_s: float) -> None:
@@ -276,6 +277,3 @@ class Memory:
             return
         if failed:
             log.info("what could not be written before is kept now, and a restart finds it")
-
-    def _lasting(self) -> tuple[Wanted, Pages]:
-        return self._core.wanted, self._core.measuring.pages
