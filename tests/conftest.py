@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import mininet.log  # noqa: F401 (for what importing it does)
 import pytest
@@ -24,3 +27,11 @@ logging.setLoggerClass(logging.Logger)
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
     config.pluginmanager.register(Leaving() if is_worker else Counted())
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A directory that somebody who is not root may read: tmp_path stands in one that pytest closes to others."""
+    with TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)

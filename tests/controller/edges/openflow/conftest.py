@@ -96,7 +96,7 @@ class Desk:
         return self._ticket
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ovs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ovs]:
     started = Ovs(tmp_path_factory.mktemp("ovs"))
     yield started
